@@ -1,0 +1,69 @@
+"""mcnb: one Jupyter notebook drives N JAX processes at once.
+
+In a notebook:
+
+    %load_ext mcnb
+    %mcjax start -n 4 -d 2
+
+    %%mcjax
+    import jax
+    print(jax.process_index(), jax.devices())
+
+In Python:
+
+    with mcnb.Cluster(processes=4, devices_per_process=2) as cluster:
+        result = cluster.run("import jax; jax.device_count()")
+        print(result.text())
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mcnb.cluster import Cluster as Cluster
+    from mcnb.cluster import current_cluster as current_cluster
+    from mcnb.errors import CellError as CellError
+    from mcnb.errors import ClusterError as ClusterError
+    from mcnb.exercises import check as check
+    from mcnb.messages import ProcessError as ProcessError
+    from mcnb.result import Result as Result
+
+__version__ = "0.1.0"
+
+# Imported when first used: the processes and the keeper need none of it, and start faster.
+_HOMES = {
+    "CellError": "errors",
+    "Cluster": "cluster",
+    "ClusterError": "errors",
+    "ProcessError": "messages",
+    "Result": "result",
+    "check": "exercises",
+    "current_cluster": "cluster",
+}
+__all__ = [*sorted(_HOMES), "load_ipython_extension"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mcnb' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"mcnb.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Register `%mcjax` and `%%mcjax`; IPython calls this for `%load_ext mcnb`."""
+    from mcnb.magic import register
+
+    register(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Stop the cluster that the magics drive; IPython calls this for `%unload_ext mcnb`."""
+    from mcnb.magic import unregister
+
+    unregister(shell)

@@ -1,0 +1,401 @@
+"""A cluster: n JAX processes that run cells in lockstep, from their start to their end."""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import contextlib
+import importlib.metadata
+import importlib.util
+import re
+import threading
+import weakref
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from mcnb.conduct import Conductor, Outcome, Watcher, aftermath
+from mcnb.errors import CellError, ClusterError, McnbError
+from mcnb.messages import ProcessError, Reply
+from mcnb.options import Options, process_set
+from mcnb.process import calls
+from mcnb.processes import Processes
+from mcnb.result import Result, died_sentence
+
+OLDEST_JAX = (0, 8)
+
+_running: weakref.WeakSet[Cluster] = weakref.WeakSet()
+_current: Cluster | None = None
+
+
+class Cluster:
+    """Several JAX processes on this machine, each with several CPU devices.
+
+    Args:
+        processes: How many processes, 1 to 512.
+        devices_per_process: How many devices each has, 1 to 2048.
+        platform: `"cpu"`.
+        env: Environment variables for the processes, on top of this one's own.
+
+    Raises:
+        OptionError: A value is not allowed.
+
+    Attributes:
+        options: What the cluster is made of.
+        last: The result of the cell that ran last, or None.
+
+    Example:
+        >>> with Cluster(processes=2, devices_per_process=1) as cluster:
+        ...     result = cluster.run("import jax; print(jax.device_count())")
+        >>> print(result.text())
+        [all 2] 2
+    """
+
+    def __init__(
+        self,
+        processes: int = 4,
+        devices_per_process: int = 2,
+        platform: str = "cpu",
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.options = Options(processes, devices_per_process, platform, dict(env or {}))
+        self.last: Result | None = None
+        self._lock = threading.RLock()
+        self._processes: Processes | None = None
+        self._conductor: Conductor | None = None
+        self._absence = "was not started yet"
+        self._lost = False
+
+    @classmethod
+    def of(cls, options: Options) -> Self:
+        """Return a cluster of these options, not started."""
+        return cls(options.processes, options.devices_per_process, options.platform, options.env)
+
+    @property
+    def running(self) -> bool:
+        """Whether its processes run, or are being started anew."""
+        return self._processes is not None or self._lost
+
+    def __enter__(self) -> Self:
+        if self._processes is None:
+            self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<mcnb.Cluster: {self.options.describe()}, {self._state()}>"
+
+    def start(self) -> None:
+        """Start the processes; return when all have joined.
+
+        Raises:
+            ClusterError: They run already, or could not be started.
+        """
+        with self._lock:
+            if self._processes is not None:
+                raise ClusterError(
+                    f"The cluster runs already, with {self.options.describe()}. To start it anew, "
+                    "without its variables: %mcjax restart. For another size, first: %mcjax stop"
+                )
+            self._start()
+
+    def run(
+        self,
+        source: str,
+        *,
+        processes: str | Iterable[int] | None = None,
+        label: str = "",
+        first_line: int = 1,
+        watcher: Watcher | None = None,
+    ) -> Result:
+        """Run a cell on the processes; return when the last is done, or can't be any more.
+
+        Args:
+            source: The cell's code; IPython's syntax is allowed.
+            processes: Which processes run it, such as `"0,2-3"` or `[0, 2, 3]`; all by default.
+            label: A name for the cell in tracebacks: what stands in a notebook's prompt.
+            first_line: Which line of the notebook's cell the first line of the code is.
+            watcher: Called about ten times a second while the cell runs.
+
+        Returns:
+            What came of it. An error in the cell is in the result; it is not raised.
+
+        Raises:
+            ClusterError: The cluster does not run, or broke.
+            OptionError: `processes` names no process.
+            KeyboardInterrupt: Ctrl-C or the stop button; `last` is the result so far.
+        """
+        with self._lock:
+            current = self._ready()
+            count = self.options.processes
+            targets = process_set(processes, count) if processes is not None else range(count)
+            error = syntax_error(source, label, first_line)
+            if error is not None:
+                self.last = Result({k: Reply(error=error) for k in targets}, count)
+                return self.last
+            self._conductor = Conductor(current, watcher)
+            try:
+                outcome = self._conductor.run(tuple(targets), source, label, first_line)
+            except (ClusterError, KeyboardInterrupt):
+                # Broken, or the user pressed stop again while the first time was being seen to.
+                self._lose()
+                raise
+            finally:
+                asked_from_elsewhere = self._conductor.asked_from_elsewhere
+                self._conductor = None
+            self.last = _result(outcome, count)
+            if not outcome.intact:
+                self._lose()
+            if outcome.interrupted and not asked_from_elsewhere:
+                raise KeyboardInterrupt
+            return self.last
+
+    def pull(self, name: str, processes: str | Iterable[int] | None = None) -> dict[int, Any]:
+        """Return a variable, or the value of an expression, from each process.
+
+        JAX arrays come as NumPy arrays.
+
+        Args:
+            name: A variable's name, or an expression.
+            processes: From which processes; from all by default.
+
+        Returns:
+            The values by process index.
+
+        Raises:
+            CellError: A process has no such value, or it can't be sent.
+            ClusterError: The cluster does not run, or broke.
+        """
+        values: dict[int, Any] = self._call(calls.pull, name, processes=processes)
+        return values
+
+    def push(self, values: Mapping[str, Any], processes: str | Iterable[int] | None = None) -> None:
+        """Set variables on each process.
+
+        Args:
+            values: The values by the variables' names.
+            processes: On which processes; on all by default.
+
+        Raises:
+            CellError: A value can't be sent.
+            ClusterError: The cluster does not run, or broke.
+        """
+        for name in values:
+            if not name.isidentifier():
+                raise CellError(f"{name!r} is no name for a variable")
+        self._call(calls.push, dict(values), processes=processes)
+
+    def status(self) -> str:
+        """Return what the cluster is made of and what it is doing, as text."""
+        return f"{self.options.describe()}: {self._state()}"
+
+    def interrupt(self) -> None:
+        """Interrupt the cell that runs, as the stop button does; from another thread.
+
+        Raises:
+            ClusterError: The cluster does not run.
+        """
+        conductor = self._conductor
+        if conductor is not None:
+            conductor.interrupt()
+        elif self._processes is None:
+            raise ClusterError(self._absence_sentence())
+
+    def restart(self) -> None:
+        """End the processes and start as many anew, under the same indices, without variables.
+
+        Raises:
+            ClusterError: They could not be started.
+        """
+        with self._lock:
+            self._end("is being restarted")
+            self._start()
+
+    def stop(self) -> None:
+        """End the processes; return when nothing of them is left. Does nothing a second time."""
+        with self._lock:
+            self._lost = False
+            self._end("was stopped")
+
+    def _start(self) -> None:
+        check_jax()
+        self._lost = False
+        try:
+            self._processes = Processes(self.options)
+        except McnbError as error:
+            self._absence = f"did not start: {error}"
+            raise ClusterError(f"The cluster did not start: {error}") from None
+        except BaseException:
+            self._absence = "did not start: its start was interrupted"
+            raise
+        _running.add(self)
+
+    def _end(self, absence: str) -> None:
+        processes, self._processes = self._processes, None
+        if processes is not None:
+            processes.close()
+            self._absence = absence
+        _running.discard(self)
+
+    def _lose(self) -> None:
+        """Give the processes up and have new ones started, while the user reads why."""
+        lost, self._processes = self._processes, None
+        self._absence = "is being started anew"
+        self._lost = True
+        threading.Thread(
+            target=self._recover, args=(lost,), name="mcnb restart", daemon=True
+        ).start()
+
+    def _recover(self, lost: Processes | None) -> None:
+        with self._lock:
+            if lost is not None:
+                lost.close()
+            if self._lost:
+                # Why it failed is kept for the next call to say.
+                with contextlib.suppress(ClusterError):
+                    self._start()
+
+    def _ready(self) -> Processes:
+        """Return the processes if they can be called."""
+        if self._processes is None and self._lost:
+            self._start()
+        if self._processes is None:
+            raise ClusterError(self._absence_sentence())
+        if self._processes.exits:
+            try:
+                died = died_sentence(self._processes.died(), self.options.processes)
+            except ClusterError as error:
+                died = str(error)
+            self._lose()
+            outcome = aftermath(Outcome(intact=False), self.options.processes)
+            raise ClusterError(
+                f"{died[0].upper()}{died[1:]} since the last cell. {outcome}. "
+                "Run the cells that make them, then this one"
+            )
+        return self._processes
+
+    def _call(self, function: Any, *args: Any, processes: str | Iterable[int] | None) -> Any:
+        with self._lock:
+            current = self._ready()
+            count = self.options.processes
+            targets = process_set(processes, count) if processes is not None else range(count)
+            try:
+                pending = current.call(function, *args, processes=list(targets))
+            except ClusterError:
+                raise
+            except Exception as error:
+                raise CellError(f"A value can't be sent: {error}") from None
+            while pending.waiting:
+                pending.wait(1.0)
+                if current.exits:
+                    self._ready()
+        errors = {k: a for k, a in pending.answers.items() if isinstance(a, ProcessError)}
+        if errors:
+            Result({k: Reply(error=e) for k, e in sorted(errors.items())}, count).raise_for_errors()
+        return dict(sorted(pending.answers.items()))
+
+    def _state(self) -> str:
+        if self._conductor is not None:
+            return "running a cell"
+        processes = self._processes
+        if processes is None:
+            return "being started anew" if self._lost else f"it {self._absence}"
+        if processes.exits:
+            return "broken: a process died"
+        return "ready"
+
+    def _absence_sentence(self) -> str:
+        if self._absence.startswith("did not start"):
+            return f"The cluster {self._absence}\nOnce that is mended: %mcjax start"
+        return f"The cluster {self._absence}. Start it: %mcjax start"
+
+
+def current_cluster() -> Cluster:
+    """Return the cluster that `%mcjax` and `%%mcjax` drive.
+
+    Raises:
+        ClusterError: There is none yet.
+    """
+    if _current is None:
+        raise ClusterError("There is no cluster yet. Start one: %mcjax start -n 4 -d 2")
+    return _current
+
+
+def current() -> Cluster | None:
+    """Return the cluster that the magics drive, None if there is none yet."""
+    return _current
+
+
+def set_current(cluster: Cluster | None) -> None:
+    """Have the magics drive this cluster."""
+    global _current
+    _current = cluster
+
+
+def check_jax() -> None:
+    """Raise a plain sentence if there is no JAX, or one that is too old.
+
+    Raises:
+        ClusterError: There is none that fits.
+    """
+    wanted = ".".join(map(str, OLDEST_JAX))
+    mend = f'python -m pip install --upgrade "jax>={wanted}" "jaxlib>={wanted}"'
+    for package in ("jax", "jaxlib"):
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            raise ClusterError(
+                f"{package} is not installed for this Python. Install it: {mend}"
+            ) from None
+        if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST_JAX:
+            raise ClusterError(
+                f"{package} {version} is too old: mcnb needs {wanted} or newer. Install it: {mend}"
+            )
+
+
+def syntax_error(source: str, label: str, first_line: int) -> ProcessError | None:
+    """Return the cell's syntax error, if it has one: no process has to be asked for it."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    try:
+        code = TransformerManager().transform_cell(source)
+        compile(code, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except SyntaxError as error:
+        line = (error.lineno or 1) + first_line - 1
+        lines = source.splitlines()
+        shown = lines[error.lineno - 1] if error.lineno and error.lineno <= len(lines) else ""
+        caret = " " * max((error.offset or 1) - 1, 0) + "^"
+        return ProcessError(
+            name=type(error).__name__,
+            message=error.msg,
+            line=line,
+            traceback=f"Cell In[{label}], line {line}\n    {shown}\n    {caret}\n"
+            f"{type(error).__name__}: {error.msg}\nNo process ran the cell.",
+        )
+    except (ValueError, OverflowError) as error:  # null bytes, for one
+        return ProcessError("SyntaxError", str(error), None, f"{error}\nNo process ran the cell.")
+    return None
+
+
+def _result(outcome: Outcome, count: int) -> Result:
+    return Result(
+        replies=dict(sorted(outcome.replies.items())),
+        count=count,
+        stopped=tuple(outcome.stopped),
+        died=outcome.died,
+        interrupted=outcome.interrupted,
+        aftermath=aftermath(outcome, count),
+    )
+
+
+@atexit.register
+def _stop_all() -> None:
+    for cluster in list(_running):
+        cluster.stop()

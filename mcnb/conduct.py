@@ -1,0 +1,193 @@
+"""Seeing a cell through to its end on all processes, whatever becomes of it.
+
+A cell ends when the last process has answered, or as soon as it is certain that one never will:
+because a process died, because a process raised and the others wait for it inside JAX, or because
+the user wants it to end.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mcnb.errors import ClusterError
+from mcnb.messages import Reply, Text
+from mcnb.options import name_processes
+from mcnb.process.calls import probe, run_cell
+from mcnb.processes import Pending, Processes
+
+TICK_S = 0.1
+# How long a process must have stood still inside JAX before it is taken to wait for another.
+WAITS_S = 0.5
+# How long Python code has to answer an interrupt.
+INTERRUPT_S = 0.8
+# How long to wait for what follows from a death: JAX ends the others when process 0 is gone.
+DEATHS_S = 0.3
+
+Watcher = Callable[[Pending], None]
+
+
+@dataclass
+class Outcome:
+    """How a cell ended.
+
+    Attributes:
+        replies: What each process has to say; made up from its black box where it could not.
+        stopped: Processes that were made to end the cell, with the line at which they stood.
+        died: The processes that ended on their own, and how.
+        interrupted: Whether the user ended the cell.
+        intact: Whether the processes can go on; where not, they have to be started anew.
+    """
+
+    replies: dict[int, Reply] = field(default_factory=dict)
+    stopped: dict[int, int | None] = field(default_factory=dict)
+    died: dict[int, str] = field(default_factory=dict)
+    interrupted: bool = False
+    intact: bool = True
+
+
+class Conductor:
+    """Sees one cell through.
+
+    Args:
+        processes: The processes.
+        watcher: Called again and again while the cell runs, for a live view.
+
+    Attributes:
+        asked_from_elsewhere: Whether `interrupt` was called.
+    """
+
+    def __init__(self, processes: Processes, watcher: Watcher | None = None) -> None:
+        self._processes = processes
+        self._watcher = watcher
+        self._interrupt_asked = False
+        self.asked_from_elsewhere = False
+
+    def interrupt(self) -> None:
+        """Have the cell ended; from another thread."""
+        self._interrupt_asked = self.asked_from_elsewhere = True
+        self._processes.wake()
+
+    def run(self, targets: tuple[int, ...], source: str, label: str, first_line: int) -> Outcome:
+        """Run a cell on some processes and return how it ended.
+
+        Args:
+            targets: The processes that run it.
+            source: The cell's code.
+            label: What stands in the notebook's prompt for it.
+            first_line: Which line of the notebook's cell the first line of the code is.
+
+        Raises:
+            ClusterError: What connects the processes broke.
+        """
+        outcome = Outcome()
+        pending = self._processes.call(run_cell, source, label, first_line, processes=targets)
+        while not self._over(pending, outcome):
+            try:
+                pending.wait(TICK_S)
+                if self._watcher is not None:
+                    self._watcher(pending)
+            except KeyboardInterrupt:
+                self._interrupt_asked = True
+            if self._interrupt_asked and not outcome.interrupted:
+                outcome.interrupted = True
+                self._stop(pending, outcome)
+        for k, answer in sorted(pending.answers.items()):
+            if not isinstance(answer, Reply):
+                raise ClusterError(f"process {k} could not run the cell. {answer.summary()}")
+            outcome.replies[k] = answer
+        for k in pending.waiting:
+            outcome.replies[k] = self._last_reply(k)
+        if outcome.died:
+            outcome.intact = False
+        elif outcome.intact and outcome.interrupted:
+            outcome.intact = self._probe()
+        return outcome
+
+    def _over(self, pending: Pending, outcome: Outcome) -> bool:
+        """Return whether the cell is over, having ended it where it can't go on."""
+        if self._processes.exits:
+            self._collect_deaths(outcome)
+            return True
+        if not pending.waiting or (outcome.interrupted and outcome.stopped):
+            return True
+        raised = any(isinstance(a, Reply) and a.error for a in pending.answers.values())
+        if raised and all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting):
+            self._stop(pending, outcome)
+            # The computation that they waited in is still under way and can't be called off.
+            outcome.intact = False
+            return True
+        return False
+
+    def _stop(self, pending: Pending, outcome: Outcome) -> None:
+        """Interrupt the processes that still run the cell."""
+        outcome.stopped = {k: pending.progress(k).line for k in sorted(pending.waiting)}
+        for k in outcome.stopped:
+            self._processes.signal(k, signal.SIGINT)
+        deadline = time.monotonic() + INTERRUPT_S
+        while pending.waiting and not self._processes.exits:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                outcome.intact = False  # blocked in native code
+                return
+            pending.wait(left)
+
+    def _collect_deaths(self, outcome: Outcome) -> None:
+        deadline = time.monotonic() + DEATHS_S
+        while time.monotonic() < deadline:
+            time.sleep(TICK_S)
+        died = self._processes.died()
+        # Those that ended otherwise than the first ended because of it.
+        first = next(iter(died.values()))
+        outcome.died = {k: how for k, how in sorted(died.items()) if how == first}
+
+    def _last_reply(self, k: int) -> Reply:
+        words = self._processes.last_words(k)
+        pieces = (Text("stdout", words.said + words.out), Text("stderr", words.err))
+        return Reply(tuple(piece for piece in pieces if piece.text))
+
+    def _probe(self) -> bool:
+        """Return whether the processes can still compute together.
+
+        An interrupt may have come between one process's launch of a collective and another's.
+        """
+        pending = self._processes.call(probe)
+        while pending.waiting and not self._processes.exits:
+            pending.wait(TICK_S)
+            if all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting):
+                break
+        return not pending.waiting and all(answer is True for answer in pending.answers.values())
+
+
+def aftermath(outcome: Outcome, count: int) -> str:
+    """Say what had to be done to end a cell.
+
+    Args:
+        outcome: How it ended.
+        count: How many processes there are.
+
+    Example:
+        >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)
+        'Processes 1,2 (line 3) waited and were stopped. All 4 processes were started anew: their \
+variables are gone'
+    """
+    sentences = []
+    if outcome.stopped:
+        lines = {line for line in outcome.stopped.values() if line is not None}
+        where = ""
+        if lines:
+            noun = "line" if len(lines) == 1 else "lines"
+            where = f" ({noun} {', '.join(str(line) for line in sorted(lines))})"
+        was = "was" if len(outcome.stopped) == 1 else "were"
+        what = f"{was} interrupted" if outcome.interrupted else f"waited and {was} stopped"
+        name = name_processes(list(outcome.stopped), count)
+        sentences.append(f"{name}{where} {what}")
+    if not outcome.intact:
+        everyone = name_processes(list(range(count)), count)
+        was, their = ("was", "its") if count == 1 else ("were", "their")
+        sentences.append(f"{everyone} {was} started anew: {their} variables are gone")
+    elif outcome.interrupted:
+        sentences.append("The cluster is intact, with its variables")
+    return ". ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)

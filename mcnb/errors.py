@@ -1,0 +1,42 @@
+"""The exceptions that mcnb raises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class McnbError(Exception):
+    """What all of mcnb's exceptions have in common: they end a cell with their message alone.
+
+    IPython shows `lines` in place of a traceback through mcnb's own frames, which would only
+    hide the part that the reader can act on.
+
+    Args:
+        message: What happened and what to do, in sentences.
+        lines: What a notebook shows for it; the message, where nothing is given.
+    """
+
+    def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.lines = list(lines)
+
+    def _render_traceback_(self) -> list[str]:
+        return self.lines or [f"{type(self).__name__}: {self}"]
+
+
+class CellError(McnbError):
+    """A cell failed on at least one process: the root cause comes first.
+
+    Example:
+        >>> raise CellError("process 2 raised ZeroDivisionError: division by zero (line 3)")
+        Traceback (most recent call last):
+        mcnb.errors.CellError: process 2 raised ZeroDivisionError: division by zero (line 3)
+    """
+
+
+class ClusterError(McnbError):
+    """The cluster could not do what was asked: a process died, could not start, or is gone."""
+
+
+class OptionError(ClusterError, ValueError):
+    """An option has a value that is not allowed; the message says which values are."""

@@ -1,0 +1,265 @@
+"""`%mcjax` and `%%mcjax`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import MagicArgumentParser
+
+from mcnb import cluster as clusters
+from mcnb.cluster import Cluster
+from mcnb.errors import ClusterError, OptionError
+from mcnb.options import Options, environment
+from mcnb.report.live import LiveView, somebody_looks
+from mcnb.report.show import show
+from mcnb.result import Result
+
+
+class SentenceParser(MagicArgumentParser):
+    """A parser whose complaints are sentences: what was given, what is allowed, what to do."""
+
+    def __init__(self, magic: str) -> None:
+        super().__init__(prog=magic)
+        self.allow_abbrev = False
+        self.given = ""
+
+    def options(self) -> list[str]:
+        """Return the options' names, one for each."""
+        return [a.option_strings[0] for a in self._actions if a.option_strings]
+
+    def parse(self, line: str) -> Any:
+        """Return the parsed line.
+
+        Raises:
+            OptionError: It can't be parsed.
+        """
+        self.given = f"{self.prog} {line}".strip()
+        try:
+            args, unknown = self.parse_argstring(line, partial=True)
+        except ValueError as error:  # a quote that is not closed
+            raise OptionError(f"{self.given}: {error}. Help: {self.prog}?") from None
+        if unknown:
+            raise OptionError(
+                f"{self.given}: there is no option {unknown[0]}. Options: "
+                f"{', '.join(self.options())}. Help: {self.prog}?"
+            )
+        return args
+
+    def error(self, message: str) -> NoReturn:
+        """Raise an error of ours in place of argparse's."""
+        raise OptionError(f"{self.given}: {message}. Help: {self.prog}?")
+
+
+def _cell_parser() -> SentenceParser:
+    parser = SentenceParser("%%mcjax")
+    parser.add_argument("-p", "--processes", metavar="PROCESSES")
+    return parser
+
+
+def _line_parser() -> SentenceParser:
+    parser = SentenceParser("%mcjax")
+    parser.add_argument("command", nargs="?", default="status")
+    parser.add_argument("-n", "--processes")
+    parser.add_argument("-d", "--devices")
+    parser.add_argument("--platform")
+    parser.add_argument("--env", action="append", metavar="NAME=VALUE")
+    return parser
+
+
+@magics_class
+class McjaxMagics(Magics):
+    """The magics, and the cluster that they drive."""
+
+    @line_magic
+    def mcjax(self, line: str) -> None:
+        """Start, look at and stop the JAX processes that `%%mcjax` cells run on.
+
+        Usage:
+          %mcjax start [-n PROCESSES] [-d DEVICES] [--platform cpu] [--env NAME=VALUE ...]
+          %mcjax status
+          %mcjax interrupt
+          %mcjax restart
+          %mcjax stop
+
+        Commands:
+          start      start PROCESSES JAX processes (default 4), each with DEVICES CPU devices
+                     (default 2), and have them join into one system
+          status     say what runs; so does %mcjax alone
+          interrupt  interrupt the cell that runs
+          restart    end the processes and start as many anew; their variables are gone
+          stop       end the processes
+
+        Options of start:
+          -n, --processes N   how many processes, 1 to 512
+          -d, --devices D     how many devices each process has, 1 to 2048
+          --platform P        cpu
+          --env NAME=VALUE    an environment variable for the processes; may be repeated
+
+        Example:
+          %mcjax start -n 4 -d 2
+        """
+        parser = _line_parser()
+        args = parser.parse(line)
+        command = self._commands.get(args.command)
+        if command is None:
+            close = difflib.get_close_matches(args.command, self._commands, 1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise OptionError(
+                f"{parser.given}: there is no command {args.command}.{hint} "
+                f"Commands: {', '.join(self._commands)}. Help: %mcjax?"
+            )
+        given = [o for o in ("processes", "devices", "platform", "env") if getattr(args, o)]
+        if given and args.command != "start":
+            raise OptionError(
+                f"{parser.given}: {args.command} takes no options; they belong to start. "
+                "Help: %mcjax?"
+            )
+        command(self, args)
+
+    @cell_magic("mcjax")
+    def mcjax_cell(self, line: str, cell: str) -> None:
+        """Run the cell on all JAX processes at once, and show their outputs as one.
+
+        Usage:
+          %%mcjax [-p PROCESSES]
+
+        What all processes say is shown once and labelled [all 4]; what they say differently is
+        shown for each, in order. Where no cluster runs yet, one of 4 processes with 2 CPU devices
+        each is started.
+
+        Options:
+          -p, --processes LIST  run the cell on these processes only, such as 0 or 0,2-3
+
+        Example:
+          %%mcjax
+          import jax
+          print(jax.process_index(), jax.local_devices())
+        """
+        args = _cell_parser().parse(line)
+        live = self._live()
+        cluster = clusters.current()
+        if cluster is None:
+            cluster = Cluster()
+            clusters.set_current(cluster)
+            live.show(f"Starting {cluster.options.describe()} …")
+            try:
+                cluster.start()
+            finally:
+                live.remove()
+        before = cluster.last
+        try:
+            result = cluster.run(
+                cell,
+                processes=args.processes,
+                label=str(self.shell.execution_count),
+                first_line=2,  # the magic's own line is the first
+                watcher=live,
+            )
+        except KeyboardInterrupt:
+            live.remove()
+            raise _interrupt(cluster.last if cluster.last is not before else None) from None
+        live.remove()
+        if result.interrupted:
+            raise _interrupt(result)
+        show(result)
+        result.raise_for_errors()
+
+    def _live(self) -> LiveView:
+        cluster = clusters.current()
+        count = Options().processes if cluster is None else cluster.options.processes
+        return LiveView(count, somebody_looks(self.shell))
+
+    def _start(self, args: Any) -> None:
+        given = {
+            "processes": args.processes,
+            "devices_per_process": args.devices,
+            "platform": args.platform,
+            "env": environment(args.env) if args.env else None,
+        }
+        wanted = Options.of(**given)
+        cluster = clusters.current()
+        if cluster is not None and cluster.running:
+            if cluster.options != wanted:
+                raise ClusterError(
+                    f"A cluster of {cluster.options.describe()} runs already"
+                    + (
+                        ""
+                        if cluster.options.describe() != wanted.describe()
+                        else ", with other settings"
+                    )
+                    + ". To have another, first: %mcjax stop"
+                )
+            print(f"{cluster.options.describe()} are ready: they run already")
+            return
+        cluster = Cluster.of(wanted)
+        clusters.set_current(cluster)
+        self._while_starting(cluster, cluster.start)
+        print(f"{wanted.describe()} are ready")
+
+    def _while_starting(self, cluster: Cluster, start: Callable[[], None]) -> None:
+        live = self._live()
+        live.show(f"Starting {cluster.options.describe()} …")
+        try:
+            start()
+        finally:
+            live.remove()
+
+    def _status(self, _: Any) -> None:
+        cluster = clusters.current()
+        print("No cluster yet. Start one: %mcjax start" if cluster is None else cluster.status())
+
+    def _interrupt(self, _: Any) -> None:
+        clusters.current_cluster().interrupt()
+
+    def _restart(self, _: Any) -> None:
+        cluster = clusters.current_cluster()
+        self._while_starting(cluster, cluster.restart)
+        print(f"{cluster.options.describe()} are ready, without variables")
+
+    def _stop(self, _: Any) -> None:
+        cluster = clusters.current_cluster()
+        cluster.stop()
+        print(f"{cluster.options.describe()} are stopped")
+
+    _commands = {  # noqa: RUF012
+        "start": _start,
+        "status": _status,
+        "interrupt": _interrupt,
+        "restart": _restart,
+        "stop": _stop,
+    }
+
+
+def _interrupt(result: Result | None) -> KeyboardInterrupt:
+    """Return the interrupt to raise in the notebook, having shown what came until then."""
+    lines = ["KeyboardInterrupt"]
+    if result is not None:
+        show(result)
+        lines = [f"KeyboardInterrupt: {result.aftermath}"]
+    interrupt = KeyboardInterrupt(*([result.aftermath] if result is not None else []))
+    # IPython shows this in place of a traceback through mcnb.
+    interrupt._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+    return interrupt
+
+
+def register(shell: Any) -> None:
+    """Register the magics in an IPython shell, with completion of what stands after them."""
+    shell.register_magics(McjaxMagics)
+    for key, parser in (("%mcjax", _line_parser()), ("%%mcjax", _cell_parser())):
+        words = [word for action in parser._actions for word in action.option_strings]
+        if key == "%mcjax":
+            words += McjaxMagics._commands
+        shell.set_hook("complete_command", lambda _, __, words=words: words, str_key=key)
+
+
+def unregister(shell: Any) -> None:
+    """Stop the cluster and take the magics away."""
+    cluster = clusters.current()
+    if cluster is not None:
+        cluster.stop()
+        clusters.set_current(None)
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("mcjax", None)

@@ -1,0 +1,104 @@
+"""What a process sends back for a cell: plain data, the same on both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Stream: TypeAlias = Literal["stdout", "stderr"]
+STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A stretch of text that a process wrote to one stream, to the letter.
+
+    Attributes:
+        stream: `"stdout"` or `"stderr"`.
+        text: What was written.
+        joins: Offsets in `text` of line ends that stand inside one `print`. Such lines belong
+            together: an array of two rows is one thing to read, not two.
+    """
+
+    stream: Stream
+    text: str
+    joins: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """Something that a process displayed: a plot, a table, the value of the last expression.
+
+    Attributes:
+        data: The representations by MIME type, as in a notebook file.
+        metadata: What Jupyter's messages call metadata, by MIME type.
+        is_value: Whether it is the value of the cell's last expression.
+    """
+
+    data: Mapping[str, Any]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    is_value: bool = False
+
+
+Event: TypeAlias = Text | Display
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessError:
+    """An exception that ended a cell on one process.
+
+    Attributes:
+        name: The exception's class name.
+        message: The exception's text.
+        line: The line of the cell at which it was raised, counted as the notebook counts, or
+            None where the cell has no part in it.
+        traceback: The traceback as text, from the learner's first line on.
+    """
+
+    name: str
+    message: str
+    line: int | None
+    traceback: str
+
+    def summary(self) -> str:
+        """Return the error as half a sentence.
+
+        Example:
+            >>> ProcessError("KeyError", "'x'", 3, "").summary()
+            "KeyError: 'x' (line 3)"
+        """
+        message = self.message.strip().partition("\n")[0]
+        where = "" if self.line is None else f" (line {self.line})"
+        return f"{self.name}: {message}{where}" if message else f"{self.name}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """All that one process has to say about one cell.
+
+    Attributes:
+        events: What it wrote and displayed, in its own order.
+        error: The exception that ended the cell, or None.
+        value: The text of the last expression's value, or None.
+    """
+
+    events: tuple[Event, ...] = ()
+    error: ProcessError | None = None
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a process stands in a cell that it has not finished.
+
+    Attributes:
+        newest_line: The last line that it wrote in this cell.
+        line: The line of the cell that it is at, or None.
+        waits_s: For how many seconds its main thread has stood inside JAX while the whole process
+            did nothing: then it waits for other processes.
+    """
+
+    newest_line: str = ""
+    line: int | None = None
+    waits_s: float = 0.0

@@ -1,0 +1,207 @@
+"""What a cluster can be asked for, and the sentences for what it can't."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from mcnb.errors import OptionError
+
+MAX_PROCESSES = 512
+# JAX numbers the CPU devices of process k from 2048 * k on: more would share an id.
+MAX_DEVICES = 2048
+PLATFORMS = ("cpu",)
+# By the name in Options: the magic's option, what it means, the largest value and an example.
+_NUMBERS = {
+    "processes": ("-n", "the number of processes", MAX_PROCESSES, 4),
+    "devices_per_process": ("-d", "the number of devices per process", MAX_DEVICES, 2),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a cluster is made of.
+
+    Args:
+        processes: How many JAX processes, 1 to 512.
+        devices_per_process: How many devices each of them has, 1 to 2048.
+        platform: `"cpu"`.
+        env: Environment variables for the processes, on top of the notebook's own.
+
+    Raises:
+        OptionError: A value is not allowed.
+
+    Example:
+        >>> Options(processes=2).describe()
+        '2 processes x 2 CPU devices'
+        >>> Options(processes=0)
+        Traceback (most recent call last):
+        mcnb.errors.OptionError: -n 0: the number of processes is a whole number from 1 to 512. \
+For example: -n 4
+    """
+
+    processes: int = 4
+    devices_per_process: int = 2
+    platform: str = "cpu"
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, (option, meaning, most, example) in _NUMBERS.items():
+            whole_number(option, getattr(self, name), meaning, most, example)
+        if self.platform not in PLATFORMS:
+            raise OptionError(
+                f"--platform {self.platform}: this version of mcnb drives CPU devices only. "
+                "Leave the option out, or say --platform cpu"
+            )
+        for name, value in self.env.items():
+            if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                raise OptionError(_env_sentence(f"{name}={value}"))
+
+    @classmethod
+    def of(cls, **given: Any) -> Self:
+        """Return options with those values that are given: text is read, None is left out.
+
+        Raises:
+            OptionError: A value is not allowed.
+
+        Example:
+            >>> Options.of(processes="3", devices_per_process=None).describe()
+            '3 processes x 2 CPU devices'
+        """
+        for name, (option, meaning, most, example) in _NUMBERS.items():
+            if given.get(name) is not None:
+                given[name] = whole_number(option, given[name], meaning, most, example)
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+    def describe(self) -> str:
+        """Return the size in words."""
+        return (
+            f"{plural(self.processes, 'process', 'processes')} x "
+            f"{plural(self.devices_per_process, 'CPU device', 'CPU devices')}"
+        )
+
+
+def plural(count: int, one: str, many: str) -> str:
+    """Return the count with the right noun.
+
+    Example:
+        >>> plural(1, "process", "processes")
+        '1 process'
+    """
+    return f"{count} {one if count == 1 else many}"
+
+
+def whole_number(option: str, given: object, meaning: str, most: int, example: int) -> int:
+    """Return an option's value as a number from 1 to `most`.
+
+    Raises:
+        OptionError: It is something else.
+    """
+    try:
+        number = int(given) if isinstance(given, str) else given
+    except ValueError:
+        number = None
+    if isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= most:
+        return number
+    raise OptionError(
+        f"{option} {given}: {meaning} is a whole number from 1 to {most}. "
+        f"For example: {option} {example}"
+    )
+
+
+def environment(settings: Iterable[str]) -> dict[str, str]:
+    """Return `K=V` settings as a dict.
+
+    Example:
+        >>> environment(["XLA_FLAGS=--xla_dump_to=dump", "DEBUG="])
+        {'XLA_FLAGS': '--xla_dump_to=dump', 'DEBUG': ''}
+    """
+    result = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise OptionError(_env_sentence(setting))
+        result[name] = value
+    return result
+
+
+def _env_sentence(given: str) -> str:
+    return (
+        f"--env {given}: a setting is a name, an equals sign and a value, without spaces "
+        "around the sign. For example: --env JAX_ENABLE_X64=1"
+    )
+
+
+def process_set(given: str | Iterable[int], count: int) -> tuple[int, ...]:
+    """Return the processes that `-p` names, in order.
+
+    Args:
+        given: Process indices: numbers, or text such as `"0,2-3"`.
+        count: How many processes the cluster has.
+
+    Raises:
+        OptionError: The text is no such list, or names a process that does not exist.
+
+    Example:
+        >>> process_set("0,2-3", 4)
+        (0, 2, 3)
+    """
+    text = given if isinstance(given, str) else ",".join(map(str, given))
+    chosen: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        first = int(match[1]) if match else 0
+        last = int(match[2] or match[1]) if match else -1
+        if first > last:
+            raise OptionError(
+                f"-p {text}: name processes by their index, as numbers and ranges with commas "
+                "between them. For example: -p 0,2-3"
+            )
+        if last >= count:
+            raise OptionError(
+                f"-p {text}: there is no process {last}. This cluster has "
+                f"{plural(count, 'process', 'processes')}: "
+                + (f"0 to {count - 1}" if count > 1 else "0")
+            )
+        chosen.update(range(first, last + 1))
+    return tuple(sorted(chosen))
+
+
+def index_ranges(indices: Sequence[int]) -> str:
+    """Return indices as text, runs of three and more as ranges.
+
+    Example:
+        >>> index_ranges([0, 1, 2, 5])
+        '0-2,5'
+        >>> index_ranges([0, 1, 3])
+        '0,1,3'
+    """
+    parts: list[str] = []
+    run: list[int] = []
+    for index in [*sorted(indices), None]:
+        if run and index != run[-1] + 1:
+            parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(i) for i in run]
+            run = []
+        if index is not None:
+            run.append(index)
+    return ",".join(parts)
+
+
+def name_processes(indices: Sequence[int], count: int | None = None) -> str:
+    """Return processes in words, for a sentence.
+
+    Args:
+        indices: Process indices, at least one.
+        count: How many processes there are, to say "all 4 processes" where it is all.
+
+    Example:
+        >>> name_processes([2]), name_processes([0, 1, 2], 4), name_processes([0, 1], 2)
+        ('process 2', 'processes 0-2', 'both processes')
+    """
+    if len(indices) == 1:
+        return f"process {indices[0]}"
+    if count is not None and len(indices) == count:
+        return "both processes" if count == 2 else f"all {count} processes"
+    return f"processes {index_ranges(indices)}"

@@ -1,0 +1,1 @@
+"""What runs in process k of n: an ipyparallel engine that is a JAX controller."""

@@ -1,0 +1,77 @@
+"""A process becomes a JAX controller: one of n that know each other."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+CONNECT_POLL_S = 0.005
+CONNECT_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What a process reports when it has joined the others.
+
+    Attributes:
+        process_index: Its `jax.process_index()`.
+        local_devices: How many devices it has itself.
+        devices: How many all have together.
+    """
+
+    process_index: int
+    local_devices: int
+    devices: int
+
+
+def join(shell: Any, address: str, processes: int, process_index: int) -> Joined:
+    """Import JAX and connect to the other processes; return when all have.
+
+    Args:
+        shell: The process's shell.
+        address: Where JAX's coordinator listens, in process 0: host and port.
+        processes: How many processes there are.
+        process_index: Which one this is.
+
+    Raises:
+        RuntimeError: JAX could not connect, or this is not the process it should be.
+    """
+    del shell
+    import jax
+
+    if process_index > 0:
+        # JAX's own client would wait a second after a first attempt that came too early.
+        _wait_for_listener(address)
+    jax.distributed.initialize(
+        coordinator_address=address,
+        coordinator_bind_address=address,
+        num_processes=processes,
+        process_id=process_index,
+        cluster_detection_method="deactivate",
+    )
+    joined = Joined(jax.process_index(), jax.local_device_count(), jax.device_count())
+    expected = int(os.environ.get("JAX_NUM_CPU_DEVICES", joined.local_devices))
+    if joined.process_index != process_index or joined.local_devices != expected:
+        raise RuntimeError(
+            f"JAX made this process {joined.process_index} with {joined.local_devices} devices, "
+            f"where process {process_index} with {expected} was asked for. Look for settings of "
+            "JAX or XLA in the environment"
+        )
+    return joined
+
+
+def _wait_for_listener(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S).close()
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(CONNECT_POLL_S)
+        else:
+            return

@@ -1,0 +1,90 @@
+"""What the notebook has a process do: the functions that it calls there, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mcnb.messages import Reply
+from mcnb.process import interrupt
+from mcnb.process.cellcode import describe_error
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of this module, to be called in a process with its shell and more arguments.
+
+    Args:
+        target: The function's full name.
+    """
+
+    target: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: only mcnb's own engines know what to do with it."""
+        raise RuntimeError("this engine was not started by mcnb")
+
+
+def run_cell(shell: Any, source: str, label: str, first_line: int) -> Reply:
+    """Run a cell."""
+    shell.watch.begin(label)
+    try:
+        with interrupt.armed():
+            reply: Reply = shell.run(source, label, first_line)
+    except KeyboardInterrupt as error:
+        reply = Reply(shell.record.take(), describe_error(error, label, shell.InteractiveTB), None)
+    finally:
+        shell.watch.end()
+    return reply
+
+
+def pull(shell: Any, expression: str) -> Any:
+    """Return a value in a form that can leave the process: JAX arrays as NumPy arrays."""
+    import jax
+
+    value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
+    return jax.tree.map(partial(_to_host, expression), value)
+
+
+def _to_host(expression: str, leaf: Any) -> Any:
+    import jax
+    import numpy as np
+
+    if not isinstance(leaf, jax.Array):
+        return leaf
+    if not (leaf.is_fully_addressable or leaf.is_fully_replicated):
+        raise ValueError(
+            f"{expression} spans several processes, and this one holds only a part of it. Pull "
+            "the part, for example x.addressable_shards[0].data, or gather the whole in a cell "
+            "first: jax.experimental.multihost_utils.process_allgather(x, tiled=True)"
+        )
+    return np.asarray(leaf)
+
+
+def push(shell: Any, values: Mapping[str, Any]) -> None:
+    """Set variables."""
+    shell.user_ns.update(values)
+
+
+def probe(shell: Any) -> bool:
+    """Return whether this process and all others can compute together.
+
+    Every process contributes a number of its own to a gather, and looks for the others'.
+    """
+    import jax
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    shell.watch.begin("")
+    try:
+        with interrupt.armed():
+            own = np.array([jax.process_index() + 1, jax.process_count()])
+            seen = multihost_utils.process_allgather(own)
+            expected = [[k + 1, jax.process_count()] for k in range(jax.process_count())]
+            return bool((np.reshape(seen, (-1, 2)) == expected).all())
+    except KeyboardInterrupt:
+        return False
+    finally:
+        shell.watch.end()

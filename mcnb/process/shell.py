@@ -1,0 +1,162 @@
+"""The IPython shell of a process: what it would send to a notebook goes into the record."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ipykernel.displayhook import ZMQShellDisplayHook
+from ipykernel.jsonutil import encode_images, json_clean
+from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
+
+from mcnb.messages import Reply
+from mcnb.process.cellcode import CellCompiler, describe_error
+from mcnb.process.record import Record
+from mcnb.process.watch import Watch
+
+NO_INPUT = (
+    "input() can't work in a %%mcjax cell: the cell runs on several processes and there is one "
+    "keyboard. Read the value in an ordinary cell and hand it over: "
+    "mcnb.current_cluster().push({'name': value})"
+)
+
+
+class RecordingPublisher(ZMQDisplayPublisher):
+    """Puts what a process displays into its record."""
+
+    record: ClassVar[Record]
+
+    def publish(
+        self,
+        data: Mapping[str, Any],
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        transient: Mapping[str, Any] | None = None,
+        update: bool = False,
+        **_: Any,
+    ) -> None:
+        """Record something displayed, or an update of it."""
+        data, metadata = json_clean(encode_images(data)), json_clean(metadata or {})
+        display_id = (transient or {}).get("display_id")
+        if update and display_id is not None:
+            self.record.update_display(data, metadata, display_id)
+        else:
+            self.record.display(data, metadata, display_id)
+
+    def clear_output(self, wait: bool = False) -> None:
+        """Forget the cell's output so far."""
+        self.record.clear(wait)
+
+
+class RecordingHook(ZMQShellDisplayHook):
+    """Puts the value of a cell's last expression into the record."""
+
+    record: ClassVar[Record]
+    source = ""
+    value_text: str | None = None
+
+    def quiet(self) -> bool:
+        """Return whether the cell ends in a semicolon."""
+        return bool(self.semicolon_at_end_of_expression(self.source))
+
+    def start_displayhook(self) -> None:
+        """Begin nothing: the record takes whole values."""
+
+    def write_output_prompt(self) -> None:
+        """Write no prompt: the notebook labels values by process."""
+
+    def write_format_data(
+        self, format_dict: Mapping[str, Any], md_dict: Mapping[str, Any] | None = None
+    ) -> None:
+        """Record the value's representations."""
+        self.value_text = format_dict.get("text/plain")
+        self.record.display(
+            json_clean(encode_images(format_dict)), json_clean(md_dict or {}), is_value=True
+        )
+
+    def finish_displayhook(self) -> None:
+        """Write nothing after it."""
+
+
+class ProcessShell(ZMQInteractiveShell):
+    """The shell that runs `%%mcjax` cells in a process."""
+
+    compiler_class = CellCompiler
+    displayhook_class = RecordingHook
+    display_pub_class = RecordingPublisher
+
+    record: ClassVar[Record]
+    watch: ClassVar[Watch]
+    _depth = 0
+    _cell_loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, source: str, label: str, first_line: int) -> Reply:
+        """Run a cell and return all that there is to say about it.
+
+        Args:
+            source: The cell's code.
+            label: What stands in the notebook's prompt for it.
+            first_line: Which line of the notebook's cell the first line of the code is.
+        """
+        self.compile.label, self.compile.first_line = label, first_line
+        self.displayhook.source, self.displayhook.value_text = source, None
+        error: BaseException | None
+        try:
+            result = self._run_here(source)
+            error = result.error_before_exec or result.error_in_exec
+        except KeyboardInterrupt as interrupt:
+            error = interrupt
+        described = error and describe_error(error, label, self.InteractiveTB)
+        return Reply(self.record.take(), described or None, self.displayhook.value_text)
+
+    def _run_here(self, source: str) -> Any:
+        # The engine's own event loop runs this very call. A cell gets a loop of its own, so that
+        # `await` and asyncio.run work in it.
+        engine_loop = asyncio.events._get_running_loop()
+        asyncio.events._set_running_loop(None)
+        try:
+            if self._cell_loop is None:
+                self._cell_loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self._cell_loop)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="To exit: use 'exit'")
+                return self.run_cell(source, store_history=False)
+        finally:
+            asyncio.set_event_loop(None)
+            asyncio.events._set_running_loop(engine_loop)
+
+    def run_cell(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a cell as IPython does, within another one too."""
+        self._depth += 1
+        try:
+            return super().run_cell(*args, **kwargs)
+        finally:
+            self._depth -= 1
+
+    def showtraceback(self, *args: Any, **kwargs: Any) -> None:
+        """Show an error that does not end the cell: the one that does goes into the reply."""
+        ends_cell = kwargs.get("running_compiled_code") or kwargs.get("exception_only")
+        if not (ends_cell and self._depth == 1):
+            super().showtraceback(*args, **kwargs)
+
+    def showsyntaxerror(
+        self, filename: str | None = None, running_compiled_code: bool = False
+    ) -> None:
+        """Show a syntax error in code that a cell runs, but not one that ends the cell."""
+        if self._depth > 1:
+            super().showsyntaxerror(filename, running_compiled_code)
+
+    def _showtraceback(self, etype: type, evalue: BaseException, stb: list[str]) -> None:
+        del etype, evalue
+        self.record.write("stderr", "\n".join(stb) + "\n")
+
+    def ask_exit(self) -> None:
+        """Refuse to leave: `exit` would take this one process out of the cluster."""
+        raise SystemExit("exit ends nothing here. To end all processes: %mcjax stop")
+
+
+def refuse_input(*_: object, **__: object) -> str:
+    """Stand in for `input` and `getpass` in a process."""
+    raise RuntimeError(NO_INPUT)

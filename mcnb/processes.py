@@ -1,0 +1,238 @@
+"""The n processes of one start: how they come up, are called, and go."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from mcnb.errors import ClusterError
+from mcnb.launch.keeping import Keeping
+from mcnb.launch.local import CONTROLLER, KeptCluster, output_path, process_index, process_name
+from mcnb.messages import ProcessError, Progress
+from mcnb.options import Options, name_processes
+from mcnb.process.blackbox import LastWords, read_black_box
+from mcnb.process.bootstrap import join
+from mcnb.process.calls import Call
+
+START_TRIES = 3  # ipyparallel's controller chooses ports before it binds them
+START_TIMEOUT_S = 15.0
+REGISTRATION_POLL_S = 0.01
+LAST_LINES = 8
+
+
+class Pending:
+    """A call to several processes that have not all answered yet.
+
+    Attributes:
+        waiting: The processes that have not answered.
+        answers: What the others returned.
+        started: When the call was made, on the monotonic clock, in seconds.
+    """
+
+    def __init__(self, results: dict[int, Any], inbox: queue.SimpleQueue[int | None]) -> None:
+        self._results = results
+        self._inbox = inbox
+        self.waiting = set(results)
+        self.answers: dict[int, Any] = {}
+        self.started = time.monotonic()
+        for k, result in results.items():
+            result.add_done_callback(lambda _, k=k: inbox.put(k))
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until something happens; return whether it did within that many seconds.
+
+        Raises:
+            ClusterError: An answer is no answer: the engine is gone, or not ours.
+        """
+        try:
+            k = self._inbox.get(timeout=max(timeout, 0))
+        except queue.Empty:
+            return False
+        while True:
+            if k in self.waiting and self._results[k].done():
+                self.waiting.remove(k)
+                try:
+                    self.answers[k] = self._results[k].get()
+                except Exception as error:
+                    raise ClusterError(f"process {k} could not be reached: {error}") from None
+            try:
+                k = self._inbox.get_nowait()
+            except queue.Empty:
+                return True
+
+    def progress(self, k: int) -> Progress:
+        """Return where a process stood when it last reported."""
+        data = self._results[k].data or {}
+        progress: Progress = data.get("progress", Progress())
+        return progress
+
+
+class Processes:
+    """The processes of a cluster, from their start to their end.
+
+    Args:
+        options: What to start.
+
+    Attributes:
+        exits: How processes that are gone ended, in words, in the order in which they did.
+
+    Raises:
+        ClusterError: They could not be started.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.exits: dict[str, str] = {}
+        self._inbox: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._exit_seen = threading.Event()
+        self._client: Any = None
+        self._views: list[Any] = []
+        self.folder = Path(tempfile.mkdtemp(prefix="mcnb-"))
+        self._keeping: Keeping | None = None
+        try:
+            self._keeping = Keeping(str(self.folder), self._notice_exit)
+            self._start_controller()
+            self._connect()
+            self._join()
+        except BaseException:
+            self.close()
+            raise
+
+    def call(
+        self, function: Callable[..., Any], *args: Any, processes: Sequence[int] | None = None
+    ) -> Pending:
+        """Call a function in processes, with their shell before the arguments; don't wait."""
+        targets = range(self.options.processes) if processes is None else processes
+        call = Call(f"{function.__module__}.{function.__name__}")
+        return Pending({k: self._views[k].apply_async(call, *args) for k in targets}, self._inbox)
+
+    def died(self) -> dict[int, str]:
+        """Return which processes are gone, and how, the first first.
+
+        Raises:
+            ClusterError: It is not a process that is gone, but what connects them.
+        """
+        died = {}
+        for name, how in list(self.exits.items()):
+            k = process_index(name)
+            if k is not None:
+                died[k] = how
+            elif not died:
+                raise ClusterError(f"The {name}, which connects the processes, {how}")
+        return died
+
+    def signal(self, k: int, number: int) -> None:
+        """Send a process a signal."""
+        assert self._keeping is not None
+        self._keeping.signal(process_name(k), number)
+
+    def wake(self) -> None:
+        """Have a `Pending.wait` that is under way return."""
+        self._inbox.put(None)
+
+    def last_words(self, k: int) -> LastWords:
+        """Return what a process said that it did not report any more."""
+        return read_black_box(output_path(self.folder, process_name(k)))
+
+    def close(self) -> None:
+        """End everything and remove the folder; return when all is gone."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        self._views = []
+        if self._keeping is not None:
+            self._keeping.close()
+            self._keeping = None
+        shutil.rmtree(self.folder, ignore_errors=True)  # where the keeper was killed
+
+    def _notice_exit(self, name: str, how: str) -> None:
+        self.exits.setdefault(name, how)
+        self._exit_seen.set()
+        self._inbox.put(None)
+
+    def _start_controller(self) -> None:
+        assert self._keeping is not None
+        for try_number in range(1, START_TRIES + 1):
+            self._cluster = KeptCluster(self._keeping, self.folder, self.options, self.exits)
+            try:
+                self._cluster.start_cluster_sync(n=self.options.processes)
+            except (RuntimeError, TimeoutError) as error:
+                if try_number == START_TRIES:
+                    lines = self._last_lines(CONTROLLER)
+                    raise ClusterError(
+                        f"ipyparallel's controller could not be started: {error}.{lines}"
+                    ) from None
+                self._keeping.end()
+                self.exits.clear()
+            else:
+                return
+
+    def _connect(self) -> None:
+        self._client = self._cluster.connect_client_sync()
+        wanted = set(range(self.options.processes))
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not wanted <= set(self._client.ids):
+            self._check_start(deadline, sorted(wanted - set(self._client.ids)), "come up")
+            self._exit_seen.wait(REGISTRATION_POLL_S)
+        self._views = [self._client[k] for k in sorted(wanted)]
+
+    def _join(self) -> None:
+        with _reserved_port() as port:
+            pending = Pending(
+                {
+                    k: view.apply_async(
+                        Call(f"{join.__module__}.{join.__name__}"),
+                        f"127.0.0.1:{port}",
+                        self.options.processes,
+                        k,
+                    )
+                    for k, view in enumerate(self._views)
+                },
+                self._inbox,
+            )
+            deadline = time.monotonic() + START_TIMEOUT_S
+            while pending.waiting:
+                pending.wait(1.0)
+                for k, answer in sorted(pending.answers.items()):
+                    if isinstance(answer, ProcessError):
+                        raise ClusterError(
+                            f"process {k} could not join the others. {answer.summary()}"
+                        )
+                self._check_start(deadline, sorted(pending.waiting), "join the others")
+
+    def _check_start(self, deadline: float, missing: list[int], aim: str) -> None:
+        for name, how in self.exits.items():
+            raise ClusterError(f"{name} {how} while starting.{self._last_lines(name)}")
+        if time.monotonic() > deadline:
+            raise ClusterError(
+                f"{name_processes(missing, self.options.processes)} did not {aim} within "
+                f"{START_TIMEOUT_S:.0f} seconds.{self._last_lines(process_name(missing[0]))}"
+            )
+
+    def _last_lines(self, name: str) -> str:
+        lines = (
+            read_black_box(output_path(self.folder, name)).err.strip().splitlines()[-LAST_LINES:]
+        )
+        return " Its last lines:\n" + "\n".join(lines) if lines else ""
+
+
+@contextlib.contextmanager
+def _reserved_port() -> Iterator[int]:
+    """Hold a free port of loopback for JAX's coordinator, which gRPC binds with SO_REUSEPORT.
+
+    While it is bound here, the system gives it to nobody who asks for any port; and as it does not
+    listen here, connections reach the coordinator alone.
+    """
+    with socket.socket() as reservation:
+        if hasattr(socket, "SO_REUSEPORT"):
+            reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reservation.bind(("127.0.0.1", 0))
+        yield reservation.getsockname()[1]

@@ -1,0 +1,94 @@
+"""The live view: who still runs a cell, since when, and what each said last."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from IPython.display import clear_output, display
+
+from mcnb.options import name_processes
+from mcnb.processes import Pending
+from mcnb.report.text import gutter, label
+
+FIRST_S = 1.0
+PERIOD_S = 0.5
+WIDEST_LINE = 100
+
+
+class LiveView:
+    """Shows a running cell's progress in a notebook, and takes it away again.
+
+    Nothing is shown of cells that take less than a second, nor where nobody looks: there, outputs
+    are kept for later, and must be the same on every run.
+
+    Args:
+        count: How many processes the cluster has.
+        looked_at: Whether somebody looks.
+    """
+
+    def __init__(self, count: int, looked_at: bool) -> None:
+        self._count = count
+        self._looked_at = looked_at
+        self._next = time.monotonic() + FIRST_S
+        self._shown = False
+
+    def __call__(self, pending: Pending) -> None:
+        """Show where a cell's processes stand, if it is time to."""
+        now = time.monotonic()
+        if self._looked_at and now >= self._next and pending.waiting:
+            self._next = now + PERIOD_S
+            self.show(progress_text(pending, now, self._count))
+
+    def show(self, text: str) -> None:
+        """Show a text in place of the last one."""
+        if self._looked_at:
+            clear_output(wait=True)
+            display({"text/plain": text}, raw=True)
+            self._shown = True
+
+    def remove(self) -> None:
+        """Take away what is shown."""
+        if self._shown:
+            clear_output()
+
+
+def progress_text(pending: Pending, now: float, count: int) -> str:
+    """Return where a cell's processes stand.
+
+    Args:
+        pending: The cell.
+        now: The time on the monotonic clock, in seconds.
+        count: How many processes the cluster has.
+    """
+    running = sorted(pending.waiting)
+    verb = "runs" if len(running) == 1 else "run"
+    heading = f"{name_processes(running, count)} still {verb}, for {now - pending.started:.0f} s"
+    lines = [heading[0].upper() + heading[1:]]
+    width = max(len(label([k], count)) for k in running)
+    for k in running:
+        progress = pending.progress(k)
+        where = "" if progress.line is None else f"line {progress.line}"
+        if progress.waits_s:
+            where += " waits in JAX" if where else "waits in JAX"
+        said = progress.newest_line[:WIDEST_LINE]
+        text = " · ".join(part for part in (where, said) if part)
+        lines.append(gutter(text, label([k], count), width).removesuffix("\n"))
+    return "\n".join(lines)
+
+
+def somebody_looks(shell: Any) -> bool:
+    """Return whether a person looks at what this shell shows, while it runs.
+
+    A program that executes notebooks, such as nbclient or nbval, says with each cell that it can't
+    answer `input()`; a notebook that a person has open says that it can.
+    """
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None:
+        return bool(sys.stdout.isatty())
+    try:
+        parent = kernel.get_parent("shell")
+    except TypeError:
+        parent = kernel.get_parent()
+    return bool(parent.get("content", {}).get("allow_stdin", False))

@@ -1,0 +1,154 @@
+"""What came of a cell: every process's own answer, and all of them as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from mcnb.errors import CellError, ClusterError, McnbError
+from mcnb.messages import STREAMS, ProcessError, Reply, Stream, Text
+from mcnb.options import name_processes
+from mcnb.report.fold import Block, fold, items_of
+from mcnb.report.text import entries, label, without_escapes
+
+
+@dataclass(frozen=True)
+class Result:
+    r"""The result of a cell. All that is kept by process is indexed by process index.
+
+    Attributes:
+        replies: What each process that ran the cell has to say.
+        count: How many processes the cluster has.
+        stopped: The processes that did not end the cell by themselves but were stopped, because
+            they waited for one that raised, or by the user.
+        interrupted: Whether the user ended the cell.
+        died: How processes ended that ended during the cell, in words.
+        aftermath: What had to be done to end the cell, in sentences; empty if nothing.
+
+    Example:
+        >>> from mcnb.messages import Reply, Text
+        >>> result = Result({k: Reply((Text("stdout", "hi\n"),)) for k in range(4)}, count=4)
+        >>> result.ok, result.stdout[2], result.text()
+        (True, 'hi\n', '[all 4] hi\n')
+    """
+
+    replies: Mapping[int, Reply]
+    count: int
+    stopped: tuple[int, ...] = ()
+    interrupted: bool = False
+    died: Mapping[int, str] = field(default_factory=dict)
+    aftermath: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every process finished the cell without an error."""
+        return not (self.errors or self.died)
+
+    @property
+    def stdout(self) -> dict[int, str]:
+        """What each process wrote to stdout, as text."""
+        return self._streams("stdout")
+
+    @property
+    def stderr(self) -> dict[int, str]:
+        """What each process wrote to stderr, as text."""
+        return self._streams("stderr")
+
+    @property
+    def value(self) -> dict[int, str | None]:
+        """The text of the last expression's value on each process, or None."""
+        return {k: reply.value for k, reply in self.replies.items()}
+
+    @property
+    def errors(self) -> dict[int, ProcessError]:
+        """The error that ended the cell, for each process that has one."""
+        return {k: reply.error for k, reply in self.replies.items() if reply.error is not None}
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """What the processes said, folded."""
+        return fold({k: items_of(reply.events) for k, reply in self.replies.items()})
+
+    def text(self) -> str:
+        """Return the folded output and errors as plain text."""
+        shown = "".join(
+            entry.text + ("" if entry.item is None else _plain_text(entry.item) + "\n")
+            for entry in entries(self.blocks, self.count)
+        )
+        error = self.error()
+        return shown if error is None else shown + without_escapes("\n".join(error.lines)) + "\n"
+
+    def error(self) -> McnbError | None:
+        """Return the exception that the cell's failure makes, None if it did not fail."""
+        if self.died:
+            message = died_sentence(self.died, self.count) + self._sentence_end()
+            return ClusterError(message, [f"ClusterError: {message}", *self._traceback_lines()])
+        if not self.errors:
+            return None
+        parts = [
+            f"{name_processes(group, self.count)} raised {error.summary()}"
+            for group, error in self._groups()
+        ]
+        if self.interrupted:
+            parts.insert(0, "The cell was interrupted")
+        lines = self._traceback_lines()
+        if self.aftermath:
+            lines += ["", self.aftermath]
+        return CellError("; ".join(parts) + self._sentence_end(), lines)
+
+    def raise_for_errors(self) -> None:
+        """Raise what `error` returns, if anything.
+
+        Raises:
+            CellError: The cell raised on at least one process.
+            ClusterError: A process died.
+        """
+        error = self.error()
+        if error is not None:
+            raise error
+
+    def _streams(self, stream: Stream) -> dict[int, str]:
+        assert stream in STREAMS
+        return {
+            k: "".join(e.text for e in reply.events if isinstance(e, Text) and e.stream == stream)
+            for k, reply in self.replies.items()
+        }
+
+    def _sentence_end(self) -> str:
+        return f". {self.aftermath}" if self.aftermath else ""
+
+    def _groups(self) -> list[tuple[list[int], ProcessError]]:
+        """Return equal errors with their processes, the root cause first."""
+        groups: dict[ProcessError, list[int]] = {}
+        for k, error in sorted(
+            self.errors.items(), key=lambda item: (item[0] in self.stopped, item[0])
+        ):
+            if not (k in self.stopped and error.name == "KeyboardInterrupt"):
+                groups.setdefault(error, []).append(k)
+        return [(sorted(group), error) for error, group in groups.items()]
+
+    def _traceback_lines(self) -> list[str]:
+        lines: list[str] = []
+        for group, error in self._groups():
+            heading = f"{label(group, self.count)} {error.summary()}"
+            lines += ["", heading, error.traceback.rstrip("\n")]
+        return lines[1:]
+
+
+def died_sentence(died: Mapping[int, str], count: int) -> str:
+    """Say which processes died, and how.
+
+    Example:
+        >>> died_sentence({1: "ended with exit code 3", 2: "ended with exit code 3"}, 4)
+        'processes 1,2 ended with exit code 3'
+    """
+    groups: dict[str, list[int]] = {}
+    for k, how in died.items():
+        groups.setdefault(how, []).append(k)
+    return "; ".join(f"{name_processes(ks, count)} {how}" for how, ks in groups.items())
+
+
+def _plain_text(item: object) -> str:
+    data = getattr(item, "data", {})
+    return str(data.get("text/plain", f"<{', '.join(sorted(data))}>"))

@@ -19,7 +19,7 @@ from mcnb.errors import CellError, ClusterError, McnbError
 from mcnb.messages import ProcessError, Reply
 from mcnb.options import Options, process_set
 from mcnb.process import calls
-from mcnb.processes import Processes
+from mcnb.processes import Processes, start_processes
 from mcnb.result import Result, died_sentence
 
 OLDEST_JAX = (0, 8)
@@ -65,6 +65,7 @@ class Cluster:
         self._conductor: Conductor | None = None
         self._absence = "was not started yet"
         self._lost = False
+        self._cells = 0
 
     @classmethod
     def of(cls, options: Options) -> Self:
@@ -111,7 +112,7 @@ class Cluster:
         source: str,
         *,
         processes: str | Iterable[int] | None = None,
-        label: str = "",
+        label: str | None = None,
         first_line: int = 1,
         watcher: Watcher | None = None,
     ) -> Result:
@@ -120,7 +121,8 @@ class Cluster:
         Args:
             source: The cell's code; IPython's syntax is allowed.
             processes: Which processes run it, such as `"0,2-3"` or `[0, 2, 3]`; all by default.
-            label: A name for the cell in tracebacks: what stands in a notebook's prompt.
+            label: A name for the cell in tracebacks: what stands in a notebook's prompt. By
+                default, how many cells have been run.
             first_line: Which line of the notebook's cell the first line of the code is.
             watcher: Called about ten times a second while the cell runs.
 
@@ -136,6 +138,8 @@ class Cluster:
             current = self._ready()
             count = self.options.processes
             targets = process_set(processes, count) if processes is not None else range(count)
+            self._cells += 1
+            label = str(self._cells) if label is None else label
             error = syntax_error(source, label, first_line)
             if error is not None:
                 self.last = Result({k: Reply(error=error) for k in targets}, count)
@@ -143,17 +147,16 @@ class Cluster:
             self._conductor = Conductor(current, watcher)
             try:
                 outcome = self._conductor.run(tuple(targets), source, label, first_line)
-            except (ClusterError, KeyboardInterrupt):
-                # Broken, or the user pressed stop again while the first time was being seen to.
+            except ClusterError:
                 self._lose()
                 raise
             finally:
-                asked_from_elsewhere = self._conductor.asked_from_elsewhere
+                ctrl_c = self._conductor.asked_by_ctrl_c
                 self._conductor = None
             self.last = _result(outcome, count)
             if not outcome.intact:
                 self._lose()
-            if outcome.interrupted and not asked_from_elsewhere:
+            if ctrl_c:
                 raise KeyboardInterrupt
             return self.last
 
@@ -226,14 +229,15 @@ class Cluster:
 
     def _start(self) -> None:
         check_jax()
-        self._lost = False
+        lost, self._lost = self._lost, False
         try:
-            self._processes = Processes(self.options)
+            self._processes = start_processes(self.options)
         except McnbError as error:
             self._absence = f"did not start: {error}"
             raise ClusterError(f"The cluster did not start: {error}") from None
-        except BaseException:
-            self._absence = "did not start: its start was interrupted"
+        except KeyboardInterrupt:
+            self._absence = "was interrupted while it started"
+            self._lost = lost  # the next cell tries again, as this one did
             raise
         _running.add(self)
 
@@ -254,9 +258,9 @@ class Cluster:
         ).start()
 
     def _recover(self, lost: Processes | None) -> None:
+        if lost is not None:
+            lost.close()
         with self._lock:
-            if lost is not None:
-                lost.close()
             if self._lost:
                 # Why it failed is kept for the next call to say.
                 with contextlib.suppress(ClusterError):

@@ -8,14 +8,19 @@ the user wants it to end.
 from __future__ import annotations
 
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 
 from mcnb.errors import ClusterError
 from mcnb.messages import Reply, Text
 from mcnb.options import name_processes
 from mcnb.process.calls import probe, run_cell
+from mcnb.process.native import GlooFilter
+from mcnb.process.tracebacks import crash_line, crash_report
 from mcnb.processes import Pending, Processes
 
 TICK_S = 0.1
@@ -56,18 +61,19 @@ class Conductor:
         watcher: Called again and again while the cell runs, for a live view.
 
     Attributes:
-        asked_from_elsewhere: Whether `interrupt` was called.
+        asked_by_ctrl_c: Whether it was Ctrl-C or the stop button that had the cell ended.
     """
 
     def __init__(self, processes: Processes, watcher: Watcher | None = None) -> None:
         self._processes = processes
         self._watcher = watcher
-        self._interrupt_asked = False
-        self.asked_from_elsewhere = False
+        self._label = ""
+        self._asked = 0
+        self.asked_by_ctrl_c = False
 
     def interrupt(self) -> None:
-        """Have the cell ended; from another thread."""
-        self._interrupt_asked = self.asked_from_elsewhere = True
+        """Have the cell ended; from another thread or a signal handler."""
+        self._asked += 1
         self._processes.wake()
 
     def run(self, targets: tuple[int, ...], source: str, label: str, first_line: int) -> Outcome:
@@ -83,35 +89,51 @@ class Conductor:
             ClusterError: What connects the processes broke.
         """
         outcome = Outcome()
+        self._label = label
         pending = self._processes.call(run_cell, source, label, first_line, processes=targets)
-        while not self._over(pending, outcome):
-            try:
+        with self._catching_ctrl_c():
+            while not self._over(pending, outcome):
                 pending.wait(TICK_S)
                 if self._watcher is not None:
                     self._watcher(pending)
-            except KeyboardInterrupt:
-                self._interrupt_asked = True
-            if self._interrupt_asked and not outcome.interrupted:
-                outcome.interrupted = True
-                self._stop(pending, outcome)
+            if outcome.interrupted and outcome.intact and not outcome.died:
+                outcome.intact = self._probe()
         for k, answer in sorted(pending.answers.items()):
             if not isinstance(answer, Reply):
                 raise ClusterError(f"process {k} could not run the cell. {answer.summary()}")
             outcome.replies[k] = answer
         for k in pending.waiting:
             outcome.replies[k] = self._last_reply(k)
-        if outcome.died:
-            outcome.intact = False
-        elif outcome.intact and outcome.interrupted:
-            outcome.intact = self._probe()
         return outcome
+
+    @contextmanager
+    def _catching_ctrl_c(self) -> Iterator[None]:
+        """Take note of Ctrl-C instead of being torn out of what is under way."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def take_note(signum: int, frame: FrameType | None) -> None:
+            del signum, frame
+            self.asked_by_ctrl_c = True
+            self.interrupt()
+
+        before = signal.signal(signal.SIGINT, take_note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def _over(self, pending: Pending, outcome: Outcome) -> bool:
         """Return whether the cell is over, having ended it where it can't go on."""
         if self._processes.exits:
             self._collect_deaths(outcome)
             return True
-        if not pending.waiting or (outcome.interrupted and outcome.stopped):
+        if not pending.waiting:
+            return True
+        if self._asked:
+            outcome.interrupted = True
+            self._stop(pending, outcome)
             return True
         raised = any(isinstance(a, Reply) and a.error for a in pending.answers.values())
         if raised and all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting):
@@ -127,10 +149,11 @@ class Conductor:
         for k in outcome.stopped:
             self._processes.signal(k, signal.SIGINT)
         deadline = time.monotonic() + INTERRUPT_S
+        asked = self._asked
         while pending.waiting and not self._processes.exits:
             left = deadline - time.monotonic()
-            if left <= 0:
-                outcome.intact = False  # blocked in native code
+            if left <= 0 or self._asked > asked:  # blocked in native code, or the user can't wait
+                outcome.intact = False
                 return
             pending.wait(left)
 
@@ -141,11 +164,15 @@ class Conductor:
         died = self._processes.died()
         # Those that ended otherwise than the first ended because of it.
         first = next(iter(died.values()))
-        outcome.died = {k: how for k, how in sorted(died.items()) if how == first}
+        for k in sorted(k for k, how in died.items() if how == first):
+            line = crash_line(self._processes.last_words(k).err, self._label)
+            outcome.died[k] = first if line is None else f"{first} at line {line}"
+        outcome.intact = False
 
     def _last_reply(self, k: int) -> Reply:
         words = self._processes.last_words(k)
-        pieces = (Text("stdout", words.said + words.out), Text("stderr", words.err))
+        out = words.said + GlooFilter().feed(words.out, final=True)
+        pieces = (Text("stdout", out), Text("stderr", crash_report(words.err)))
         return Reply(tuple(piece for piece in pieces if piece.text))
 
     def _probe(self) -> bool:
@@ -154,7 +181,8 @@ class Conductor:
         An interrupt may have come between one process's launch of a collective and another's.
         """
         pending = self._processes.call(probe)
-        while pending.waiting and not self._processes.exits:
+        asked = self._asked
+        while pending.waiting and not self._processes.exits and self._asked == asked:
             pending.wait(TICK_S)
             if all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting):
                 break

@@ -144,11 +144,7 @@ class McjaxMagics(Magics):
         if cluster is None:
             cluster = Cluster()
             clusters.set_current(cluster)
-            live.show(f"Starting {cluster.options.describe()} …")
-            try:
-                cluster.start()
-            finally:
-                live.remove()
+            self._while_starting(cluster, cluster.start)
         before = cluster.last
         try:
             result = cluster.run(
@@ -160,12 +156,22 @@ class McjaxMagics(Magics):
             )
         except KeyboardInterrupt:
             live.remove()
-            raise _interrupt(cluster.last if cluster.last is not before else None) from None
+            if cluster.last is before:
+                raise keyboard_interrupt("The cell did not run") from None
+            raise self._interrupted(cluster.last) from None
         live.remove()
         if result.interrupted:
-            raise _interrupt(result)
+            raise self._interrupted(result)
         show(result)
         result.raise_for_errors()
+
+    def _interrupted(self, result: Result | None) -> KeyboardInterrupt:
+        """Show what an interrupted cell said until then, and return the interrupt to raise."""
+        assert result is not None
+        show(result)
+        return keyboard_interrupt(
+            result.aftermath or "The cell had just ended; the cluster is intact"
+        )
 
     def _live(self) -> LiveView:
         cluster = clusters.current()
@@ -192,18 +198,22 @@ class McjaxMagics(Magics):
                     )
                     + ". To have another, first: %mcjax stop"
                 )
-            print(f"{cluster.options.describe()} are ready: they run already")
+            print(f"Ready: {cluster.options.describe()}, running already")
             return
         cluster = Cluster.of(wanted)
         clusters.set_current(cluster)
         self._while_starting(cluster, cluster.start)
-        print(f"{wanted.describe()} are ready")
+        print(f"Ready: {wanted.describe()}")
 
     def _while_starting(self, cluster: Cluster, start: Callable[[], None]) -> None:
         live = self._live()
         live.show(f"Starting {cluster.options.describe()} …")
         try:
             start()
+        except KeyboardInterrupt:
+            raise keyboard_interrupt(
+                "The start was interrupted, and nothing of it is left"
+            ) from None
         finally:
             live.remove()
 
@@ -217,12 +227,12 @@ class McjaxMagics(Magics):
     def _restart(self, _: Any) -> None:
         cluster = clusters.current_cluster()
         self._while_starting(cluster, cluster.restart)
-        print(f"{cluster.options.describe()} are ready, without variables")
+        print(f"Ready: {cluster.options.describe()}, without variables")
 
     def _stop(self, _: Any) -> None:
         cluster = clusters.current_cluster()
         cluster.stop()
-        print(f"{cluster.options.describe()} are stopped")
+        print(f"Stopped: {cluster.options.describe()}")
 
     _commands = {  # noqa: RUF012
         "start": _start,
@@ -233,15 +243,13 @@ class McjaxMagics(Magics):
     }
 
 
-def _interrupt(result: Result | None) -> KeyboardInterrupt:
-    """Return the interrupt to raise in the notebook, having shown what came until then."""
-    lines = ["KeyboardInterrupt"]
-    if result is not None:
-        show(result)
-        lines = [f"KeyboardInterrupt: {result.aftermath}"]
-    interrupt = KeyboardInterrupt(*([result.aftermath] if result is not None else []))
+def keyboard_interrupt(message: str) -> KeyboardInterrupt:
+    """Return a KeyboardInterrupt that a notebook shows as this message alone."""
+    interrupt = KeyboardInterrupt(message)
     # IPython shows this in place of a traceback through mcnb.
-    interrupt._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+    interrupt._render_traceback_ = lambda: [  # type: ignore[attr-defined]
+        f"KeyboardInterrupt: {message}"
+    ]
     return interrupt
 
 

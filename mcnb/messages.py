@@ -61,6 +61,15 @@ class ProcessError:
     line: int | None
     traceback: str
 
+    def heading(self) -> str:
+        """Return the error's name and place.
+
+        Example:
+            >>> ProcessError("KeyError", "'x'", 3, "").heading()
+            'KeyError in line 3'
+        """
+        return self.name if self.line is None else f"{self.name} in line {self.line}"
+
     def summary(self) -> str:
         """Return the error as half a sentence.
 

@@ -75,6 +75,40 @@ class Pending:
         return progress
 
 
+def start_processes(options: Options) -> Processes:
+    """Start processes; return when all have joined.
+
+    Args:
+        options: What to start.
+
+    Raises:
+        ClusterError: They could not be started.
+        KeyboardInterrupt: Ctrl-C; nothing of them is left.
+    """
+    processes = Processes(options)
+    failure: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            processes.start()
+        except BaseException as error:
+            failure.append(error)
+
+    # In a thread of its own, which Ctrl-C can't tear out of ipyparallel's event loop.
+    thread = threading.Thread(target=start, name="mcnb start", daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        processes.close()
+        thread.join()
+        raise
+    if failure:
+        processes.close()
+        raise failure[0]
+    return processes
+
+
 class Processes:
     """The processes of a cluster, from their start to their end.
 
@@ -83,9 +117,6 @@ class Processes:
 
     Attributes:
         exits: How processes that are gone ended, in words, in the order in which they did.
-
-    Raises:
-        ClusterError: They could not be started.
     """
 
     def __init__(self, options: Options) -> None:
@@ -96,15 +127,17 @@ class Processes:
         self._client: Any = None
         self._views: list[Any] = []
         self.folder = Path(tempfile.mkdtemp(prefix="mcnb-"))
-        self._keeping: Keeping | None = None
-        try:
-            self._keeping = Keeping(str(self.folder), self._notice_exit)
-            self._start_controller()
-            self._connect()
-            self._join()
-        except BaseException:
-            self.close()
-            raise
+        self._keeping = Keeping(str(self.folder), self._notice_exit)
+
+    def start(self) -> None:
+        """Start them; return when all have joined.
+
+        Raises:
+            ClusterError: They could not be started, or were closed meanwhile.
+        """
+        self._start_controller()
+        self._connect()
+        self._join()
 
     def call(
         self, function: Callable[..., Any], *args: Any, processes: Sequence[int] | None = None
@@ -131,7 +164,6 @@ class Processes:
 
     def signal(self, k: int, number: int) -> None:
         """Send a process a signal."""
-        assert self._keeping is not None
         self._keeping.signal(process_name(k), number)
 
     def wake(self) -> None:
@@ -148,9 +180,7 @@ class Processes:
             self._client.close()
             self._client = None
         self._views = []
-        if self._keeping is not None:
-            self._keeping.close()
-            self._keeping = None
+        self._keeping.close()
         shutil.rmtree(self.folder, ignore_errors=True)  # where the keeper was killed
 
     def _notice_exit(self, name: str, how: str) -> None:
@@ -159,7 +189,6 @@ class Processes:
         self._inbox.put(None)
 
     def _start_controller(self) -> None:
-        assert self._keeping is not None
         for try_number in range(1, START_TRIES + 1):
             self._cluster = KeptCluster(self._keeping, self.folder, self.options, self.exits)
             try:

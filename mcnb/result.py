@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -131,8 +132,7 @@ class Result:
     def _traceback_lines(self) -> list[str]:
         lines: list[str] = []
         for group, error in self._groups():
-            heading = f"{label(group, self.count)} {error.summary()}"
-            lines += ["", heading, error.traceback.rstrip("\n")]
+            lines += ["", f"{label(group, self.count)} {error.heading()}", error.traceback]
         return lines[1:]
 
 
@@ -146,7 +146,10 @@ def died_sentence(died: Mapping[int, str], count: int) -> str:
     groups: dict[str, list[int]] = {}
     for k, how in died.items():
         groups.setdefault(how, []).append(k)
-    return "; ".join(f"{name_processes(ks, count)} {how}" for how, ks in groups.items())
+    return "; ".join(
+        f"{name_processes(ks, count)} {how if len(ks) == 1 else re.sub('^was ', 'were ', how)}"
+        for how, ks in groups.items()
+    )
 
 
 def _plain_text(item: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import signal
@@ -85,8 +86,11 @@ class Keeping:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._lock:
+            if self._closing:
+                return
             self._closing = True
-            self._process.stdin.close()
+            with contextlib.suppress(OSError):  # the keeper was killed
+                self._process.stdin.close()
         self._process.wait(ENDING_S)
         self._reader.join(ENDING_S)
         self._process.stdout.close()

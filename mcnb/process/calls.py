@@ -9,7 +9,7 @@ from typing import Any
 
 from mcnb.messages import Reply
 from mcnb.process import interrupt
-from mcnb.process.cellcode import describe_error
+from mcnb.process.tracebacks import describe_error
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Call:
 
     target: str
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *_: Any, **__: Any) -> Any:
         """Refuse: only mcnb's own engines know what to do with it."""
         raise RuntimeError("this engine was not started by mcnb")
 
@@ -34,7 +34,7 @@ def run_cell(shell: Any, source: str, label: str, first_line: int) -> Reply:
         with interrupt.armed():
             reply: Reply = shell.run(source, label, first_line)
     except KeyboardInterrupt as error:
-        reply = Reply(shell.record.take(), describe_error(error, label, shell.InteractiveTB), None)
+        reply = Reply(shell.record.take(), describe_error(error, label), None)
     finally:
         shell.watch.end()
     return reply

@@ -27,10 +27,10 @@ from mcnb.messages import STREAMS
 from mcnb.process import interrupt
 from mcnb.process.blackbox import BlackBox
 from mcnb.process.calls import Call
-from mcnb.process.cellcode import describe_error
 from mcnb.process.native import NativeOutput
 from mcnb.process.record import Record, RecordedStream, as_text_io
 from mcnb.process.shell import ProcessShell, RecordingHook, RecordingPublisher, refuse_input
+from mcnb.process.tracebacks import describe_error
 from mcnb.process.watch import Watch
 
 
@@ -60,7 +60,7 @@ class ProcessKernel(IPythonParallelKernel):
             answer = getattr(importlib.import_module(module), name)(self.shell, *args, **kwargs)
             return {"status": "ok"}, self._serialize(answer)
         except Exception as error:
-            described = describe_error(error, "", self.shell.InteractiveTB)
+            described = describe_error(error, "")
             return {"status": "ok"}, self._serialize(described)
 
     def _serialize(self, answer: Any) -> list[Any]:
@@ -87,7 +87,7 @@ def main() -> None:
     """Run this process until it is told to end."""
     output = os.environ.pop("MCNB_OUTPUT", None) or _output_of_its_own()
     paths = {"stdout": f"{output}.out", "stderr": f"{output}.err"}
-    faulthandler.enable()
+    faulthandler.enable(all_threads=False)
     record = Record(
         {
             stream: NativeOutput(number, paths[stream], hide_gloo=stream == "stdout")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -12,8 +14,9 @@ from ipykernel.jsonutil import encode_images, json_clean
 from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
 
 from mcnb.messages import Reply
-from mcnb.process.cellcode import CellCompiler, describe_error
+from mcnb.process.cellcode import CellCompiler
 from mcnb.process.record import Record
+from mcnb.process.tracebacks import describe_error, format_error
 from mcnb.process.watch import Watch
 
 NO_INPUT = (
@@ -108,7 +111,7 @@ class ProcessShell(ZMQInteractiveShell):
             error = result.error_before_exec or result.error_in_exec
         except KeyboardInterrupt as interrupt:
             error = interrupt
-        described = error and describe_error(error, label, self.InteractiveTB)
+        described = error and describe_error(error, label)
         return Reply(self.record.take(), described or None, self.displayhook.value_text)
 
     def _run_here(self, source: str) -> Any:
@@ -135,22 +138,36 @@ class ProcessShell(ZMQInteractiveShell):
         finally:
             self._depth -= 1
 
-    def showtraceback(self, *args: Any, **kwargs: Any) -> None:
+    def showtraceback(
+        self, exc_tuple: Any = None, *_: Any, running_compiled_code: bool = False, **__: Any
+    ) -> None:
         """Show an error that does not end the cell: the one that does goes into the reply."""
-        ends_cell = kwargs.get("running_compiled_code") or kwargs.get("exception_only")
-        if not (ends_cell and self._depth == 1):
-            super().showtraceback(*args, **kwargs)
+        error = exc_tuple[1] if exc_tuple else sys.exc_info()[1]
+        ends_cell = running_compiled_code or isinstance(error, SystemExit)
+        if error is not None and not (ends_cell and self._depth == 1):
+            self.record.write("stderr", format_error(error) + "\n")
 
     def showsyntaxerror(
         self, filename: str | None = None, running_compiled_code: bool = False
     ) -> None:
-        """Show a syntax error in code that a cell runs, but not one that ends the cell."""
-        if self._depth > 1:
-            super().showsyntaxerror(filename, running_compiled_code)
+        """Show a syntax error in code that the cell runs, but not the one that ends the cell."""
+        del filename
+        self.showtraceback(running_compiled_code=running_compiled_code)
 
     def _showtraceback(self, etype: type, evalue: BaseException, stb: list[str]) -> None:
         del etype, evalue
         self.record.write("stderr", "\n".join(stb) + "\n")
+
+    def system(self, cmd: str) -> None:
+        """Run `!command`, without the terminal that IPython would fork for it.
+
+        JAX is multithreaded, and a fork of this process might never return. What the command
+        writes goes to the process's own file descriptors, and from there into the record.
+        """
+        status = subprocess.run(self.var_expand(cmd, depth=1), shell=True, check=False)  # noqa: S602
+        self.user_ns["_exit_code"] = status.returncode
+
+    system_piped = system_raw = system
 
     def ask_exit(self) -> None:
         """Refuse to leave: `exit` would take this one process out of the cluster."""

@@ -19,6 +19,7 @@ from mcnb.errors import CellError, ClusterError, McnbError
 from mcnb.messages import ProcessError, Reply
 from mcnb.options import Options, process_set
 from mcnb.process import calls
+from mcnb.process.cellcode import leading_blank_lines
 from mcnb.processes import Processes, start_processes
 from mcnb.result import Result, died_sentence
 
@@ -372,9 +373,11 @@ def syntax_error(source: str, label: str, first_line: int) -> ProcessError | Non
         code = TransformerManager().transform_cell(source)
         compile(code, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError as error:
-        line = (error.lineno or 1) + first_line - 1
+        blank = leading_blank_lines(source)
+        number = (error.lineno or 1) + blank
+        line = number + first_line - 1
         lines = source.splitlines()
-        shown = lines[error.lineno - 1] if error.lineno and error.lineno <= len(lines) else ""
+        shown = lines[number - 1] if number <= len(lines) else ""
         caret = " " * max((error.offset or 1) - 1, 0) + "^"
         return ProcessError(
             name=type(error).__name__,

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import MagicArgumentParser
+from IPython.utils.process import arg_split
 
 from mcnb import cluster as clusters
 from mcnb.cluster import Cluster
@@ -38,9 +39,10 @@ class SentenceParser(MagicArgumentParser):
         """
         self.given = f"{self.prog} {line}".strip()
         try:
-            args, unknown = self.parse_argstring(line, partial=True)
+            words = arg_split(line, strict=True)
         except ValueError as error:  # a quote that is not closed
             raise OptionError(f"{self.given}: {error}. Help: {self.prog}?") from None
+        args, unknown = self.parse_known_args(words)
         if unknown:
             raise OptionError(
                 f"{self.given}: there is no option {unknown[0]}. Options: "
@@ -50,7 +52,8 @@ class SentenceParser(MagicArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise an error of ours in place of argparse's."""
-        raise OptionError(f"{self.given}: {message}. Help: {self.prog}?")
+        complaint = message.removeprefix("argument ")
+        raise OptionError(f"{self.given}: {complaint}. Help: {self.prog}?")
 
 
 def _cell_parser() -> SentenceParser:

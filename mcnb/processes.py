@@ -23,7 +23,8 @@ from mcnb.process.bootstrap import join
 from mcnb.process.calls import Call
 
 START_TRIES = 3  # ipyparallel's controller chooses ports before it binds them
-START_TIMEOUT_S = 15.0
+START_TIMEOUT_S = 300.0
+FAILURES_S = 0.5
 REGISTRATION_POLL_S = 0.01
 LAST_LINES = 8
 
@@ -230,12 +231,19 @@ class Processes:
             deadline = time.monotonic() + START_TIMEOUT_S
             while pending.waiting:
                 pending.wait(1.0)
-                for k, answer in sorted(pending.answers.items()):
-                    if isinstance(answer, ProcessError):
-                        raise ClusterError(
-                            f"process {k} could not join the others. {answer.summary()}"
-                        )
+                if any(isinstance(answer, ProcessError) for answer in pending.answers.values()):
+                    # The others, most likely, are about to say the same.
+                    while pending.waiting and pending.wait(FAILURES_S):
+                        pass
+                    break
                 self._check_start(deadline, sorted(pending.waiting), "join the others")
+        failures: dict[str, list[int]] = {}
+        for k, answer in sorted(pending.answers.items()):
+            if isinstance(answer, ProcessError):
+                failures.setdefault(answer.summary(), []).append(k)
+        for summary, ks in failures.items():
+            who = name_processes(ks, self.options.processes)
+            raise ClusterError(f"{who} could not join the others. {summary}")
 
     def _check_start(self, deadline: float, missing: list[int], aim: str) -> None:
         for name, how in self.exits.items():

@@ -10,7 +10,7 @@ from functools import cached_property
 from mcnb.errors import CellError, ClusterError, McnbError
 from mcnb.messages import STREAMS, ProcessError, Reply, Stream, Text
 from mcnb.options import name_processes
-from mcnb.report.fold import Block, fold, items_of
+from mcnb.report.fold import Block, fold_events
 from mcnb.report.text import entries, label, without_escapes
 
 
@@ -69,7 +69,7 @@ class Result:
     @cached_property
     def blocks(self) -> list[Block]:
         """What the processes said, folded."""
-        return fold({k: items_of(reply.events) for k, reply in self.replies.items()})
+        return fold_events({k: reply.events for k, reply in self.replies.items()})
 
     def text(self) -> str:
         """Return the folded output and errors as plain text."""

@@ -27,6 +27,17 @@ def cell_label(filename: str) -> str | None:
     return match and match[1]
 
 
+def leading_blank_lines(source: str) -> int:
+    r"""Return how many lines IPython takes off the top of a cell before it counts lines.
+
+    Example:
+        >>> leading_blank_lines("\n  \nx = 1\n")
+        2
+    """
+    lines = source.splitlines()
+    return next((number for number, line in enumerate(lines) if line.strip()), 0)
+
+
 class CellCompiler(CachingCompiler):
     """Compiles cells so that their name and lines are those that the notebook shows.
 

@@ -15,11 +15,18 @@ import re
 # Gloo announces each connected context on stdout with
 #   cout << "[Gloo] Rank " << r << " is connected to " << n << " peer ranks. "
 #        << "Expected number of connected peer ranks is : " << n << endl;
-# (gloo/rendezvous/context.cc). Two contexts that connect at once mix their pieces.
+# (gloo/rendezvous/context.cc). Two contexts that connect at once mix their pieces; each piece is
+# written whole.
 _OPENING = "[Gloo] Rank "
-_CLOSING = "Expected number of connected peer ranks is : "
-_PIECE = re.compile(rf"{re.escape(_OPENING)}|\d+| is connected to | peer ranks\. |{_CLOSING}|\n")
-_PIECES = (_OPENING, " is connected to ", " peer ranks. ", _CLOSING)
+_WORDS = (
+    _OPENING,
+    " is connected to ",
+    " peer ranks. ",
+    "Expected number of connected peer ranks is : ",
+    "\n",
+)
+_NUMBERS_IN_NOTE = 3
+_PIECE = re.compile("|".join([r"[0-9]+", *map(re.escape, _WORDS)]))
 # Longer than any line of Gloo's, times the contexts that may connect at once.
 _LONGEST_HELD = 4096
 
@@ -46,29 +53,30 @@ class GlooFilter:
             final: Whether nothing follows: then nothing is held back.
         """
         text = self._held + text
-        self._held = ""
         passed: list[str] = []
-        while text:
-            start = text.find(_OPENING)
-            if start < 0:
-                start = len(text) - (0 if final else _partial(text, _OPENING))
-                passed.append(text[:start])
-                self._held = text[start:]
-                break
-            passed.append(text[:start])
+        position = 0
+        while (start := text.find(_OPENING, position)) >= 0:
             end = _end_of_notes(text, start)
-            if end is None:  # the rest of the note is still to come
-                if final or len(text) - start > _LONGEST_HELD:
-                    passed.append(text[start:])
-                else:
-                    self._held = text[start:]
+            if end is None and not final:  # the rest of the note is still to come
                 break
-            if end < 0:  # it only looked like one
-                passed.append(text[start : start + len(_OPENING)])
-                text = text[start + len(_OPENING) :]
+            if end is None or end < 0:  # it only looked like one
+                passed.append(text[position : start + len(_OPENING)])
+                position = start + len(_OPENING)
             else:
-                text = text[end:]
+                passed.append(text[position:start])
+                position = end
+        if start < 0:
+            start = len(text) - (0 if final else _partial(text[position:], _OPENING))
+        passed.append(text[position:start])
+        self._held = text[start:]
         return "".join(passed)
+
+    def rest(self) -> str:
+        """Return what is held back, unless it is a note that has begun and is still to end."""
+        if self._held.startswith(_OPENING):
+            return ""
+        held, self._held = self._held, ""
+        return held
 
 
 def _partial(text: str, piece: str) -> int:
@@ -82,19 +90,24 @@ def _partial(text: str, piece: str) -> int:
 def _end_of_notes(text: str, start: int) -> int | None:
     """Return where the notes that begin at `start` end, None if they may go on, -1 if none do."""
     position = start
-    opened = closed = ended = 0
-    while position < len(text):
+    said = dict.fromkeys(_WORDS, 0)
+    digits = 0
+    while position < min(len(text), start + _LONGEST_HELD):
         match = _PIECE.match(text, position)
         if match is None:
             rest = text[position:]
-            return None if any(piece.startswith(rest) for piece in _PIECES) else -1
-        opened += match[0] == _OPENING
-        closed += match[0] == _CLOSING
-        ended += match[0] == "\n"
+            return None if any(word.startswith(rest) for word in _WORDS) else -1
         position = match.end()
-        if opened == closed == ended:
-            return position
-    return None
+        if match[0] in said:
+            said[match[0]] += 1
+            counts = list(said.values())
+            if counts != sorted(counts, reverse=True):
+                return -1  # no note says its words in this order
+            if counts[0] == counts[-1]:
+                return position if digits >= _NUMBERS_IN_NOTE * counts[0] else -1
+        else:
+            digits += len(match[0])
+    return None if position - start < _LONGEST_HELD else -1
 
 
 class NativeOutput:
@@ -110,21 +123,33 @@ class NativeOutput:
     """
 
     def __init__(self, descriptor: int, path: str, hide_gloo: bool) -> None:
-        self._descriptor = descriptor
+        del descriptor  # what it is may change: a cell may redirect it for a while
         self._reader = os.open(path, os.O_RDONLY)
         self.reported = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._gloo = GlooFilter() if hide_gloo else None
 
-    def read(self) -> str:
-        """Return what was written since the last call, as far as it is known to be whole."""
-        size = os.fstat(self._descriptor).st_size
-        if size == self.reported:
+    def read(self, cell_ends: bool = False) -> str:
+        """Return what was written since the last call, as far as it is known to be whole.
+
+        Args:
+            cell_ends: Whether what is written later belongs to another cell.
+        """
+        # Not fstat: this is called with each write of Python's, and takes a quarter of the time.
+        size = os.lseek(self._reader, 0, os.SEEK_END)
+        if size == self.reported and not cell_ends:
             return ""
+        # A child process that writes to /dev/stdout opens the file anew, which may empty it.
+        if size < self.reported:
+            self.reported = 0
         data = os.pread(self._reader, size - self.reported, self.reported)
         self.reported += len(data)
         text = self._decoder.decode(data)
-        return self._gloo.feed(text) if self._gloo else text
+        if self._gloo:
+            text = self._gloo.feed(text)
+            if cell_ends:
+                text += self._gloo.rest()
+        return text
 
 
 def flush_c_stdio() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import IO, Any, cast
 
 from mcnb.messages import STREAMS, Display, Event, Stream, Text
@@ -13,6 +14,8 @@ from mcnb.process.native import NativeOutput, flush_c_stdio
 
 # A write of more lines than this is a listing, not one thing to be kept together.
 MOST_JOINED_LINES = 200
+# More of one line than this is of no use where there is room for one line.
+LONGEST_NEWEST_LINE = 1000
 
 
 class Record:
@@ -34,7 +37,6 @@ class Record:
         self._joins: list[int] = []
         self._length = 0
         self._stream: Stream = "stdout"
-        self._line: list[str] = []
         self._clear_next = False
 
     def write(self, stream: Stream, text: str) -> None:
@@ -42,10 +44,7 @@ class Record:
         with self._lock:
             self._add_native()
             self._add(stream, text)
-            self._line.append(text)
-            if text.endswith("\n"):
-                self._black_box.add("".join(self._line))
-                self._line.clear()
+            self._black_box.add(text)
 
     def display(
         self,
@@ -74,6 +73,7 @@ class Record:
     def clear(self, wait: bool) -> None:
         """Forget the cell's output so far, or do so when the next output comes."""
         with self._lock:
+            self._add_native()
             self._clear_next = True
             if not wait:
                 self._clear_if_asked()
@@ -82,31 +82,41 @@ class Record:
         """Return the last line with something in it that was written in this cell."""
         with self._lock:
             self._add_native()
-            lines = "".join(self._parts[-50:]).splitlines()
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+            newest = ""
+            for text in self._newest_first():
+                newest = (text[-LONGEST_NEWEST_LINE:] + newest).rstrip()
+                if len(newest) >= LONGEST_NEWEST_LINE or len(newest.splitlines()) > 1:
+                    break
+        return newest.splitlines()[-1].strip() if newest else ""
+
+    def _newest_first(self) -> Iterator[str]:
+        yield from reversed(self._parts)
+        for event in reversed(self._events):
+            if isinstance(event, Text):
+                yield event.text + "\n"
 
     def take(self) -> tuple[Event, ...]:
         """Return what was recorded and begin anew."""
         flush_c_stdio()
         with self._lock:
-            self._add_native()
+            self._add_native(cell_ends=True)
             self._close_text()
+            self._black_box.begin(*(self._native[stream].reported for stream in STREAMS))
+            self._clear_next = False
             events = tuple(e[1] if isinstance(e, tuple) else e for e in self._events)
             self._events.clear()
-            self._clear_next = False
-            self._line.clear()
-            self._black_box.begin(*(self._native[stream].reported for stream in STREAMS))
         return events
 
-    def _add_native(self) -> None:
-        for stream in STREAMS:
-            if text := self._native[stream].read():
+    def _add_native(self, cell_ends: bool = False) -> None:
+        for stream, native in self._native.items():
+            if text := native.read(cell_ends):
                 self._add(stream, text, as_one=False)
 
     def _add(self, stream: Stream, text: str, as_one: bool = True) -> None:
         if not text:
             return
-        self._clear_if_asked()
+        if self._clear_next:
+            self._clear_if_asked()
         if stream != self._stream:
             self._close_text()
             self._stream = stream
@@ -137,13 +147,14 @@ class _Bytes(io.BufferedIOBase):
 
     def __init__(self, stream: RecordedStream) -> None:
         self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
         raw = bytes(data)
-        self._stream.write(raw.decode("utf-8", "replace"))
+        self._stream.write(self._decoder.decode(raw))
         return len(raw)
 
 

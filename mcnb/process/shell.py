@@ -14,7 +14,7 @@ from ipykernel.jsonutil import encode_images, json_clean
 from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
 
 from mcnb.messages import Reply
-from mcnb.process.cellcode import CellCompiler
+from mcnb.process.cellcode import CellCompiler, leading_blank_lines
 from mcnb.process.record import Record
 from mcnb.process.tracebacks import describe_error, format_error
 from mcnb.process.watch import Watch
@@ -103,7 +103,8 @@ class ProcessShell(ZMQInteractiveShell):
             label: What stands in the notebook's prompt for it.
             first_line: Which line of the notebook's cell the first line of the code is.
         """
-        self.compile.label, self.compile.first_line = label, first_line
+        self.compile.label = label
+        self.compile.first_line = first_line + leading_blank_lines(source)
         self.displayhook.source, self.displayhook.value_text = source, None
         error: BaseException | None
         try:

@@ -4,23 +4,25 @@ A block is something that certain processes all said, to the letter. Read the bl
 belongs to, one after the other, and you have exactly what it said: nothing is dropped, nothing
 changes its place. The same replies always give the same blocks.
 
-How it goes: first the parts that all processes share are found. Where every process said equally
-many things they are compared one by one; where not, a common subsequence is used, if it is a
-substantial part of what was said. Between the shared parts, processes that said the same are put
-together, in the order of their lowest index.
+How it goes: first the parts that all processes share are found; those that said nothing don't
+count. Where every process said equally many things they are compared one by one; where not, a
+common subsequence is used, if it is a substantial part of what was said. What stands between the
+shared parts is folded in the same way. Where nothing is shared, processes that said the same are
+put together, in the order of their lowest index.
 """
 
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from mcnb.messages import Display, Event, Text
 
-# Comparing sequences takes time that grows with the square of their length.
-LONGEST_COMPARED = 400
+# Comparing sequences takes time that grows with the square of their length. This is half a second.
+MOST_COMPARISONS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +61,22 @@ def items_of(events: Iterable[Event]) -> list[Item]:
         if isinstance(event, Display):
             items.append(event)
             continue
-        pieces = iter(event.text.splitlines(keepends=True) if _plain(event.text) else _cut(event))
-        joins, position, held = set(event.joins), 0, ""
-        for piece in pieces:
-            position += len(piece)
-            held += piece
-            if position - 1 not in joins:
-                items.append(Line(event.stream, held))
-                held = ""
-        if held:
-            items.append(Line(event.stream, held))
+        # Not splitlines: \r, \f and others do not end a line in a notebook.
+        *lines, rest = event.text.split("\n")
+        if not event.joins:
+            items += [Line(event.stream, f"{line}\n") for line in lines]
+        else:
+            joins, position, held = set(event.joins), 0, ""
+            for line in lines:
+                position += len(line) + 1
+                held += f"{line}\n"
+                if position - 1 not in joins:
+                    items.append(Line(event.stream, held))
+                    held = ""
+            rest = held + rest
+        if rest:
+            items.append(Line(event.stream, rest))
     return items
-
-
-def _plain(text: str) -> bool:
-    # str.splitlines also splits at \r, \f and others, which do not end a line in a notebook.
-    return not any(end in text for end in "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
-
-
-def _cut(event: Text) -> list[str]:
-    lines = event.text.split("\n")
-    return [f"{line}\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
 def fold(said: Mapping[int, Sequence[Item]]) -> list[Block]:
@@ -99,80 +96,126 @@ def fold(said: Mapping[int, Sequence[Item]]) -> list[Block]:
         (0,) ['b']
         (1, 2) ['c']
     """
-    everyone = tuple(sorted(said))
-    keys: dict[Hashable, int] = {}
-    spoken = {
-        k: tuple(keys.setdefault(_key(item), len(keys)) for item in said[k]) for k in everyone
-    }
+    numbers: dict[Hashable, int] = {}
+    heard: dict[int, tuple[int, ...]] = {}  # several processes may share one sequence
+    voices = []
+    for k in sorted(said):
+        items = said[k]
+        spoken = heard.get(id(items))
+        if spoken is None:
+            keys = ((i.stream, i.text) if isinstance(i, Line) else display_key(i) for i in items)
+            spoken = heard[id(items)] = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
+        voices.append(_Voice((k,), items, spoken))
     blocks: list[Block] = []
-    done = dict.fromkeys(everyone, 0)
-    for shared in [*_shared_runs(spoken), None]:
-        ends = {k: len(spoken[k]) for k in everyone} if shared is None else shared.starts
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for k in everyone:
-            groups.setdefault(spoken[k][done[k] : ends[k]], []).append(k)
-        for part, group in groups.items():
-            if part:
-                first = group[0]
-                items = tuple(said[first][done[first] : ends[first]])
-                blocks.append(Block(tuple(group), items))
-        if shared is not None:
-            first = everyone[0]
-            start = shared.starts[first]
-            blocks.append(Block(everyone, tuple(said[first][start : start + shared.length])))
-            done = {k: shared.starts[k] + shared.length for k in everyone}
+    ahead: list[Block | list[_Voice]] = [voices]
+    while ahead:
+        part = ahead.pop()
+        if not isinstance(part, Block):
+            ahead += reversed(_parts(part))
+        elif blocks and blocks[-1].processes == part.processes:
+            blocks[-1] = Block(part.processes, blocks[-1].items + part.items)
+        else:
+            blocks.append(part)
     return blocks
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """A run of items that all processes share: where it starts in each, and how long it is."""
+def fold_events(said: Mapping[int, Sequence[Event]]) -> list[Block]:
+    """Fold what several processes wrote and displayed.
 
-    starts: dict[int, int]
-    length: int
+    Args:
+        said: What each process said, by process index.
+    """
+    # Processes that said the same all along, as most do, are cut into items once.
+    cut: dict[Hashable, list[Item]] = {}
+    items = {}
+    for k, events in said.items():
+        key = tuple(e if isinstance(e, Text) else display_key(e) for e in events)
+        if key not in cut:
+            cut[key] = items_of(events)
+        items[k] = cut[key]
+    return fold(items)
 
 
-def _key(item: Item) -> Hashable:
-    if isinstance(item, Line):
-        return (item.stream, item.text)
-    return (item.is_value, _frozen(item.data), _frozen(item.metadata))
+def display_key(display: Display) -> Hashable:
+    """Return what is equal for two displays if they are equal to the letter: 1 is not True."""
+    return (display.is_value, _frozen(display.data), _frozen(display.metadata))
 
 
 def _frozen(value: object) -> Hashable:
     if isinstance(value, Mapping):
-        return tuple((key, _frozen(value[key])) for key in sorted(value))
+        return ("mapping", frozenset((_frozen(key), _frozen(v)) for key, v in value.items()))
     if isinstance(value, (list, tuple)):
-        return tuple(_frozen(v) for v in value)
-    return (type(value).__name__, repr(value))
+        return ("sequence", tuple(_frozen(v) for v in value))
+    return (type(value).__name__, value if isinstance(value, str) else repr(value))
 
 
-def _shared_runs(spoken: Mapping[int, tuple[int, ...]]) -> list[_Run]:
-    distinct = list(dict.fromkeys(spoken.values()))
-    if len({len(sequence) for sequence in distinct}) == 1:
-        places = [
-            (i,) * len(distinct)
-            for i, items in enumerate(zip(*distinct, strict=True))
-            if len(set(items)) == 1
-        ]
-    else:
-        places = _common_places(distinct)
-        if 2 * len(places) < min(map(len, distinct)):
-            return []
-    order = {sequence: number for number, sequence in enumerate(distinct)}
-    runs: list[_Run] = []
-    previous: tuple[int, ...] | None = None
-    length = 0
-    for place in [*places, None]:
-        if previous is not None and place != tuple(p + 1 for p in previous):
-            starts = {k: previous[order[s]] - length + 1 for k, s in spoken.items()}
-            runs.append(_Run(starts, length))
-            length = 0
-        previous, length = place, length + 1
-    return runs
+# Items that all processes share: where they start in each, and how many they are.
+_Run: TypeAlias = tuple[tuple[int, ...], int]
 
 
-def _common_places(sequences: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Return where a common subsequence of all sequences stands in each of them."""
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    """Processes that say the same.
+
+    Attributes:
+        processes: Their indices, ascending.
+        items: What they say.
+        spoken: The items as numbers, which are equal where the items are.
+    """
+
+    processes: tuple[int, ...]
+    items: Sequence[Item]
+    spoken: tuple[int, ...]
+
+    def part(self, start: int, end: int) -> _Voice:
+        """Return a part of it."""
+        return _Voice(self.processes, tuple(self.items[start:end]), self.spoken[start:end])
+
+
+def _parts(voices: Iterable[_Voice]) -> list[Block | list[_Voice]]:
+    """Divide what is said in one place into blocks and smaller places, in order."""
+    groups: dict[tuple[int, ...], list[_Voice]] = {}
+    for voice in voices:
+        if voice.spoken:
+            groups.setdefault(voice.spoken, []).append(voice)
+    speaking = [
+        _Voice(tuple(sorted(k for v in group for k in v.processes)), group[0].items, spoken)
+        for spoken, group in groups.items()
+    ]
+    runs = _shared_runs(list(groups)) if len(groups) > 1 else []
+    if not runs:
+        return [Block(voice.processes, tuple(voice.items)) for voice in speaking]
+    everyone = tuple(sorted(k for voice in speaking for k in voice.processes))
+    parts: list[Block | list[_Voice]] = []
+    done = (0,) * len(speaking)
+    for starts, length in [*runs, (tuple(map(len, groups)), 0)]:
+        spans = zip(speaking, done, starts, strict=True)
+        parts.append([voice.part(start, end) for voice, start, end in spans])
+        if length:
+            parts.append(Block(everyone, speaking[0].part(starts[0], starts[0] + length).items))
+        done = tuple(start + length for start in starts)
+    return parts
+
+
+def _shared_runs(sequences: Sequence[tuple[int, ...]]) -> list[_Run]:
+    """Return the runs of items that all sequences share, in order, where they are substantial."""
+    shortest, longest = min(map(len, sequences)), max(map(len, sequences))
+    if shortest == longest:
+        runs = []
+        position = 0
+        columns = (len(set(items)) == 1 for items in zip(*sequences, strict=True))
+        for shared, column in itertools.groupby(columns):
+            length = sum(1 for _ in column)
+            if shared:
+                runs.append(((position,) * len(sequences), length))
+            position += length
+        return runs
+    runs = _common_runs(sequences)
+    return runs if 2 * sum(length for _, length in runs) >= shortest else []
+
+
+def _common_runs(sequences: Sequence[tuple[int, ...]]) -> list[_Run]:
+    """Return the runs of a common subsequence of sequences."""
     shortest = min(map(len, sequences))
     head = 0
     while head < shortest and len({s[head] for s in sequences}) == 1:
@@ -181,19 +224,24 @@ def _common_places(sequences: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]
     while tail < shortest - head and len({s[-1 - tail] for s in sequences}) == 1:
         tail += 1
     middles = [s[head : len(s) - tail] for s in sequences]
-    inner: list[tuple[int, ...]] = []
-    if max(map(len, middles)) <= LONGEST_COMPARED:
-        inner = [(i,) for i in range(len(middles[0]))]
+    places: list[tuple[int, ...]] = []
+    if all(middles) and sum(len(middle) ** 2 for middle in middles) <= MOST_COMPARISONS:
+        places = [(i,) for i in range(len(middles[0]))]
         for middle in middles[1:]:
-            left = [middles[0][place[0]] for place in inner]
+            left = [middles[0][place[0]] for place in places]
             matcher = difflib.SequenceMatcher(None, left, middle, autojunk=False)
-            inner = [
-                (*inner[match.a + i], match.b + i)
+            places = [
+                (*places[match.a + i], match.b + i)
                 for match in matcher.get_matching_blocks()
                 for i in range(match.size)
             ]
-    return [
-        *((i,) * len(sequences) for i in range(head)),
-        *(tuple(head + p for p in place) for place in inner),
-        *(tuple(len(s) - tail + i for s in sequences) for i in range(tail)),
-    ]
+    runs: list[_Run] = [((0,) * len(sequences), head)]
+    for place in places:
+        here = tuple(head + p for p in place)
+        starts, length = runs[-1]
+        if here == tuple(start + length for start in starts):
+            runs[-1] = (starts, length + 1)
+        else:
+            runs.append((here, 1))
+    runs.append((tuple(len(s) - tail for s in sequences), tail))
+    return [run for run in runs if run[1]]

@@ -1,0 +1,111 @@
+"""Clusters for the tests, and the watch over what tests leave behind."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import mcnb
+from mcnb import cluster as clusters
+
+RESIDUE_S = 5.0
+
+
+def descendants() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
+
+
+def folders() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("mcnb-*"))
+
+
+def wait_until(condition: Callable[[], object], timeout: float = 10.0) -> bool:
+    """Wait until something holds; return whether it did in time (seconds)."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    before = descendants(), folders()
+    yield
+    assert wait_until(lambda: descendants() <= before[0], RESIDUE_S), descendants() - before[0]
+    mine = {f for f in folders() - before[1] if f.stat().st_uid == os.getuid()}
+    assert not mine, mine
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[mcnb.Cluster]:
+    with mcnb.Cluster(processes=4, devices_per_process=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: mcnb.Cluster) -> mcnb.Cluster:
+    """Four processes with two devices each; a test may break them, the next gets new ones."""
+    if not shared_cluster.running:
+        shared_cluster.start()
+    shared_cluster.run("get_ipython().user_ns.clear() or get_ipython().init_user_ns()")
+    return shared_cluster
+
+
+@pytest.fixture(scope="session")
+def shell() -> Any:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell.instance(colors="nocolor")
+    shell.run_line_magic("load_ext", "mcnb")
+    return shell
+
+
+class Notebook:
+    """A real IPython shell with the magics, as a notebook's kernel has it."""
+
+    def __init__(self, shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
+        self.shell = shell
+        self._capsys = capsys
+
+    def run(self, source: str) -> Any:
+        """Run a cell and return IPython's result, with what was printed as `stdout`, `stderr`."""
+        self._capsys.readouterr()
+        result = self.shell.run_cell(source, store_history=True)
+        result.stdout, result.stderr = self._capsys.readouterr()
+        return result
+
+    def error(self, source: str) -> str:
+        """Run a cell that must fail, and return its error as a notebook stores it."""
+        result = self.run(source)
+        error = result.error_before_exec or result.error_in_exec
+        assert error is not None, result.stdout
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.fixture
+def notebook(
+    shell: Any, cluster: mcnb.Cluster, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Notebook]:
+    """A notebook whose magics drive the tests' cluster."""
+    clusters.set_current(cluster)
+    yield Notebook(shell, capsys)
+    clusters.set_current(None)
+
+
+@pytest.fixture
+def empty_notebook(shell: Any, capsys: pytest.CaptureFixture[str]) -> Iterator[Notebook]:
+    """A notebook that has no cluster yet; what it starts is stopped."""
+    clusters.set_current(None)
+    yield Notebook(shell, capsys)
+    if clusters.current() is not None:
+        mcnb.current_cluster().stop()
+    clusters.set_current(None)

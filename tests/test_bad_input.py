@@ -1,0 +1,239 @@
+"""What can't be done is said in a sentence: what was given, what is allowed, what to do."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import threading
+from typing import Any
+
+import pytest
+
+import mcnb
+from mcnb import processes as processes_module
+from mcnb.cluster import syntax_error
+
+from .conftest import Notebook
+
+RUNNING = "A cluster of 4 processes x 2 CPU devices runs already"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (
+            "start -n 0",
+            "-n 0: the number of processes is a whole number from 1 to 512. For example: -n 4",
+        ),
+        (
+            "start -n four",
+            "-n four: the number of processes is a whole number from 1 to 512. For example: -n 4",
+        ),
+        (
+            "start -n 2.5",
+            "-n 2.5: the number of processes is a whole number from 1 to 512. For example: -n 4",
+        ),
+        (
+            "start -n 1000",
+            "-n 1000: the number of processes is a whole number from 1 to 512. For example: -n 4",
+        ),
+        (
+            "start -d -1",
+            "-d -1: the number of devices per process is a whole number from 1 to 2048. "
+            "For example: -d 2",
+        ),
+        (
+            "start --platform gpu",
+            "--platform gpu: this version of mcnb drives CPU devices only. Leave the option out, "
+            "or say --platform cpu",
+        ),
+        (
+            "start --env NAME",
+            "--env NAME: a setting is a name, an equals sign and a value, without spaces around "
+            "the sign. For example: --env JAX_ENABLE_X64=1",
+        ),
+        (
+            "start --engine mpi",
+            "%mcjax start --engine mpi: there is no option --engine. Options: -n, -d, --platform, "
+            "--env. Help: %mcjax?",
+        ),
+        (
+            "start -n",
+            "%mcjax start -n: -n/--processes: expected one argument. Help: %mcjax?",
+        ),
+        ("start 'x", "%mcjax start 'x: No closing quotation. Help: %mcjax?"),
+        (
+            "strat",
+            "%mcjax strat: there is no command strat. Did you mean start? Commands: start, status, "
+            "interrupt, restart, stop. Help: %mcjax?",
+        ),
+        (
+            "frobnicate",
+            "%mcjax frobnicate: there is no command frobnicate. Commands: start, status, "
+            "interrupt, restart, stop. Help: %mcjax?",
+        ),
+        (
+            "stop -n 3",
+            "%mcjax stop -n 3: stop takes no options; they belong to start. Help: %mcjax?",
+        ),
+    ],
+)
+def test_a_line_that_can_not_be_done(notebook: Notebook, line: str, sentence: str) -> None:
+    assert notebook.error(f"%mcjax {line}") == f"OptionError: {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (
+            "-p 0,7",
+            "-p 0,7: there is no process 7. This cluster has 4 processes: 0 to 3",
+        ),
+        (
+            "-p 3-1",
+            "-p 3-1: name processes by their index, as numbers and ranges with commas between "
+            "them. For example: -p 0,2-3",
+        ),
+        (
+            "-p all",
+            "-p all: name processes by their index, as numbers and ranges with commas between "
+            "them. For example: -p 0,2-3",
+        ),
+        ("--lockstep", "%%mcjax --lockstep: there is no option --lockstep. Options: -p. "
+         "Help: %%mcjax?"),
+    ],
+)
+def test_a_cell_that_can_not_be_run(notebook: Notebook, line: str, sentence: str) -> None:
+    assert notebook.error(f"%%mcjax {line}\n1") == f"OptionError: {sentence}"
+
+
+def test_a_cluster_started_twice(notebook: Notebook) -> None:
+    again = notebook.run("%mcjax start -n 4 -d 2")
+    assert again.success
+    assert again.stdout == "Ready: 4 processes x 2 CPU devices, running already\n"
+    assert notebook.error("%mcjax start -n 2") == (
+        f"ClusterError: {RUNNING}. To have another, first: %mcjax stop"
+    )
+    assert notebook.error("%mcjax start --env A=1") == (
+        f"ClusterError: {RUNNING}, with other settings. To have another, first: %mcjax stop"
+    )
+
+
+def test_a_stopped_cluster(empty_notebook: Notebook) -> None:
+    empty_notebook.run("%mcjax start -n 1 -d 1")
+    assert empty_notebook.run("%mcjax stop").stdout == "Stopped: 1 process x 1 CPU device\n"
+    for cell in ("%%mcjax\nprint(1)", "import mcnb; mcnb.current_cluster().pull('x')"):
+        assert empty_notebook.error(cell) == (
+            "ClusterError: The cluster was stopped. Start it: %mcjax start"
+        )
+    assert empty_notebook.run("%mcjax status").stdout == (
+        "1 process x 1 CPU device: it was stopped\n"
+    )
+
+
+def test_no_cluster_yet(empty_notebook: Notebook) -> None:
+    assert empty_notebook.run("%mcjax").stdout == "No cluster yet. Start one: %mcjax start\n"
+    for command in ("stop", "restart", "interrupt"):
+        assert empty_notebook.error(f"%mcjax {command}") == (
+            "ClusterError: There is no cluster yet. Start one: %mcjax start -n 4 -d 2"
+        )
+
+
+def test_an_engine_that_dies_while_starting(empty_notebook: Notebook) -> None:
+    error = empty_notebook.error("%mcjax start -n 2 --env JAX_PLATFORMS=nonsense")
+    assert error.startswith(
+        "ClusterError: The cluster did not start: both processes could not join the others. "
+        "RuntimeError: Unable to initialize backend 'nonsense'"
+    )
+    # The next cell does not start another cluster behind the user's back.
+    assert empty_notebook.error("%%mcjax\n1") == f"{error}\nOnce that is mended: %mcjax start"
+
+
+def test_a_process_that_can_not_even_begin(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nif 'mcnb.process' in ' '.join(sys.orig_argv):\n"
+        "    os.write(2, b'no licence for this machine\\n')\n    os._exit(1)\n"
+    )
+    with pytest.raises(mcnb.ClusterError) as failed:
+        mcnb.Cluster(1, env={"PYTHONPATH": str(tmp_path)}).start()
+    assert str(failed.value) == (
+        "The cluster did not start: process 0 ended with exit code 1 while starting. "
+        "Its last lines:\nno licence for this machine"
+    )
+
+
+def test_a_port_taken_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+    from contextlib import contextmanager
+
+    @contextmanager
+    def taken_port() -> Any:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            yield server.getsockname()[1]
+
+    monkeypatch.setattr(processes_module, "_reserved_port", taken_port)
+    cluster = mcnb.Cluster(2, 1)
+    with pytest.raises(mcnb.ClusterError) as failed:
+        cluster.start()
+    assert str(failed.value).startswith("The cluster did not start: process 0 ")
+
+
+@pytest.mark.parametrize(
+    ("versions", "sentence"),
+    [
+        ({}, "jax is not installed for this Python. Install it: {mend}"),
+        ({"jax": "0.10.2"}, "jaxlib is not installed for this Python. Install it: {mend}"),
+        (
+            {"jax": "0.4.38", "jaxlib": "0.4.38"},
+            "jax 0.4.38 is too old: mcnb needs 0.8 or newer. Install it: {mend}",
+        ),
+    ],
+    ids=["no jax", "no jaxlib", "old jax"],
+)
+def test_no_jax_or_an_old_one(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], sentence: str
+) -> None:
+    def version(package: str) -> str:
+        if package not in versions:
+            raise importlib.metadata.PackageNotFoundError(package)
+        return versions[package]
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    with pytest.raises(mcnb.ClusterError) as missing:
+        mcnb.Cluster().start()
+    mend = 'python -m pip install --upgrade "jax>=0.8" "jaxlib>=0.8"'
+    assert str(missing.value) == sentence.format(mend=mend)
+
+
+def test_a_plot_without_a_display(
+    cluster: mcnb.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cluster.run("import os; os.environ.pop('DISPLAY', None);").ok
+    assert cluster.run("import matplotlib.pyplot as plt; plt.figure(); plt.show()").ok
+
+
+def test_calling_a_start_that_another_thread_is_at(empty_notebook: Notebook) -> None:
+    cluster = mcnb.Cluster(1, 1)
+    errors = []
+
+    def start() -> None:
+        try:
+            cluster.start()
+        except mcnb.ClusterError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    cluster.stop()
+    assert errors == [
+        "The cluster runs already, with 1 process x 1 CPU device. To start it anew, without its "
+        "variables: %mcjax restart. For another size, first: %mcjax stop"
+    ]
+
+
+def test_null_bytes_are_a_syntax_error_too() -> None:
+    error = syntax_error("x = '\0'", "1", 1)
+    assert error is not None
+    assert error.name == "SyntaxError"

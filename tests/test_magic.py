@@ -1,0 +1,149 @@
+"""The magics in a real IPython shell."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import mcnb
+from mcnb.report.live import LiveView, progress_text
+
+from .conftest import Notebook
+
+
+def test_a_cell_and_its_folded_answer(notebook: Notebook) -> None:
+    result = notebook.run("%%mcjax\nimport jax\nprint('all')\nprint('I am', jax.process_index())\n7")
+    assert result.success
+    assert result.result is None
+    assert result.stderr == ""
+    assert result.stdout == (
+        "[all 4] all\n[0]     I am 0\n[1]     I am 1\n[2]     I am 2\n[3]     I am 3\n[all 4] 7\n"
+    )
+
+
+def test_lines_are_those_of_the_notebooks_cell(notebook: Notebook) -> None:
+    assert notebook.error("%%mcjax\nx = 1\n1 / 0") == (
+        "CellError: all 4 processes raised ZeroDivisionError: division by zero (line 3)"
+    )
+
+
+def test_what_a_failed_cell_shows(notebook: Notebook) -> None:
+    shown = notebook.run("%%mcjax -p 1\nprint('before')\nraise ValueError('no')").stdout
+    assert shown.startswith("[1] before\n[1] ValueError in line 3\nCell ")
+    for inner in ("magic.py", "cluster.py", "Traceback"):
+        assert inner not in shown
+
+
+def test_stderr_stays_stderr(notebook: Notebook) -> None:
+    result = notebook.run("%%mcjax\nimport sys\nprint('out')\nprint('err', file=sys.stderr)")
+    assert (result.stdout, result.stderr) == ("[all 4] out\n", "[all 4] err\n")
+
+
+def test_long_output_is_shortened_and_kept(notebook: Notebook) -> None:
+    result = notebook.run("%%mcjax\nfor i in range(100_000): print(i)")
+    lines = result.stdout.splitlines()
+    assert len(lines) == 1001
+    assert lines[0] == "[all 4] 0"
+    assert lines[500] == (
+        "… 99000 lines more here; all of it: mcnb.current_cluster().last.text() …"
+    )
+    assert lines[1000] == "        99999"
+    last = mcnb.current_cluster().last
+    assert last is not None
+    assert last.stdout[2].splitlines()[50_000] == "50000"
+
+
+def test_a_default_cluster_on_first_use(empty_notebook: Notebook) -> None:
+    result = empty_notebook.run("%%mcjax\nimport jax\n(jax.process_count(), jax.device_count())")
+    assert result.stdout == "[all 4] (4, 8)\n"
+
+
+def test_the_life_of_a_cluster(empty_notebook: Notebook) -> None:
+    run = empty_notebook.run
+    assert run("%mcjax start -n 2 -d 1").stdout == "Ready: 2 processes x 1 CPU device\n"
+    assert run("%mcjax status").stdout == "2 processes x 1 CPU device: ready\n"
+    run("%%mcjax\nx = 1")
+    assert run("%mcjax interrupt").success
+    assert run("%mcjax restart").stdout == (
+        "Ready: 2 processes x 1 CPU device, without variables\n"
+    )
+    assert "NameError" in empty_notebook.error("%%mcjax\nx")
+    assert run("%mcjax stop").stdout == "Stopped: 2 processes x 1 CPU device\n"
+    assert run("%mcjax stop").success
+
+
+def test_help_is_help(notebook: Notebook) -> None:
+    line, cell = (notebook.shell.object_inspect_text(name) for name in ("%mcjax", "%%mcjax"))
+    for text in ("start", "status", "interrupt", "restart", "stop", "-n, --processes", "--env"):
+        assert text in line
+    assert "-p, --processes" in cell
+    assert "Run the cell on all JAX processes at once" in cell
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("%mcjax st", ["start", "status", "stop"]), ("%mcjax start --pl", ["--platform"]),
+     ("%%mcjax --pro", ["--processes"])],
+)
+def test_completion(notebook: Notebook, typed: str, offered: list[str]) -> None:
+    _, matches = notebook.shell.complete(None, typed)
+    assert set(offered) <= set(matches)
+
+
+def test_unloading_stops_the_cluster() -> None:
+    code = (
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\n"
+        "shell.run_line_magic('load_ext', 'mcnb')\n"
+        "shell.run_line_magic('mcjax', 'start -n 1 -d 1')\n"
+        "shell.run_line_magic('unload_ext', 'mcnb')\n"
+        "import psutil\n"
+        "assert not psutil.Process().children(recursive=True)\n"
+        "assert shell.find_line_magic('mcjax') is None\n"
+        "assert shell.find_cell_magic('mcjax') is None\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+class _Pending:
+    """A call that is under way, as the live view sees it."""
+
+    def __init__(self, started: float, progress: dict[int, Any]) -> None:
+        self.waiting = set(progress)
+        self.started = started
+        self.progress = progress.__getitem__
+
+
+def test_the_live_view_says_who_runs_since_when() -> None:
+    pending: Any = _Pending(
+        started=100.0,
+        progress={
+            0: mcnb.messages.Progress("step 7", 3, 0.0),
+            2: mcnb.messages.Progress("", 5, 1.5),
+        },
+    )
+    assert progress_text(pending, 112.4, 4) == (
+        "Processes 0,2 still run, for 12 s\n[0] line 3 · step 7\n[2] line 5 waits in JAX"
+    )
+
+
+def test_nobody_looks_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    pending: Any = _Pending(0.0, {0: mcnb.messages.Progress()})
+    live = LiveView(4, looked_at=False)
+    live(pending)
+    live.show("Starting")
+    live.remove()
+    assert capsys.readouterr().out == ""
+
+
+def test_a_process_reports_where_it_stands(cluster: mcnb.Cluster) -> None:
+    seen = []
+    cluster.run(
+        "import time\nprint('newest')\ntime.sleep(1.2)",
+        watcher=lambda pending: seen.append(pending.progress(0)),
+    )
+    assert (seen[-1].newest_line, seen[-1].line, seen[-1].waits_s) == ("newest", 3, 0.0)

@@ -17,7 +17,9 @@ def main(paths: list[Path]) -> None:
     """Execute lessons and write their notebooks."""
     for path in paths or sorted(LESSONS.glob("[0-9]*.md")):
         notebook = jupytext.read(path)
-        NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(LESSONS)}}).execute()
+        NotebookClient(
+            notebook, timeout=300, resources={"metadata": {"path": str(LESSONS)}}
+        ).execute()
         for number, cell in enumerate(notebook.cells):
             cell.id = f"cell-{number:02d}"
             cell.metadata.pop("execution", None)

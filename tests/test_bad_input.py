@@ -98,8 +98,10 @@ def test_a_line_that_can_not_be_done(notebook: Notebook, line: str, sentence: st
             "-p all: name processes by their index, as numbers and ranges with commas between "
             "them. For example: -p 0,2-3",
         ),
-        ("--lockstep", "%%mcjax --lockstep: there is no option --lockstep. Options: -p. "
-         "Help: %%mcjax?"),
+        (
+            "--lockstep",
+            "%%mcjax --lockstep: there is no option --lockstep. Options: -p. Help: %%mcjax?",
+        ),
     ],
 )
 def test_a_cell_that_can_not_be_run(notebook: Notebook, line: str, sentence: str) -> None:
@@ -204,9 +206,7 @@ def test_no_jax_or_an_old_one(
     assert str(missing.value) == sentence.format(mend=mend)
 
 
-def test_a_plot_without_a_display(
-    cluster: mcnb.Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plot_without_a_display(cluster: mcnb.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cluster.run("import os; os.environ.pop('DISPLAY', None);").ok
     assert cluster.run("import matplotlib.pyplot as plt; plt.figure(); plt.show()").ok
 

@@ -18,7 +18,9 @@ from mcnb.report.text import without_escapes
 from .conftest import wait_until
 
 RENEWED = "All 4 processes were started anew: their variables are gone"
-COLLECTIVE = "from jax.experimental import multihost_utils\nmultihost_utils.sync_global_devices('x')"
+COLLECTIVE = (
+    "from jax.experimental import multihost_utils\nmultihost_utils.sync_global_devices('x')"
+)
 
 
 @contextmanager
@@ -55,7 +57,9 @@ def ctrl_c() -> None:
 
 
 def test_an_error_on_one_process(cluster: mcnb.Cluster) -> None:
-    result = cluster.run("import jax\n\nif jax.process_index() == 2:\n    1 / 0\nprint('on')", label="7")
+    result = cluster.run(
+        "import jax\n\nif jax.process_index() == 2:\n    1 / 0\nprint('on')", label="7"
+    )
     assert not result.ok
     assert list(result.errors) == [2]
     error = result.errors[2]
@@ -230,7 +234,10 @@ def test_an_interrupt_without_a_cell_does_nothing(cluster: mcnb.Cluster) -> None
             "import ctypes; ctypes.string_at(0)",
             "process 2 was killed by SIGSEGV (a fault in native code) at line 4",
         ),
-        ("import os; os.abort()", "process 2 was killed by SIGABRT (native code gave up) at line 4"),
+        (
+            "import os; os.abort()",
+            "process 2 was killed by SIGABRT (native code gave up) at line 4",
+        ),
     ],
     ids=["exit", "kill", "segfault", "abort"],
 )

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from IPython.core.completer import provisionalcompleter
 
 import mcnb
 from mcnb.report.live import LiveView, progress_text
@@ -15,7 +16,9 @@ from .conftest import Notebook
 
 
 def test_a_cell_and_its_folded_answer(notebook: Notebook) -> None:
-    result = notebook.run("%%mcjax\nimport jax\nprint('all')\nprint('I am', jax.process_index())\n7")
+    result = notebook.run(
+        "%%mcjax\nimport jax\nprint('all')\nprint('I am', jax.process_index())\n7"
+    )
     assert result.success
     assert result.result is None
     assert result.stderr == ""
@@ -85,12 +88,16 @@ def test_help_is_help(notebook: Notebook) -> None:
 
 @pytest.mark.parametrize(
     ("typed", "offered"),
-    [("%mcjax st", ["start", "status", "stop"]), ("%mcjax start --pl", ["--platform"]),
-     ("%%mcjax --pro", ["--processes"])],
+    [
+        ("%mcjax st", ["start", "status", "stop"]),
+        ("%mcjax start --pl", ["--platform"]),
+        ("%%mcjax --pro", ["--processes"]),
+    ],
 )
 def test_completion(notebook: Notebook, typed: str, offered: list[str]) -> None:
-    _, matches = notebook.shell.complete(None, typed)
-    assert set(offered) <= set(matches)
+    with provisionalcompleter():
+        matches = {c.text for c in notebook.shell.Completer.completions(typed, len(typed))}
+    assert set(offered) <= matches
 
 
 def test_unloading_stops_the_cluster() -> None:

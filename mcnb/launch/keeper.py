@@ -110,6 +110,7 @@ class Keeper:
         cwd: str,
         output: str,
         graceful: bool,
+        umask: int,
     ) -> None:
         try:
             with open(f"{output}.out", "ab") as out, open(f"{output}.err", "ab") as err:  # noqa: PTH123
@@ -121,6 +122,7 @@ class Keeper:
                     env=env,
                     cwd=cwd,
                     start_new_session=True,
+                    umask=umask,
                     preexec_fn=_die_with_keeper,
                 )
         except OSError as error:

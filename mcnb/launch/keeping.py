@@ -50,6 +50,7 @@ class Keeping:
         cwd: str,
         output: str,
         graceful: bool,
+        umask: int = -1,
     ) -> None:
         """Start a process.
 
@@ -60,6 +61,7 @@ class Keeping:
             cwd: Its working folder.
             output: Where it writes to: files of that name with ".out" and ".err" appended.
             graceful: Whether it gets SIGHUP and a moment to leave before it is killed.
+            umask: Its file mode creation mask; -1 for the notebook's.
         """
         self._order(
             do="start",
@@ -69,6 +71,7 @@ class Keeping:
             cwd=cwd,
             output=output,
             graceful=graceful,
+            umask=umask,
         )
 
     def signal(self, name: str, number: int) -> None:

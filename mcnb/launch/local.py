@@ -178,10 +178,18 @@ class KeptCluster(ipyparallel.Cluster):
         self.keeping.start(
             name,
             argv,
-            {**self._base_env, **env, "MCNB_OUTPUT": output_path(self.folder, name)},
+            {
+                **self._base_env,
+                **env,
+                "MCNB_OUTPUT": output_path(self.folder, name),
+                # The user's own IPython is none of the processes' business.
+                "IPYTHONDIR": str(self.folder / "ipython"),
+            },
             str(self.cwd),
             output_path(self.folder, name),
             graceful=name != CONTROLLER,
+            # ipyparallel writes some files for all to read. What cells write is the user's affair.
+            umask=0o077 if name == CONTROLLER else -1,
         )
 
 

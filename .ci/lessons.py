@@ -1,7 +1,10 @@
-"""Execute the lessons and store their outputs: python .ci/lessons.py [LESSON.md ...].
+"""Execute the lessons: `python .ci/lessons.py [--check] [LESSON ...]`.
 
-Each lesson is a pair: the .md is what is written by hand, the .ipynb is made from it here.
+Each lesson is a pair. The .md is written by hand; the .ipynb is made from it here, with outputs.
+With --check, nothing is written: the notebooks have only to run to their end.
 """
+
+from __future__ import annotations
 
 import sys
 from pathlib import Path
@@ -9,25 +12,57 @@ from pathlib import Path
 import jupytext
 import nbformat
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 
-LESSONS = Path(__file__).parent.parent / "notebooks"
+FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 
 
-def main(paths: list[Path]) -> None:
-    """Execute lessons and write their notebooks."""
-    for path in paths or sorted(LESSONS.glob("[0-9]*.md")):
-        notebook = jupytext.read(path)
-        NotebookClient(
-            notebook, timeout=300, resources={"metadata": {"path": str(LESSONS)}}
-        ).execute()
-        for number, cell in enumerate(notebook.cells):
-            cell.id = f"cell-{number:02d}"
-            cell.metadata.pop("execution", None)
-        notebook.metadata.pop("language_info", None)
-        nbformat.validate(notebook)
-        nbformat.write(notebook, path.with_suffix(".ipynb"))
-        print(path.with_suffix(".ipynb").name)
+def execute(path: Path) -> nbformat.NotebookNode:
+    """Execute a lesson and return it with its outputs.
+
+    Raises:
+        CellExecutionError: A cell failed that is not meant to.
+    """
+    notebook = jupytext.read(path)
+    client = NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": path.parent}}
+    )
+    client.execute()
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            # IPython's own complaints, as of a magic that does not exist, do not fail a cell.
+            if output.get("name") == "stderr":
+                raise CellExecutionError(output.text, "stderr", output.text)
+    return notebook
+
+
+def store(notebook: nbformat.NotebookNode, path: Path) -> None:
+    """Write an executed lesson so that the same outputs make the same file."""
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{number:02d}"
+        cell.metadata.pop("execution", None)
+    notebook.metadata.pop("language_info", None)
+    nbformat.validate(notebook)
+    nbformat.write(notebook, path)
+
+
+def main(words: list[str]) -> int:
+    """Execute lessons; return how many failed."""
+    check = "--check" in words
+    given = [Path(word) for word in words if word != "--check"]
+    failed = 0
+    for path in given or sorted(FOLDER.glob("[0-9]*.md")):
+        try:
+            notebook = execute(path)
+        except CellExecutionError as error:
+            print(f"{path.name}: {error}")
+            failed += 1
+            continue
+        if not check:
+            store(notebook, path.with_suffix(".ipynb"))
+        print(f"{path.name} ran to its end")
+    return failed
 
 
 if __name__ == "__main__":
-    main([Path(argument) for argument in sys.argv[1:]])
+    sys.exit(main(sys.argv[1:]))

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from mcnb import __version__
 from mcnb.errors import McnbError
+from mcnb.options import plural
 
 _COMMANDS = ("lab", "doctor")
 _OPTIONS = {None: ("--version", "--help"), "lab": ("--help",), "doctor": ("--quick", "--help")}
@@ -91,9 +92,7 @@ def _run(argv: list[str]) -> int:
 
         return open_lab(options.folder, handed_on)
     if command == "doctor":
-        from mcnb.doctor import examine
-
-        return examine(quick=options.quick)
+        return _examine(quick=options.quick)
     parser.print_help()
     return 0
 
@@ -128,6 +127,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     doctor.add_argument("--quick", action="store_true", help="don't start a cluster to try it out")
     return parser
+
+
+def _examine(quick: bool) -> int:
+    from mcnb.doctor import CHECKS, cluster, find
+
+    missing = 0
+    for check in CHECKS if quick else (*CHECKS, cluster):
+        finding = find(check)
+        missing += finding.level == "missing"
+        print(finding, flush=True)  # at once: the cluster takes some seconds
+    if missing:
+        print(f"{plural(missing, 'thing', 'things')} to mend, see above")
+        return 1
+    print("Ready: mcnb lab")
+    return 0
 
 
 def _unknown_sentence(command: str | None, word: str, options: argparse.Namespace) -> str:

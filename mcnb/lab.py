@@ -12,7 +12,6 @@ import sys
 import tempfile
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mcnb import __version__
@@ -27,60 +26,47 @@ _SHORT_NAMES = {"ip": "ServerApp.ip", "notebook-dir": "ServerApp.root_dir"}
 _PARTNERS = {".ipynb": ".md", ".md": ".ipynb"}
 
 
-@dataclass(frozen=True)
-class Lessons:
-    """The lessons as they came with mcnb.
-
-    Attributes:
-        folder: Where they are.
-        checkout: Whether that is a checkout of mcnb, which is opened itself.
-    """
-
-    folder: Path
-    checkout: bool
-
-
-def find_lessons(package: Path | None = None) -> Lessons:
+def find_lessons(package: Path | None = None) -> tuple[Path, bool]:
     """Return where the lessons are: beside the package in a checkout, else inside it.
 
     Args:
         package: The folder of the package `mcnb`; this one by default.
 
+    Returns:
+        Their folder, and whether it is a checkout's own, which is opened itself.
+
     Raises:
         McnbError: They are nowhere.
 
     Example:
-        >>> find_lessons().folder.name
+        >>> find_lessons()[0].name
         'notebooks'
     """
     package = Path(__file__).parent if package is None else package
     beside, inside = package.parent / "notebooks", package / "notebooks"
     if (package.parent / "pyproject.toml").is_file() and any(beside.glob("*.ipynb")):
-        return Lessons(beside, checkout=True)
+        return beside, True
     if any(inside.glob("*.ipynb")):
-        return Lessons(inside, checkout=False)
+        return inside, False
     raise McnbError(f"mcnb's lessons are not in {inside}. Install mcnb anew: {REINSTALL}")
 
 
-def choose_folder(given: str | None, lessons: Lessons, current: Path) -> Path:
+def choose_folder(given: str | None, opened_itself: Path | None, current: Path) -> Path:
     """Return the folder to open.
 
     Args:
         given: The folder that the user named, if any.
-        lessons: The lessons as they came.
+        opened_itself: The checkout's lessons, if there is a checkout.
         current: The current folder.
 
     Example:
-        >>> shipped = Lessons(Path("/usr/lib/mcnb/notebooks"), checkout=False)
-        >>> print(choose_folder(None, shipped, Path("/home/ada")))
+        >>> print(choose_folder(None, None, Path("/home/ada")))
         /home/ada/mcnb-lessons
-        >>> print(choose_folder("jax", shipped, Path("/home/ada")))
-        /home/ada/jax
     """
     if given is not None:
         return current / given
-    if lessons.checkout:
-        return lessons.folder
+    if opened_itself is not None:
+        return opened_itself
     # Called again from inside: a second copy in the first is not what anyone means.
     return current if current.name == LESSONS_FOLDER else current / LESSONS_FOLDER
 
@@ -152,12 +138,11 @@ def describe_folder(folder: Path, changed: int) -> str:
         >>> print(describe_folder(Path("/home/ada/mcnb-lessons"), 0))
         The lessons are in /home/ada/mcnb-lessons
     """
-    sentence = f"The lessons are in {folder}"
     if changed == 0:
-        return sentence
+        return f"The lessons are in {folder}"
     differ = plural(changed, "file there differs", "files there differ")
     return (
-        f"{sentence}\n{differ} from what mcnb {__version__} brings and stayed as before. "
+        f"{describe_folder(folder, 0)}\n{differ} from what mcnb {__version__} brings and stayed as before. "
         "For fresh copies, name a new folder: mcnb lab another-folder"
     )
 
@@ -202,9 +187,9 @@ def open_lab(given: str | None = None, arguments: Sequence[str] = ()) -> int:
             "JupyterLab is not installed for this Python. Install it: "
             'python -m pip install "mcnb[lab]"'
         )
-    lessons = find_lessons()
-    folder = choose_folder(given, lessons, Path.cwd())
-    changed = 0 if folder == lessons.folder else copy_lessons(lessons.folder, folder)
+    lessons, checkout = find_lessons()
+    folder = choose_folder(given, lessons if checkout else None, Path.cwd())
+    changed = 0 if folder == lessons else copy_lessons(lessons, folder)
     print(describe_folder(folder, changed), flush=True)
     from ipykernel.kernelspec import write_kernel_spec
 

@@ -153,7 +153,8 @@ class McjaxMagics(Magics):
             result = cluster.run(
                 cell,
                 processes=args.processes,
-                label=str(self.shell.execution_count),
+                # Not execution_count, which newer versions of IPython count up before the cell.
+                label=str(self.shell.displayhook.prompt_count),
                 first_line=2,  # the magic's own line is the first
                 watcher=live,
             )

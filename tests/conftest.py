@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -22,10 +20,6 @@ def descendants() -> set[psutil.Process]:
     return set(psutil.Process().children(recursive=True))
 
 
-def folders() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("mcnb-*"))
-
-
 def wait_until(condition: Callable[[], object], timeout: float = 10.0) -> bool:
     """Wait until something holds; return whether it did in time (seconds)."""
     deadline = time.monotonic() + timeout
@@ -37,12 +31,16 @@ def wait_until(condition: Callable[[], object], timeout: float = 10.0) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    before = descendants(), folders()
-    yield
-    assert wait_until(lambda: descendants() <= before[0], RESIDUE_S), descendants() - before[0]
-    mine = {f for f in folders() - before[1] if f.stat().st_uid == os.getuid()}
-    assert not mine, mine
+def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    temporary = tmp_path_factory.mktemp("temporary")
+    with pytest.MonkeyPatch.context() as patch:
+        # A folder of the tests' own, so that what they leave is not mistaken for another's.
+        patch.setenv("TMPDIR", str(temporary))
+        patch.setattr(tempfile, "tempdir", None)
+        before = descendants()
+        yield
+        assert wait_until(lambda: descendants() <= before, RESIDUE_S), descendants() - before
+        assert [path.name for path in temporary.iterdir() if "mcnb" in path.name] == []
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,9 @@ WRONG = {
         "import jax\nforeign = jax.local_device_count()": (
             "those are the devices of this process. Count the others."
         ),
-        "foreign = 'six'": "jax.devices() lists all devices, jax.local_devices() those of this process.",
+        "foreign = 'six'": (
+            "jax.devices() lists all devices, jax.local_devices() those of this process."
+        ),
     },
     "01.2": {
         "import jax.numpy as jnp\nsquares = jnp.arange(8).reshape(4, 2) ** 2": (

@@ -11,6 +11,7 @@ from IPython.core.completer import provisionalcompleter
 
 import mcnb
 from mcnb.report.live import LiveView, progress_text
+from mcnb.report.text import without_escapes
 
 from .conftest import Notebook
 
@@ -34,8 +35,10 @@ def test_lines_are_those_of_the_notebooks_cell(notebook: Notebook) -> None:
 
 
 def test_what_a_failed_cell_shows(notebook: Notebook) -> None:
-    shown = notebook.run("%%mcjax -p 1\nprint('before')\nraise ValueError('no')").stdout
-    assert shown.startswith("[1] before\n[1] ValueError in line 3\nCell ")
+    result = notebook.run("%%mcjax -p 1\nprint('before')\nraise ValueError('no')")
+    shown = without_escapes(result.stdout)
+    cell = f"Cell In[{result.execution_count}], line 3\n"
+    assert shown.startswith(f"[1] before\n[1] ValueError in line 3\n{cell}")
     for inner in ("magic.py", "cluster.py", "Traceback"):
         assert inner not in shown
 

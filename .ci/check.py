@@ -1,0 +1,99 @@
+"""All checks of the project, in one run: `python .ci/check.py`.
+
+Each step is a command of its own; all run, and those that failed are named at the end. The Python
+that runs this is the one that is checked; mcnb must be installed for it with its extra `test`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> bool:
+    """Run a command; return whether it succeeded."""
+    return subprocess.run([str(word) for word in command], cwd=cwd, check=False).returncode == 0
+
+
+def module(*words: str | Path) -> bool:
+    """Run a module of this Python."""
+    return run(sys.executable, "-m", *words)
+
+
+def style() -> bool:
+    """Ruff's rules and format."""
+    return module("ruff", "check", ".") and module("ruff", "format", "--check", ".")
+
+
+def types() -> bool:
+    """Types, checked by mypy."""
+    return module("mypy")
+
+
+def tests() -> bool:
+    """Unit tests, doctests, and the magics on real processes."""
+    return module("pytest", "--durations=10")
+
+
+def lessons(folder: Path = ROOT / "notebooks") -> bool:
+    """Every lesson executed: to the end, and with the very outputs that are stored.
+
+    nbval alone is not enough: it takes a magic that is missing, whose message goes to stderr, for
+    a cell that ran. nbclient alone is not either: it does not compare outputs.
+    """
+    notebooks = sorted(folder.glob("[0-9]*.ipynb"))
+    if not notebooks:
+        print(f"no lessons in {folder.name}")
+        return False
+    to_the_end = run(sys.executable, ROOT / ".ci" / "lessons.py", "--check", *notebooks)
+    # None of pyproject's options: they are for the unit tests.
+    as_stored = run(
+        *(sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", folder),
+        *("-p", "no:cacheprovider", "--nbval", "--nbval-current-env", *notebooks),
+        cwd=folder,
+    )
+    return to_the_end and as_stored
+
+
+def wheel() -> bool:
+    """The wheel, built, installed in an environment of its own, and asked how it is."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if not module("build", "--wheel", "--outdir", folder):
+            return False
+        (built,) = folder.glob("*.whl")
+        venv.create(folder / "env", with_pip=True)
+        scripts = folder / "env" / "bin"
+        return (
+            run(scripts / "python", "-m", "pip", "install", "--quiet", f"{built}[lab]", cwd=folder)
+            and run(scripts / "mcnb", "doctor", cwd=folder)
+            and run(scripts / "mcnb", "--version", cwd=folder)
+        )
+
+
+STEPS: tuple[Callable[[], bool], ...] = (style, types, tests, lessons, wheel)
+
+
+def main() -> int:
+    """Run all steps and say how they went."""
+    failed = []
+    for step in STEPS:
+        print(f"== {step.__name__}: {step.__doc__}", flush=True)
+        began = time.monotonic()
+        passed = step()
+        failed += [] if passed else [step.__name__]
+        verdict = "passed" if passed else "FAILED"
+        print(f"== {step.__name__} {verdict} in {time.monotonic() - began:.0f} s", flush=True)
+    print(f"{len(STEPS) - len(failed)} passed, {len(failed)} failed")
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -10,6 +10,7 @@ import difflib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from mcnb import __version__
@@ -88,9 +89,7 @@ def _run(argv: list[str]) -> int:
         print(f"mcnb {__version__}")
         return 0
     if command == "lab":
-        from mcnb.lab import open_lab
-
-        return open_lab(options.folder, handed_on)
+        return _open_lab(options.folder, handed_on)
     if command == "doctor":
         return _examine(quick=options.quick)
     parser.print_help()
@@ -129,15 +128,31 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _examine(quick: bool) -> int:
-    from mcnb.doctor import CHECKS, cluster, find
+def _open_lab(given: str | None, arguments: Sequence[str]) -> int:
+    from mcnb import lab
 
-    missing = 0
+    lessons, checkout = lab.find_lessons()
+    folder = lab.choose_folder(given, lessons if checkout else None, Path.cwd())
+    changed = 0 if folder == lessons else lab.copy_lessons(lessons, folder)
+    print(lab.describe_folder(folder, changed), flush=True)
+    return lab.start_jupyterlab(lab.command_line(folder, arguments))
+
+
+def _examine(quick: bool) -> int:
+    from mcnb.doctor import BASE, CHECKS, Finding, cluster
+
+    findings: list[Finding] = []
     for check in CHECKS if quick else (*CHECKS, cluster):
-        finding = find(check)
-        missing += finding.level == "missing"
-        print(finding, flush=True)  # at once: the cluster takes some seconds
-    if missing:
+        try:
+            finding = check()
+        except ImportError as error:
+            every = " ".join(f'"{requirement}"' for requirement in BASE)
+            what = f"What mcnb needs can't be imported: {error}"
+            finding = Finding("missing", what, f"python -m pip install --upgrade {every}")
+        if finding not in findings:  # one such package can stop several checks
+            findings.append(finding)
+            print(finding, flush=True)  # at once: the cluster takes some seconds
+    if missing := sum(finding.level == "missing" for finding in findings):
         print(f"{plural(missing, 'thing', 'things')} to mend, see above")
         return 1
     print("Ready: mcnb lab")

@@ -1,7 +1,4 @@
-"""`mcnb doctor`: what is there, what is missing, and the command that mends it.
-
-Every check is a function that returns one finding, so that each can be tried alone.
-"""
+"""The checks of `mcnb doctor`: what is there, what is missing, and the command that mends it."""
 
 from __future__ import annotations
 
@@ -20,24 +17,18 @@ from functools import partial
 from typing import Literal
 
 from mcnb.errors import ClusterError, McnbError
-from mcnb.lab import REINSTALL, find_lessons
+from mcnb.lab import find_lessons
 from mcnb.options import Options, plural
 
-# As in pyproject.toml.
-REQUIRED = [
-    "ipyparallel>=9.0",
-    "ipython>=8.20",
-    "ipykernel>=6.29",
-    "matplotlib>=3.8",
-    "psutil>=5.9",
-]
-REQUIRED_BY_LAB = ["jupyterlab>=4.2", "jupytext>=1.16"]
+OLDEST_PYTHON = (3, 11)
+# As in pyproject.toml: what mcnb needs, and what its extra `lab` adds.
+BASE = ["ipyparallel>=9.0", "ipython>=8.20", "ipykernel>=6.29", "matplotlib>=3.8", "psutil>=5.9"]
+LAB = ["jupyterlab>=4.2", "jupytext>=1.16"]
 FOUR_PROCESSES_GB = 0.8
 LEAST_TEMP_MB = 100
 _CELL = """
-import jax, jax.numpy as jnp, numpy as np
-mesh = jax.sharding.Mesh(np.array(jax.devices()), ("devices",))
-sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("devices"))
+import jax, jax.numpy as jnp, jax.sharding as js, numpy as np
+sharding = js.NamedSharding(js.Mesh(np.array(jax.devices()), "d"), js.PartitionSpec("d"))
 own = 2 * jax.process_index() + np.array([1, 2])
 total = int(jnp.sum(jax.make_array_from_process_local_data(sharding, own)))
 """
@@ -69,7 +60,7 @@ class Finding:
 def python() -> Finding:
     """Check this Python's version."""
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info[:2] >= (3, 11):
+    if sys.version_info[:2] >= OLDEST_PYTHON:
         return Finding("ok", f"Python {version}")
     what = f"Python {version} is too old: mcnb needs 3.11 or newer"
     return Finding("missing", what, "python3.11 -m pip install mcnb")
@@ -78,15 +69,15 @@ def python() -> Finding:
 def package(requirement: str, extra: str = "") -> Finding:
     """Check that a package is installed and not too old; `extra` of mcnb's extras brings it."""
     name, _, oldest = requirement.partition(">=")
-    install = "python -m pip install"
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         wanted = f"mcnb[{extra}]" if extra else requirement
-        return Finding("missing", f"{name} is not installed", f'{install} "{wanted}"')
+        mend = f'python -m pip install "{wanted}"'
+        return Finding("missing", f"{name} is not installed", mend)
     if _numbers(version) < _numbers(oldest):
         what = f"{name} {version} is too old: mcnb needs {oldest} or newer"
-        return Finding("missing", what, f'{install} --upgrade "{requirement}"')
+        return Finding("missing", what, f'python -m pip install --upgrade "{requirement}"')
     return Finding("ok", f"{name} {version}")
 
 
@@ -97,10 +88,8 @@ def jax() -> Finding:
     try:
         check_jax()
     except ClusterError as error:
-        what, _, mend = str(error).partition(". Install it: ")
-        return Finding("missing", what, mend)
+        return Finding("missing", *str(error).split(". Install it: "))
     version, lib = map(importlib.metadata.version, ("jax", "jaxlib"))
-    # For example: jaxlib<=0.10.2,>=0.10.1
     wanted = next((r for r in importlib.metadata.requires("jax") or () if r[:6] == "jaxlib"), "")
     fits = {"<=": operator.le, ">=": operator.ge, "==": operator.eq}
     bounds = re.findall(r"([<>=]=)\s*([\d.]+)", wanted)
@@ -113,8 +102,8 @@ def jax() -> Finding:
 def system() -> Finding:
     """Check that a cluster can start on this system."""
     names = {"linux": "Linux", "darwin": "macOS"}
-    if sys.platform in names:
-        return Finding("ok", f"{names[sys.platform]}: clusters can start here")
+    if name := names.get(sys.platform):
+        return Finding("ok", f"{name}: clusters can start here")
     what = f"{sys.platform}: clusters start on Linux, on macOS, and on Windows inside WSL"
     return Finding("missing", what, "wsl --install" if sys.platform == "win32" else "")
 
@@ -127,23 +116,22 @@ def capacity() -> Finding:
     count = len(affinity(0)) if affinity else os.cpu_count() or 1
     free = psutil.virtual_memory().available / 1e9
     what = f"{plural(count, 'processor core', 'processor cores')}, {free:.1f} GB of memory free"
-    what += f": 4 processes take about {FOUR_PROCESSES_GB} GB"
-    return Finding("ok" if free >= FOUR_PROCESSES_GB else "note", what)
+    needs = f"4 processes take about {FOUR_PROCESSES_GB} GB"
+    return Finding("ok" if free >= FOUR_PROCESSES_GB else "note", f"{what}: {needs}")
 
 
 def temporary_folder() -> Finding:
     """Check that the folder for temporary files can be written to, and has space."""
-    mend = "mkdir -p ~/tmp && export TMPDIR=~/tmp"
     try:
         folder = tempfile.gettempdir()
         with tempfile.NamedTemporaryFile(dir=folder):
             free = shutil.disk_usage(folder).free // 1_000_000
+        if free >= LEAST_TEMP_MB:
+            return Finding("ok", f"{folder} takes temporary files")
+        what = f"{folder} has {free} MB left for temporary files: mcnb wants {LEAST_TEMP_MB} MB"
     except OSError as error:
-        return Finding("missing", f"No temporary files can be written: {error.strerror}", mend)
-    if free >= LEAST_TEMP_MB:
-        return Finding("ok", f"{folder} takes temporary files")
-    what = f"{folder} has {free} MB left for temporary files: mcnb wants {LEAST_TEMP_MB} MB"
-    return Finding("missing", what, mend)
+        what = f"No temporary files can be written: {error.strerror}"
+    return Finding("missing", what, "mkdir -p ~/tmp && export TMPDIR=~/tmp")
 
 
 def loopback() -> Finding:
@@ -162,22 +150,22 @@ def lessons() -> Finding:
     try:
         return Finding("ok", f"The lessons are in {find_lessons()[0]}")
     except McnbError as error:
-        return Finding("missing", str(error).partition(". Install")[0], REINSTALL)
+        return Finding("missing", *str(error).split(". Install mcnb anew: "))
 
 
 def environment() -> Finding:
     """Name the settings that the processes would inherit."""
     from mcnb.launch.local import process_environment
 
-    by_mcnb, all_told = (process_environment(Options(), env) for env in ({}, os.environ))
+    by_mcnb = process_environment(Options(), {})
     settings = [
         f"{name}={value}"
-        for name, value in sorted(all_told.items())
+        for name, value in sorted(process_environment(Options(), os.environ).items())
         if name.startswith(("JAX_", "XLA_FLAGS")) and value != by_mcnb.get(name)
     ]
-    if settings:
-        return Finding("note", f"The processes inherit from the environment: {' '.join(settings)}")
-    return Finding("ok", "No settings of JAX or XLA in the environment")
+    if not settings:
+        return Finding("ok", "No settings of JAX or XLA in the environment")
+    return Finding("note", f"The processes inherit from the environment: {' '.join(settings)}")
 
 
 def cluster() -> Finding:
@@ -202,21 +190,10 @@ def cluster() -> Finding:
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
     python,
-    *(partial(package, requirement) for requirement in REQUIRED),
-    *(partial(package, requirement, "lab") for requirement in REQUIRED_BY_LAB),
+    *(partial(package, requirement) for requirement in BASE),
+    *(partial(package, requirement, "lab") for requirement in LAB),
     *(jax, system, capacity, temporary_folder, loopback, lessons, environment),
 )
-
-
-def find(check: Callable[[], Finding]) -> Finding:
-    """Return what a check finds, where it does not itself need a module that is missing."""
-    try:
-        return check()
-    except ImportError as error:
-        name = getattr(check, "__name__", "package").replace("_", " ")
-        every = " ".join(f'"{requirement}"' for requirement in REQUIRED)
-        what = f"The check of {name} could not be made: {error}"
-        return Finding("missing", what, f"python -m pip install --upgrade {every}")
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mcnb import __version__
@@ -19,6 +19,7 @@ from mcnb.errors import McnbError
 from mcnb.options import plural
 
 LESSONS_FOLDER = "mcnb-lessons"
+INSTALL_LAB = 'python -m pip install "mcnb[lab]"'
 REINSTALL = "python -m pip install --force-reinstall --no-deps mcnb"
 # JupyterLab's short names for the options that we set: it refuses to be given one twice.
 _SHORT_NAMES = {"ip": "ServerApp.ip", "notebook-dir": "ServerApp.root_dir"}
@@ -142,8 +143,8 @@ def describe_folder(folder: Path, changed: int) -> str:
         return f"The lessons are in {folder}"
     differ = plural(changed, "file there differs", "files there differ")
     return (
-        f"{describe_folder(folder, 0)}\n{differ} from what mcnb {__version__} brings and stayed as before. "
-        "For fresh copies, name a new folder: mcnb lab another-folder"
+        f"The lessons are in {folder}\n{differ} from what mcnb {__version__} brings and stayed as "
+        "before. For fresh copies, name a new folder: mcnb lab another-folder"
     )
 
 
@@ -169,46 +170,29 @@ def command_line(folder: Path, arguments: Sequence[str] = ()) -> list[str]:
     return [sys.executable, "-P", "-m", "jupyterlab", *ours, *arguments]
 
 
-def open_lab(given: str | None = None, arguments: Sequence[str] = ()) -> int:
-    """Open JupyterLab on the lessons; return when it has ended.
+def start_jupyterlab(command: Sequence[str]) -> int:
+    """Start JupyterLab; return its exit code when it has ended.
 
     Args:
-        given: The folder that the user named, if any.
-        arguments: Arguments for JupyterLab.
-
-    Returns:
-        JupyterLab's exit code.
+        command: Its command line.
 
     Raises:
-        McnbError: JupyterLab is not installed, or the folder can't be used.
+        McnbError: It is not installed.
     """
     if importlib.util.find_spec("jupyterlab") is None:
-        raise McnbError(
-            "JupyterLab is not installed for this Python. Install it: "
-            'python -m pip install "mcnb[lab]"'
-        )
-    lessons, checkout = find_lessons()
-    folder = choose_folder(given, lessons if checkout else None, Path.cwd())
-    changed = 0 if folder == lessons else copy_lessons(lessons, folder)
-    print(describe_folder(folder, changed), flush=True)
+        raise McnbError(f"JupyterLab is not installed for this Python. Install it: {INSTALL_LAB}")
     from ipykernel.kernelspec import write_kernel_spec
 
     # A python3 kernel in the user's home may be another Python, and Jupyter would take that one:
     # its ensure_native_kernel only adds this Python where there is no python3 at all.
-    with tempfile.TemporaryDirectory(prefix="mcnb-kernel-") as kernels:
-        write_kernel_spec(Path(kernels, "kernels", "python3"))
-        path = os.pathsep.join(filter(None, [kernels, os.environ.get("JUPYTER_PATH")]))
-        return _wait_for(command_line(folder, arguments), {**os.environ, "JUPYTER_PATH": path})
-
-
-def _wait_for(command: Sequence[str], env: Mapping[str, str]) -> int:
-    process = subprocess.Popen(command, env=env)
-    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    try:
+    with tempfile.TemporaryDirectory(prefix="mcnb-kernel-") as folder:
+        write_kernel_spec(Path(folder, "kernels", "python3"))
+        path = os.pathsep.join(filter(None, [folder, os.environ.get("JUPYTER_PATH")]))
+        process = subprocess.Popen(command, env={**os.environ, "JUPYTER_PATH": path})
+        before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         while process.returncode is None:
             # The terminal gives Ctrl-C to JupyterLab too, which asks whether it was meant.
             with contextlib.suppress(KeyboardInterrupt):
                 process.wait()
-    finally:
         signal.signal(signal.SIGTERM, before)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode

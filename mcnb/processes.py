@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import re
 import shutil
 import socket
 import tempfile
@@ -19,14 +20,18 @@ from mcnb.launch.local import CONTROLLER, KeptCluster, output_path, process_inde
 from mcnb.messages import ProcessError, Progress
 from mcnb.options import Options, name_processes
 from mcnb.process.blackbox import LastWords, read_black_box
-from mcnb.process.bootstrap import join
+from mcnb.process.bootstrap import can_bind, join
 from mcnb.process.calls import Call
+from mcnb.process.tracebacks import crash_report
 
 START_TRIES = 3  # ipyparallel's controller chooses ports before it binds them
 START_TIMEOUT_S = 300.0
 FAILURES_S = 0.5
 REGISTRATION_POLL_S = 0.01
 LAST_LINES = 8
+
+# XLA's messages begin with a letter for how grave they are, the time, and the thread.
+_LOG_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ ")
 
 
 class Pending:
@@ -215,19 +220,9 @@ class Processes:
         self._views = [self._client[k] for k in sorted(wanted)]
 
     def _join(self) -> None:
-        with _reserved_port() as port:
-            pending = Pending(
-                {
-                    k: view.apply_async(
-                        Call(f"{join.__module__}.{join.__name__}"),
-                        f"127.0.0.1:{port}",
-                        self.options.processes,
-                        k,
-                    )
-                    for k, view in enumerate(self._views)
-                },
-                self._inbox,
-            )
+        with self._coordinator_port() as port:
+            address = f"127.0.0.1:{port}"
+            pending = self.call(join, address, self.options.processes)
             deadline = time.monotonic() + START_TIMEOUT_S
             while pending.waiting:
                 pending.wait(1.0)
@@ -245,6 +240,23 @@ class Processes:
             who = name_processes(ks, self.options.processes)
             raise ClusterError(f"{who} could not join the others. {summary}")
 
+    @contextlib.contextmanager
+    def _coordinator_port(self) -> Iterator[int]:
+        """Hold a port that process 0 can bind: JAX crashes where it can't."""
+        for _ in range(START_TRIES):
+            with _reserved_port() as port:
+                pending = self.call(can_bind, f"127.0.0.1:{port}", processes=[0])
+                while pending.waiting:
+                    pending.wait(1.0)
+                    self._check_start(time.monotonic() + 1, [0], "answer")
+                if pending.answers[0] is True:
+                    yield port
+                    return
+        raise ClusterError(
+            f"{START_TRIES} ports of loopback, one after the other, were taken by another program "
+            "before JAX's coordinator could have them. Try again: %mcjax start"
+        )
+
     def _check_start(self, deadline: float, missing: list[int], aim: str) -> None:
         for name, how in self.exits.items():
             raise ClusterError(f"{name} {how} while starting.{self._last_lines(name)}")
@@ -255,9 +267,8 @@ class Processes:
             )
 
     def _last_lines(self, name: str) -> str:
-        lines = (
-            read_black_box(output_path(self.folder, name)).err.strip().splitlines()[-LAST_LINES:]
-        )
+        err = crash_report(read_black_box(output_path(self.folder, name)).err)
+        lines = [_LOG_PREFIX.sub("", line) for line in err.strip().splitlines()[-LAST_LINES:]]
         return " Its last lines:\n" + "\n".join(lines) if lines else ""
 
 

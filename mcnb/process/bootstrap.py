@@ -27,19 +27,37 @@ class Joined:
     devices: int
 
 
-def join(shell: Any, address: str, processes: int, process_index: int) -> Joined:
+def can_bind(shell: Any, address: str) -> bool:
+    """Return whether JAX's coordinator will be able to listen, in this process.
+
+    Args:
+        shell: The process's shell.
+        address: Where: host and port.
+    """
+    del shell
+    host, _, port = address.rpartition(":")
+    with socket.socket() as trial:
+        if hasattr(socket, "SO_REUSEPORT"):  # as gRPC does
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            trial.bind((host, int(port)))
+        except OSError:
+            return False
+    return True
+
+
+def join(shell: Any, address: str, processes: int) -> Joined:
     """Import JAX and connect to the other processes; return when all have.
 
     Args:
         shell: The process's shell.
         address: Where JAX's coordinator listens, in process 0: host and port.
         processes: How many processes there are.
-        process_index: Which one this is.
 
     Raises:
         RuntimeError: JAX could not connect, or this is not the process it should be.
     """
-    del shell
+    process_index = int(shell.kernel.engine_id)  # which it asked for
     import jax
 
     if process_index > 0:

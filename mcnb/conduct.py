@@ -19,7 +19,6 @@ from mcnb.errors import ClusterError
 from mcnb.messages import Reply, Text
 from mcnb.options import name_processes
 from mcnb.process.calls import probe, run_cell
-from mcnb.process.native import GlooFilter
 from mcnb.process.tracebacks import crash_line, crash_report
 from mcnb.processes import Pending, Processes
 
@@ -171,8 +170,7 @@ class Conductor:
 
     def _last_reply(self, k: int) -> Reply:
         words = self._processes.last_words(k)
-        out = words.said + GlooFilter().feed(words.out, final=True)
-        pieces = (Text("stdout", out), Text("stderr", crash_report(words.err)))
+        pieces = (Text("stdout", words.said + words.out), Text("stderr", crash_report(words.err)))
         return Reply(tuple(piece for piece in pieces if piece.text))
 
     def _probe(self) -> bool:

@@ -66,14 +66,13 @@ def python() -> Finding:
     return Finding("missing", what, "python3.11 -m pip install mcnb")
 
 
-def package(requirement: str, extra: str = "") -> Finding:
-    """Check that a package is installed and not too old; `extra` of mcnb's extras brings it."""
+def package(requirement: str, brought_by: str = "") -> Finding:
+    """Check that a package is installed, by itself or with another, and not too old."""
     name, _, oldest = requirement.partition(">=")
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        wanted = f"mcnb[{extra}]" if extra else requirement
-        mend = f'python -m pip install "{wanted}"'
+        mend = f'python -m pip install "{brought_by or requirement}"'
         return Finding("missing", f"{name} is not installed", mend)
     if _numbers(version) < _numbers(oldest):
         what = f"{name} {version} is too old: mcnb needs {oldest} or newer"
@@ -191,7 +190,7 @@ def cluster() -> Finding:
 CHECKS: tuple[Callable[[], Finding], ...] = (
     python,
     *(partial(package, requirement) for requirement in BASE),
-    *(partial(package, requirement, "lab") for requirement in LAB),
+    *(partial(package, requirement, "mcnb[lab]") for requirement in LAB),
     *(jax, system, capacity, temporary_folder, loopback, lessons, environment),
 )
 

@@ -1,187 +1,217 @@
-"""The command says what it did not understand, and hands on what is JupyterLab's."""
+"""The `mcnb` command: what it prints, and how it ends."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 import mcnb
+from mcnb import cli, doctor, lab
 from mcnb.cli import main
+from mcnb.doctor import Finding
 from mcnb.errors import McnbError
 
-RUN = "import sys; from mcnb.cli import main; sys.exit(main())"
 
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What the commands were called with, in place of what they do."""
-    calls: list[object] = []
-
-    def open_lab(given: str | None, arguments: Sequence[str]) -> int:
-        calls.append(("lab", given, list(arguments)))
-        return 3
-
-    def examine(quick: bool) -> int:
-        calls.append(("doctor", quick))
-        return 1
-
-    monkeypatch.setattr("mcnb.lab.open_lab", open_lab)
-    monkeypatch.setattr("mcnb.doctor.examine", examine)
-    return calls
-
-
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr() == (f"mcnb {mcnb.__version__}\n", "")
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["--"]])
-def test_help_names_the_commands(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
+def test_help(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == 0
-    printed, complaints = capsys.readouterr()
-    assert "open JupyterLab on the lessons" in printed
-    assert "say what is missing on this machine, and how to mend it" in printed
-    assert complaints == ""
+    out, err = capsys.readouterr()
+    assert "open JupyterLab on the lessons" in out
+    assert "say what is missing on this machine" in out
+    assert err == ""
 
 
 @pytest.mark.parametrize(
     ("command", "usage"),
     [
-        ("lab", "usage: mcnb lab [FOLDER] [-- OPTIONS OF JUPYTERLAB]"),
-        ("doctor", "usage: mcnb doctor [-h] [--quick]"),
+        ("lab", "usage: mcnb lab [FOLDER] [-- OPTIONS OF JUPYTERLAB]\n"),
+        ("doctor", "usage: mcnb doctor [-h] [--quick]\n"),
     ],
 )
-def test_a_command_has_help_of_its_own(
-    capsys: pytest.CaptureFixture[str], calls: list[object], command: str, usage: str
-) -> None:
+def test_help_on_a_command(command: str, usage: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--help"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == usage
-    assert calls == []
-
-
-@pytest.mark.parametrize(
-    ("argv", "code", "call"),
-    [
-        (["lab"], 3, ("lab", None, [])),
-        (["lab", "my lessons"], 3, ("lab", "my lessons", [])),
-        (["lab", "--"], 3, ("lab", None, [])),
-        (["lab", "--", "--port=9999"], 3, ("lab", None, ["--port=9999"])),
-        (["lab", "jax", "--", "-y", "--", "--help"], 3, ("lab", "jax", ["-y", "--", "--help"])),
-        (["doctor"], 1, ("doctor", False)),
-        (["doctor", "--quick"], 1, ("doctor", True)),
-    ],
-)
-def test_a_command_runs_and_its_exit_code_is_ours(
-    calls: list[object], argv: list[str], code: int, call: tuple[object, ...]
-) -> None:
-    assert main(argv) == code
-    assert calls == [call]
+    assert capsys.readouterr().out.startswith(usage)
 
 
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
         (
-            "dcotor",
-            "mcnb dcotor: there is no such command. There are: mcnb lab, mcnb doctor. "
-            "Did you mean mcnb doctor?",
-        ),
-        (
-            "labs --port=9999",
-            "mcnb labs: there is no such command. There are: mcnb lab, mcnb doctor. "
+            "lba",
+            "mcnb lba: there is no such command. There are: mcnb lab, mcnb doctor. "
             "Did you mean mcnb lab?",
         ),
-        ("run", "mcnb run: there is no such command. There are: mcnb lab, mcnb doctor."),
+        (
+            "teleport",
+            "mcnb teleport: there is no such command. There are: mcnb lab, mcnb doctor.",
+        ),
         (
             "--versoin",
             "mcnb --versoin: there is no such option. There are: --version, --help. "
             "Did you mean --version?",
         ),
-        ("-x", "mcnb -x: there is no such option. There are: --version, --help."),
         (
             "doctor --quik",
             "mcnb doctor --quik: there is no such option. There are: --quick, --help. "
             "Did you mean --quick?",
         ),
         (
-            "doctor --quick=1",
-            "mcnb doctor: argument --quick: ignored explicit argument '1'. "
-            "What there is: mcnb doctor --help",
-        ),
-        ("doctor now", "mcnb doctor now: now is one word too many. Say: mcnb doctor"),
-        (
-            "doctor -- --port=9999",
-            "mcnb doctor -- --port=9999: only mcnb lab takes something after two dashes, and "
-            "hands it on to JupyterLab: mcnb lab -- --port=9999",
-        ),
-        (
-            "-- --port=9999",
-            "mcnb -- --port=9999: only mcnb lab takes something after two dashes, and hands it "
-            "on to JupyterLab: mcnb lab -- --port=9999",
-        ),
-        (
-            "lab --port=9999",
-            "mcnb lab --port=9999: there is no such option. There is: --help. Options of "
-            "JupyterLab follow two dashes: mcnb lab -- --port=9999",
+            "lab --no-browser",
+            "mcnb lab --no-browser: there is no such option. There is: --help. "
+            "Options of JupyterLab follow two dashes: mcnb lab -- --no-browser",
         ),
         (
             "lab my lessons",
             "mcnb lab my lessons: it opens one folder at a time. A name that holds a space needs "
             'quotes: mcnb lab "my lessons"',
         ),
+        (
+            "doctor please",
+            "mcnb doctor please: please is one word too many. Say: mcnb doctor",
+        ),
+        (
+            "doctor -- --port=1",
+            "mcnb doctor -- --port=1: only mcnb lab takes something after two dashes, and hands "
+            "it on to JupyterLab: mcnb lab -- --port=1",
+        ),
+        (
+            "doctor --quick=1",
+            "mcnb doctor: argument --quick: ignored explicit argument '1'. "
+            "What there is: mcnb doctor --help",
+        ),
     ],
 )
-def test_a_command_line_that_makes_no_sense(
-    capsys: pytest.CaptureFixture[str], calls: list[object], line: str, sentence: str
+def test_nonsense_gets_a_sentence(
+    line: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(line.split()) == 2
     assert capsys.readouterr() == ("", f"{sentence}\n")
-    assert calls == []
 
 
-def test_an_error_of_ours_is_a_sentence_on_stderr(
+def test_errors_of_mcnb_are_printed_as_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(*_: object) -> int:
-        raise McnbError("The lessons are nowhere.")
+    def fail() -> None:
+        raise McnbError("The lessons are gone.")
 
-    monkeypatch.setattr("mcnb.lab.open_lab", fail)
+    monkeypatch.setattr(lab, "find_lessons", fail)
     assert main(["lab"]) == 1
-    assert capsys.readouterr() == ("", "The lessons are nowhere.\n")
+    assert capsys.readouterr() == ("", "The lessons are gone.\n")
 
 
-def test_ctrl_c_ends_it_without_a_traceback(
+def test_ctrl_c_ends_it_quietly(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(quick: bool) -> int:
+    def interrupt() -> Finding:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mcnb.doctor.examine", interrupted)
-    assert main(["doctor"]) == 130
+    monkeypatch.setattr(doctor, "CHECKS", (interrupt,))
+    assert main(["doctor", "--quick"]) == 130
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
-    command = [sys.executable, "-c", RUN, "doctor", "--quick"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.close()
+def test_a_pipe_that_nobody_reads_is_no_traceback() -> None:
+    command = [sys.executable, "-c", "from mcnb.cli import main; exit(main())"]
+    process = subprocess.Popen(
+        [*command, "doctor", "--quick"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr:
         assert process.stderr.read() == ""
-    assert process.returncode == 1
+    assert process.wait(30) == 1
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; from mcnb.cli import main; main([]); "
-        "print([n for n in ('jax', 'jaxlib', 'IPython', 'ipyparallel') if n in sys.modules])"
+    heavy = {"IPython", "ipykernel", "ipyparallel", "jax", "jupyterlab", "numpy", "zmq"}
+    code = f"import sys, mcnb.cli; mcnb.cli.main([]); sys.exit(len({heavy} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_lab_copies_says_where_and_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped = tmp_path / "shipped"
+    shipped.mkdir()
+    (shipped / "01_hello.ipynb").write_text("{}")
+    started: list[list[str]] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lab, "find_lessons", lambda: (shipped, False))
+    monkeypatch.setattr(lab, "start_jupyterlab", lambda command: started.append(command) or 7)
+    assert main(["lab", "--", "--no-browser"]) == 7
+    folder = tmp_path / "mcnb-lessons"
+    assert capsys.readouterr() == (f"The lessons are in {folder}\n", "")
+    assert (folder / "01_hello.ipynb").read_text() == "{}"
+    assert started == [lab.command_line(folder, ["--no-browser"])]
+
+
+def test_lab_opens_a_checkouts_lessons_themselves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lab, "find_lessons", lambda: (tmp_path / "notebooks", True))
+    monkeypatch.setattr(lab, "start_jupyterlab", lambda command: started.append(command) or 0)
+    assert main(["lab"]) == 0
+    assert started == [lab.command_line(tmp_path / "notebooks")]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_names_what_is_to_be_mended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> Finding:
+        raise ModuleNotFoundError("No module named 'zmq'")
+
+    checks = (
+        lambda: Finding("ok", "Python 3.11.7"),
+        lambda: Finding("note", "JAX_ENABLE_X64=1"),
+        lambda: Finding("missing", "jupytext is not installed", "pip install jupytext"),
+        broken,
+        broken,
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[0] == "usage: mcnb [-h] [--version] COMMAND ..."
-    assert done.stdout.splitlines()[-1] == "[]"
-    assert done.stderr == ""
+    monkeypatch.setattr(doctor, "CHECKS", checks)
+    assert main(["doctor", "--quick"]) == 1
+    assert capsys.readouterr().out == (
+        "ok       Python 3.11.7\n"
+        "note     JAX_ENABLE_X64=1\n"
+        "missing  jupytext is not installed. Mend it: pip install jupytext\n"
+        "missing  What mcnb needs can't be imported: No module named 'zmq'. Mend it: "
+        'python -m pip install --upgrade "ipyparallel>=9.0" "ipython>=8.20" "ipykernel>=6.29" '
+        '"matplotlib>=3.8" "psutil>=5.9"\n'
+        "2 things to mend, see above\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("finding", "code", "last"),
+    [
+        (Finding("ok", "It works"), 0, "Ready: mcnb lab"),
+        (Finding("missing", "It fails"), 1, "1 thing to mend, see above"),
+    ],
+)
+def test_doctor_tries_a_cluster_last(
+    finding: Finding,
+    code: int,
+    last: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(doctor, "CHECKS", ())
+    monkeypatch.setattr(doctor, "cluster", lambda: finding)
+    assert main(["doctor"]) == code
+    assert capsys.readouterr().out == f"{finding}\n{last}\n"
+    assert cli.main(["doctor", "--quick"]) == 0
+    assert capsys.readouterr().out == "Ready: mcnb lab\n"

@@ -1,16 +1,16 @@
-"""The lessons open in JupyterLab, and what a learner changed is never overwritten."""
+"""`mcnb lab`: which folder, what is copied there, and a JupyterLab that really starts."""
 
 from __future__ import annotations
 
-import errno
+import importlib.util
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,349 +18,326 @@ import pytest
 import mcnb
 from mcnb import lab
 from mcnb.errors import McnbError
-from mcnb.lab import Lessons, choose_folder, command_line, copy_lessons, describe_folder
 
 from .conftest import wait_until
 
-SHIPPED = {
-    "01_hello.ipynb": "hello, ipynb",
-    "01_hello.md": "hello, md",
-    "02_more.ipynb": "more, ipynb",
-    "02_more.md": "more, md",
-    "images/mesh.svg": "a mesh",
-    "toy.py": "a toy",
-}
-RUN = "import sys; from mcnb.cli import main; sys.exit(main())"
+START = "from mcnb.cli import main; raise SystemExit(main())"
 
 
-def write(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+@pytest.fixture
+def shipped(tmp_path: Path) -> Path:
+    """Lessons as a wheel brings them."""
+    folder = tmp_path / "site-packages" / "mcnb" / "notebooks"
+    (folder / "solutions").mkdir(parents=True)
+    for name in ("01_hello.ipynb", "01_hello.md", "02_more.ipynb", "02_more.md", "toy.py"):
+        (folder / name).write_text(f"shipped {name}")
+    (folder / "solutions" / "01_hello.py").write_text("shipped solution")
     return folder
 
 
-def read(folder: Path) -> dict[str, str]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return write(tmp_path / "shipped", SHIPPED)
+def test_a_wheels_lessons_are_found(shipped: Path) -> None:
+    assert lab.find_lessons(shipped.parent) == (shipped, False)
 
 
-@pytest.fixture
-def target(tmp_path: Path) -> Path:
-    return tmp_path / "home" / "mcnb-lessons"
+def test_a_checkouts_lessons_are_found(tmp_path: Path) -> None:
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "01_hello.ipynb").touch()
+    (tmp_path / "pyproject.toml").touch()
+    assert lab.find_lessons(tmp_path / "mcnb") == (tmp_path / "notebooks", True)
 
 
-# Where the lessons are
+def test_a_folder_beside_a_wheel_is_not_taken_for_a_checkout(shipped: Path) -> None:
+    beside = shipped.parent.parent / "notebooks"
+    beside.mkdir()
+    (beside / "01_other.ipynb").touch()
+    assert lab.find_lessons(shipped.parent) == (shipped, False)
 
 
-def test_the_lessons_of_a_checkout_are_beside_the_package(tmp_path: Path) -> None:
-    write(tmp_path, {"pyproject.toml": "", "notebooks/01.ipynb": "", "mcnb/notebooks/01.ipynb": ""})
-    assert lab.find_lessons(tmp_path / "mcnb") == Lessons(tmp_path / "notebooks", checkout=True)
-
-
-@pytest.mark.parametrize("other", ["notebooks/01.ipynb", "pyproject.toml"])
-def test_the_lessons_of_a_wheel_are_in_the_package(tmp_path: Path, other: str) -> None:
-    write(tmp_path, {other: "of another project", "mcnb/notebooks/01.ipynb": ""})
-    expected = Lessons(tmp_path / "mcnb" / "notebooks", checkout=False)
-    assert lab.find_lessons(tmp_path / "mcnb") == expected
-
-
-@pytest.mark.parametrize("other", ["pyproject.toml", "mcnb/notebooks/toy.py"])
-def test_lessons_that_are_nowhere(tmp_path: Path, other: str) -> None:
-    write(tmp_path, {other: ""})
-    with pytest.raises(McnbError) as error:
-        lab.find_lessons(tmp_path / "mcnb")
-    assert str(error.value) == (
-        f"mcnb's lessons are not in {tmp_path / 'mcnb' / 'notebooks'}. Install mcnb anew: "
+def test_lessons_that_are_nowhere(tmp_path: Path) -> None:
+    with pytest.raises(McnbError) as caught:
+        lab.find_lessons(tmp_path)
+    assert str(caught.value) == (
+        f"mcnb's lessons are not in {tmp_path / 'notebooks'}. Install mcnb anew: "
         "python -m pip install --force-reinstall --no-deps mcnb"
     )
 
 
 @pytest.mark.parametrize(
-    ("given", "checkout", "current", "folder"),
+    ("given", "itself", "current", "chosen"),
     [
-        (None, True, "/home/ada", "/src/notebooks"),
-        (None, False, "/home/ada", "/home/ada/mcnb-lessons"),
-        (None, False, "/home/ada/mcnb-lessons", "/home/ada/mcnb-lessons"),
-        ("jax", True, "/home/ada", "/home/ada/jax"),
-        ("jax", False, "/home/ada/mcnb-lessons", "/home/ada/mcnb-lessons/jax"),
-        (".", False, "/home/ada", "/home/ada"),
-        ("/data/jax", False, "/home/ada", "/data/jax"),
+        (None, None, "/home/ada", "/home/ada/mcnb-lessons"),
+        (None, None, "/home/ada/mcnb-lessons", "/home/ada/mcnb-lessons"),
+        (None, "/src/notebooks", "/home/ada", "/src/notebooks"),
+        ("jax", "/src/notebooks", "/home/ada", "/home/ada/jax"),
+        ("jax", None, "/home/ada", "/home/ada/jax"),
+        ("/data/jax", None, "/home/ada", "/data/jax"),
     ],
 )
-def test_the_folder_that_is_opened(
-    given: str | None, checkout: bool, current: str, folder: str
+def test_choose_folder(given: str | None, itself: str | None, current: str, chosen: str) -> None:
+    found = lab.choose_folder(given, itself and Path(itself), Path(current))
+    assert found == Path(chosen)
+
+
+def test_everything_is_copied_but_what_use_leaves(shipped: Path, tmp_path: Path) -> None:
+    expected = contents(shipped)
+    for made_by_use in (".ipynb_checkpoints/01_hello.ipynb", "__pycache__/toy.pyc"):
+        (shipped / made_by_use).parent.mkdir()
+        (shipped / made_by_use).touch()
+    assert lab.copy_lessons(shipped, tmp_path / "a" / "b") == 0
+    assert contents(tmp_path / "a" / "b") == expected
+    assert lab.copy_lessons(shipped, tmp_path / "a" / "b") == 0
+
+
+def test_the_users_work_is_never_overwritten(shipped: Path, tmp_path: Path) -> None:
+    target = tmp_path / "mine"
+    lab.copy_lessons(shipped, target)
+    (target / "01_hello.ipynb").write_text("my work")
+    (target / "solutions" / "01_hello.py").write_text("my solution")
+    (target / "notes.txt").write_text("my notes")
+    (target / "toy.py").unlink()
+    before = contents(target)
+    assert lab.copy_lessons(shipped, target) == 2
+    assert contents(target) == {**before, "toy.py": "shipped toy.py"}
+
+
+def test_a_new_version_leaves_old_copies_and_adds_new_lessons(
+    shipped: Path, tmp_path: Path
 ) -> None:
-    lessons = Lessons(Path("/src/notebooks"), checkout)
-    assert choose_folder(given, lessons, Path(current)) == Path(folder)
-
-
-# Copying them
-
-
-def test_a_fresh_copy_is_whole(source: Path, target: Path) -> None:
-    assert copy_lessons(source, target) == 0
-    assert read(target) == SHIPPED
-    times = [(target / f"01_hello{suffix}").stat().st_mtime_ns for suffix in (".ipynb", ".md")]
-    assert times == sorted(times)
-
-
-def test_what_use_leaves_in_the_lessons_is_not_copied(source: Path, target: Path) -> None:
-    write(source, {".ipynb_checkpoints/01_hello.ipynb": "", "__pycache__/toy.pyc": "", ".x": ""})
-    copy_lessons(source, target)
-    assert read(target) == SHIPPED
-
-
-def test_a_second_copy_changes_nothing(source: Path, target: Path) -> None:
-    copy_lessons(source, target)
-    before = {path: path.stat().st_mtime_ns for path in target.rglob("*")}
-    assert copy_lessons(source, target) == 0
-    assert {path: path.stat().st_mtime_ns for path in target.rglob("*")} == before
-
-
-def test_what_the_user_changed_is_never_overwritten(source: Path, target: Path) -> None:
-    copy_lessons(source, target)
-    mine = {"01_hello.ipynb": "mine", "toy.py": "", "notes.txt": "mine as well"}
-    write(target, mine)
-    assert copy_lessons(source, target) == 2  # notes.txt is no lesson
-    assert read(target) == SHIPPED | mine
-
-
-def test_a_missing_file_is_added(source: Path, target: Path) -> None:
-    mine = {"02_more.md": "mine"}
-    write(target, mine | {"02_more.ipynb": SHIPPED["02_more.ipynb"]})
-    assert copy_lessons(source, target) == 1
-    assert read(target) == SHIPPED | mine
+    target = tmp_path / "mine"
+    lab.copy_lessons(shipped, target)
+    before = contents(target)
+    (shipped / "01_hello.md").write_text("shipped anew")
+    (shipped / "03_new.ipynb").write_text("shipped 03")
+    assert lab.copy_lessons(shipped, target) == 1
+    assert contents(target) == {**before, "03_new.ipynb": "shipped 03"}
 
 
 @pytest.mark.parametrize(
-    ("changed", "partner"), [("01_hello.ipynb", "01_hello.md"), ("02_more.md", "02_more.ipynb")]
+    ("mine", "gone"), [("01_hello.ipynb", "01_hello.md"), ("01_hello.md", "01_hello.ipynb")]
 )
-def test_half_of_a_notebook_does_not_come_back_beside_a_changed_half(
-    source: Path, target: Path, changed: str, partner: str
+def test_no_half_of_a_changed_pair_is_added(
+    mine: str, gone: str, shipped: Path, tmp_path: Path
 ) -> None:
-    copy_lessons(source, target)
-    write(target, {changed: "mine"})
-    (target / partner).unlink()
-    assert copy_lessons(source, target) == 1
-    assert read(target) == {
-        name: text for name, text in (SHIPPED | {changed: "mine"}).items() if name != partner
-    }
+    # Jupytext would read the text of a new .md in place of the user's own notebook.
+    target = tmp_path / "mine"
+    lab.copy_lessons(shipped, target)
+    (target / mine).write_text("my work")
+    (target / gone).unlink()
+    before = contents(target)
+    assert lab.copy_lessons(shipped, target) == 1
+    assert contents(target) == before
+    (target / mine).unlink()
+    assert lab.copy_lessons(shipped, target) == 0
+    assert contents(target) == contents(shipped)
 
 
-def test_half_of_a_notebook_comes_back_beside_an_unchanged_half(source: Path, target: Path) -> None:
-    copy_lessons(source, target)
-    (target / "01_hello.md").unlink()
-    assert copy_lessons(source, target) == 0
-    assert read(target) == SHIPPED
+def test_links_and_folders_of_the_user_stay(shipped: Path, tmp_path: Path) -> None:
+    target = tmp_path / "mine"
+    (target / "toy.py").mkdir(parents=True)
+    (target / "02_more.md").symlink_to(tmp_path / "nowhere")
+    assert lab.copy_lessons(shipped, target) == 2
+    assert (target / "toy.py").is_dir()
+    assert (target / "02_more.md").is_symlink()
+    assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_link_of_the_users_is_kept_though_it_leads_nowhere(source: Path, target: Path) -> None:
-    target.mkdir(parents=True)
-    (target / "toy.py").symlink_to("nowhere")
-    assert copy_lessons(source, target) == 1
-    assert (target / "toy.py").is_symlink()
-    assert not (target / "nowhere").exists()
-
-
-def test_a_copy_inside_the_lessons_does_not_hold_itself(source: Path) -> None:
+def test_a_copy_inside_the_lessons_does_not_nest(shipped: Path) -> None:
+    expected = contents(shipped)
     for _ in range(2):
-        assert copy_lessons(source, source / "copy") == 0
-        assert read(source / "copy") == SHIPPED
+        assert lab.copy_lessons(shipped, shipped / "mine") == 0
+        assert contents(shipped / "mine") == expected
 
 
-def test_a_target_that_is_a_file(source: Path, tmp_path: Path) -> None:
-    target = write(tmp_path, {"mine": "mine"}) / "mine"
-    with pytest.raises(McnbError) as error:
-        copy_lessons(source, target)
-    assert str(error.value) == (
-        f"{target} is a file, and the lessons need a folder. Name another: mcnb lab FOLDER"
-    )
-    assert target.read_text() == "mine"
-
-
-def test_a_target_below_a_file(source: Path, tmp_path: Path) -> None:
-    target = write(tmp_path, {"mine": "mine"}) / "mine" / "lessons"
-    with pytest.raises(McnbError) as error:
-        copy_lessons(source, target)
-    assert str(error.value) == (
-        f"The lessons can't be written to {target}: Not a directory. "
-        "Name a folder of yours: mcnb lab FOLDER"
-    )
-
-
-def test_a_target_that_can_not_be_written_to(
-    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+def test_half_a_file_is_not_left_behind(
+    shipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The tests may run as root, who can write everywhere.
-    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (target, os.W_OK))
-    with pytest.raises(McnbError) as error:
-        copy_lessons(source, target)
-    assert str(error.value) == (
-        f"The lessons can't be written to {target}: Permission denied. "
+    def fail(self: Path) -> bytes:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(McnbError) as caught:
+        lab.copy_lessons(shipped, tmp_path / "mine")
+    assert str(caught.value) == (
+        f"The lessons can't be written to {tmp_path / 'mine'}: No space left on device. "
         "Name a folder of yours: mcnb lab FOLDER"
     )
-    assert read(target) == {}
+    assert list((tmp_path / "mine").iterdir()) == []
 
 
-def test_no_half_lesson_stays_on_a_full_disk(
-    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_folder_that_is_a_file(shipped: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("notes")
+    with pytest.raises(McnbError) as caught:
+        lab.copy_lessons(shipped, tmp_path / "notes.txt")
+    assert str(caught.value) == (
+        f"{tmp_path / 'notes.txt'} is a file, and the lessons need a folder. "
+        "Name another: mcnb lab FOLDER"
+    )
+    with pytest.raises(McnbError) as caught:
+        lab.copy_lessons(shipped, tmp_path / "notes.txt" / "below")
+    assert str(caught.value) == (
+        f"The lessons can't be written to {tmp_path / 'notes.txt' / 'below'}: Not a directory. "
+        "Name a folder of yours: mcnb lab FOLDER"
+    )
+
+
+def test_a_folder_that_cannot_be_written_to(
+    shipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path) -> bytes:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(Path, "read_bytes", full)
-    with pytest.raises(McnbError) as error:
-        copy_lessons(source, target)
-    assert str(error.value) == (
-        f"The lessons can't be written to {target}: No space left on device. "
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
+    with pytest.raises(McnbError) as caught:
+        lab.copy_lessons(shipped, tmp_path / "mine")
+    assert str(caught.value) == (
+        f"The lessons can't be written to {tmp_path / 'mine'}: Permission denied. "
         "Name a folder of yours: mcnb lab FOLDER"
     )
-    assert read(target) == {}
 
 
 @pytest.mark.parametrize(
-    ("changed", "files"), [(1, "1 file there differs"), (2, "2 files there differ")]
-)
-def test_what_was_kept_is_said(changed: int, files: str) -> None:
-    folder = Path("/home/ada/mcnb-lessons")
-    assert describe_folder(folder, 0) == "The lessons are in /home/ada/mcnb-lessons"
-    assert describe_folder(folder, changed) == (
-        f"The lessons are in /home/ada/mcnb-lessons\n{files} from what mcnb {mcnb.__version__} "
-        "brings and stayed as before. For fresh copies, name a new folder: mcnb lab another-folder"
-    )
-
-
-# Starting JupyterLab
-
-
-def options(folder: Path, *arguments: str) -> list[str]:
-    python, *options = command_line(folder, arguments)
-    assert python == sys.executable
-    assert options[:3] == ["-P", "-m", "jupyterlab"]
-    return options[3:]
-
-
-def test_jupyterlab_opens_the_first_lesson_on_this_machine_only(tmp_path: Path) -> None:
-    write(tmp_path, {"02.ipynb": "", "01 hello.ipynb": ""})
-    assert options(tmp_path) == [
-        "--ServerApp.ip=127.0.0.1",
-        f"--ServerApp.root_dir={tmp_path}",
-        "--LabApp.default_url=/lab/tree/01%20hello.ipynb",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("argument", "ours"),
+    ("changed", "text"),
     [
-        ("--ip=0.0.0.0", "ServerApp.ip"),
-        ("--ServerApp.ip=0.0.0.0", "ServerApp.ip"),
-        ("--LabApp.default_url=/lab", "LabApp.default_url"),
+        (0, ""),
+        (1, "\n1 file there differs from what mcnb VERSION brings and stayed as before. MORE"),
+        (3, "\n3 files there differ from what mcnb VERSION brings and stayed as before. MORE"),
     ],
 )
-def test_the_users_options_win(tmp_path: Path, argument: str, ours: str) -> None:
-    write(tmp_path, {"01.ipynb": ""})
-    kept = [option for option in options(tmp_path) if not option.startswith(f"--{ours}=")]
-    assert len(kept) == 2
-    assert options(tmp_path, argument, "--no-browser") == [*kept, argument, "--no-browser"]
+def test_describe_folder(changed: int, text: str) -> None:
+    text = text.replace("VERSION", mcnb.__version__).replace(
+        "MORE", "For fresh copies, name a new folder: mcnb lab another-folder"
+    )
+    folder = Path("/home/ada/jax")
+    assert lab.describe_folder(folder, changed) == f"The lessons are in /home/ada/jax{text}"
 
 
-@pytest.mark.parametrize("argument", ["--notebook-dir=/data", "--ServerApp.root_dir=/data"])
-def test_no_lesson_is_opened_in_another_folder(tmp_path: Path, argument: str) -> None:
-    write(tmp_path, {"01.ipynb": ""})
-    assert options(tmp_path, argument) == ["--ServerApp.ip=127.0.0.1", argument]
+@pytest.mark.parametrize(
+    ("arguments", "ours"),
+    [
+        (
+            [],
+            "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER "
+            "--LabApp.default_url=/lab/tree/01_hello.ipynb",
+        ),
+        (
+            ["--no-browser", "--port=9999"],
+            "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER "
+            "--LabApp.default_url=/lab/tree/01_hello.ipynb",
+        ),
+        (
+            ["--ip=0.0.0.0"],
+            "--ServerApp.root_dir=FOLDER --LabApp.default_url=/lab/tree/01_hello.ipynb",
+        ),
+        (
+            ["--ServerApp.ip", "::1"],
+            "--ServerApp.root_dir=FOLDER --LabApp.default_url=/lab/tree/01_hello.ipynb",
+        ),
+        (["--notebook-dir=/x"], "--ServerApp.ip=127.0.0.1"),
+        (["--LabApp.default_url=/lab"], "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER"),
+    ],
+)
+def test_command_line(arguments: list[str], ours: str, shipped: Path) -> None:
+    start = [sys.executable, "-P", "-m", "jupyterlab"]
+    options = [option.replace("FOLDER", str(shipped)) for option in ours.split()]
+    assert lab.command_line(shipped, arguments) == [*start, *options, *arguments]
 
 
-def test_no_jupyterlab(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(McnbError) as error:
-        lab.open_lab()
-    assert str(error.value) == (
+def test_jupyterlab_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(McnbError) as caught:
+        lab.start_jupyterlab([])
+    assert str(caught.value) == (
         'JupyterLab is not installed for this Python. Install it: python -m pip install "mcnb[lab]"'
     )
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 128 + 9)],
-)
-def test_the_exit_code_is_jupyterlabs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, expected: int
-) -> None:
-    monkeypatch.setattr(lab, "command_line", lambda *_: [sys.executable, "-c", code])
-    assert lab.open_lab(str(tmp_path / "lessons")) == expected
+@pytest.mark.parametrize(("code", "expected"), [("exit(3)", 3), ("import os; os.abort()", 134)])
+def test_the_exit_code_is_jupyterlabs(code: str, expected: int) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    assert lab.start_jupyterlab([sys.executable, "-c", code]) == expected
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_jupyterlab_takes_this_pythons_kernel(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    code = (
-        "from jupyter_client.kernelspec import KernelSpecManager as Manager; "
-        "print(Manager().get_kernel_spec('python3').argv[0])"
+def test_ctrl_c_is_left_to_jupyterlab(tmp_path: Path) -> None:
+    # The stand-in takes one Ctrl-C, as JupyterLab does when its question is not answered.
+    stand_in = (
+        "import pathlib, signal, time\n"
+        "got = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: got.append(1))\n"
+        f"pathlib.Path({str(tmp_path / 'up')!r}).touch()\n"
+        "while not got: time.sleep(0.01)\n"
+        "time.sleep(0.3)\n"
+        "exit(5)"
     )
-    stranger = {"argv": ["another-python"], "display_name": "Python 3", "language": "python"}
-    write(tmp_path, {"data/kernels/python3/kernel.json": json.dumps(stranger)})
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setattr(lab, "command_line", lambda *_: [sys.executable, "-c", code])
-    folder = tmp_path / "lessons"
-    assert lab.open_lab(str(folder)) == 0
-    assert capfd.readouterr().out == f"The lessons are in {folder}\n{sys.executable}\n"
+    command = [sys.executable, "-c", stand_in]
+    code = f"from mcnb import lab; exit(lab.start_jupyterlab({command!r}))"
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    assert wait_until((tmp_path / "up").exists)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(10) == 5
 
 
 @pytest.mark.slow
-def test_jupyterlab_serves_the_lessons_until_it_is_told_to_end(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    request = urllib.request.Request(  # noqa: S310
-        f"http://127.0.0.1:{port}/api/contents", headers={"Authorization": "token ada"}
-    )
-
-    def names() -> set[str]:
-        try:
-            with urllib.request.urlopen(request, timeout=5) as answer:
-                return {entry["name"] for entry in json.load(answer)["content"]}
-        except OSError:
-            return set()
-
-    arguments = [
-        "--no-browser",
-        f"--port={port}",
-        "--ServerApp.port_retries=0",
-        "--IdentityProvider.token=ada",
-        "--allow-root",
-    ]
-    folder, log = tmp_path / "lessons", tmp_path / "log"
-    own = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "DATA", "RUNTIME")}
+def test_jupyterlab_starts_and_ends(shipped: Path, tmp_path: Path) -> None:
+    # A python3 kernel of the user's own must not take the place of this Python.
+    kernel = tmp_path / "data" / "kernels" / "python3" / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    spec = {"argv": ["/nowhere/python"], "display_name": "Mine", "language": "python"}
+    kernel.write_text(json.dumps(spec))
+    env = {
+        **os.environ,
+        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
+        "JUPYTER_DATA_DIR": str(tmp_path / "data"),
+        "JUPYTER_PREFER_ENV_PATH": "0",
+        "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
+    }
+    log = tmp_path / "log.txt"
+    options = ["--no-browser", "--allow-root", "--ServerApp.port=0"]
+    command = [sys.executable, "-c", START, "lab", "lessons", "--", *options]
     with log.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-c", RUN, "lab", str(folder), "--", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **own},
-        )
-    family = [psutil.Process(process.pid)]
+        process = subprocess.Popen(command, env=env, cwd=tmp_path, stdout=output, stderr=output)
     try:
-        served = wait_until(lambda: process.poll() is not None or names(), timeout=20)
-        family += family[0].children(recursive=True)
-        assert served, log.read_text()
-        assert names() >= {"01_hello_controllers.ipynb", "toy.py"}, log.read_text()
-        assert "/lab/tree/01_hello_controllers.ipynb?token=ada" in log.read_text()
-        assert log.read_text().startswith(f"The lessons are in {folder}\n")
-        process.send_signal(signal.SIGINT)  # JupyterLab decides what Ctrl-C means
-        assert names(), log.read_text()
-        process.terminate()
-        assert process.wait(timeout=10) == 0, log.read_text()
-        assert wait_until(lambda: not any(member.is_running() for member in family))
+        assert wait_until(lambda: server(tmp_path), 30), log.read_text()
+        about = server(tmp_path)
+        assert f"The lessons are in {tmp_path / 'lessons'}\n" in log.read_text()
+        assert "/lab/tree/01_" in log.read_text()
+        listening = {
+            connection.laddr.ip
+            for child in psutil.Process(process.pid).children(recursive=True)
+            for connection in child.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert listening == {"127.0.0.1"}
+        names = {entry["name"] for entry in ask(about, "contents")["content"]}
+        source, _ = lab.find_lessons()
+        assert {path.name for path in source.iterdir() if path.suffix == ".ipynb"} <= names
+        kernels = ask(about, "kernelspecs")["kernelspecs"]
+        assert kernels["python3"]["spec"]["argv"][0] == sys.executable
     finally:
-        for member in family:
-            if member.is_running():
-                member.kill()
-        process.wait()
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(30)
+    assert code == 0, log.read_text()
+    assert not psutil.pid_exists(about["pid"])
+
+
+def server(folder: Path) -> dict[str, Any]:
+    """Return what a running server says of itself, nothing while it does not answer."""
+    for path in (folder / "runtime").glob("jpserver-*.json"):
+        try:
+            about: dict[str, Any] = json.loads(path.read_text())
+            ask(about, "status")
+        except (OSError, json.JSONDecodeError):
+            continue
+        return about
+    return {}
+
+
+def ask(about: dict[str, Any], what: str) -> Any:
+    url = f"{about['url']}api/{what}?token={about['token']}"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)

@@ -143,14 +143,19 @@ class Keeper:
         self._report(ended=True)
 
     def _reap(self) -> None:
+        if not hasattr(os, "waitid"):  # macOS, before Python 3.13; there are no orphans of ours
+            exited = [name for name, process in self.running.items() if process.poll() is not None]
+            for name in exited:
+                self._report(name=name, status=self.running.pop(name).returncode)
+            return
         names = {process.pid: name for name, process in self.running.items()}
         with contextlib.suppress(ChildProcessError):
-            while exited := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                if exited.si_pid in names:
-                    name = names[exited.si_pid]
+            while child := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if child.si_pid in names:
+                    name = names[child.si_pid]
                     self._report(name=name, status=self.running.pop(name).wait())
                 else:
-                    os.waitpid(exited.si_pid, 0)
+                    os.waitpid(child.si_pid, 0)
 
     def _end_all(self) -> None:
         # Not SIGTERM: JAX takes it as the notice of a preemption, and goes on.

@@ -68,10 +68,10 @@ def _run(argv: list[str]) -> int:
     handed_on = argv[len(own) + 1 :]
     command = next((word for word in own[:1] if not word.startswith("-")), None)
     if command is not None and command not in _COMMANDS:
-        names = [f"mcnb {name}" for name in _COMMANDS]
+        names = ", ".join(f"mcnb {name}" for name in _COMMANDS)
         raise _UsageError(
-            f"mcnb {command}: there is no such command. There are: {', '.join(names)}."
-            + _did_you_mean(f"mcnb {command}", names)
+            f"mcnb {command}: there is no such command. There are: {names}."
+            + _did_you_mean(command, _COMMANDS, "mcnb ")
         )
     parser = _parser()
     try:
@@ -177,6 +177,6 @@ def _unknown_sentence(command: str | None, word: str, options: argparse.Namespac
     return sentence + _did_you_mean(word, known)
 
 
-def _did_you_mean(given: str, known: Sequence[str]) -> str:
+def _did_you_mean(given: str, known: Sequence[str], prefix: str = "") -> str:
     close = difflib.get_close_matches(given, known, n=1)
-    return f" Did you mean {close[0]}?" if close else ""
+    return f" Did you mean {prefix}{close[0]}?" if close else ""

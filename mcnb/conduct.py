@@ -95,8 +95,10 @@ class Conductor:
                 pending.wait(TICK_S)
                 if self._watcher is not None:
                     self._watcher(pending)
-            if outcome.interrupted and outcome.intact and not outcome.died:
+            if outcome.interrupted and outcome.intact:
                 outcome.intact = self._probe()
+            if self._processes.exits and not outcome.died:
+                self._collect_deaths(outcome)
         for k, answer in sorted(pending.answers.items()):
             if not isinstance(answer, Reply):
                 raise ClusterError(f"process {k} could not run the cell. {answer.summary()}")
@@ -125,10 +127,7 @@ class Conductor:
 
     def _over(self, pending: Pending, outcome: Outcome) -> bool:
         """Return whether the cell is over, having ended it where it can't go on."""
-        if self._processes.exits:
-            self._collect_deaths(outcome)
-            return True
-        if not pending.waiting:
+        if self._processes.exits or not pending.waiting:
             return True
         if self._asked:
             outcome.interrupted = True

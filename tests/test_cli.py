@@ -50,6 +50,17 @@ def test_help_on_a_command(command: str, usage: str, capsys: pytest.CaptureFixtu
             "Did you mean mcnb lab?",
         ),
         (
+            "labs --port=9999",
+            "mcnb labs: there is no such command. There are: mcnb lab, mcnb doctor. "
+            "Did you mean mcnb lab?",
+        ),
+        ("-x", "mcnb -x: there is no such option. There are: --version, --help."),
+        (
+            "-- --port=1",
+            "mcnb -- --port=1: only mcnb lab takes something after two dashes, and hands it on "
+            "to JupyterLab: mcnb lab -- --port=1",
+        ),
+        (
             "teleport",
             "mcnb teleport: there is no such command. There are: mcnb lab, mcnb doctor.",
         ),
@@ -138,6 +149,25 @@ def test_help_imports_nothing_heavy() -> None:
     heavy = {"IPython", "ipykernel", "ipyparallel", "jax", "jupyterlab", "numpy", "zmq"}
     code = f"import sys, mcnb.cli; mcnb.cli.main([]); sys.exit(len({heavy} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(
+    ("argv", "given", "arguments"),
+    [
+        (["lab"], None, []),
+        (["lab", "my lessons"], "my lessons", []),
+        (["lab", "--"], None, []),
+        (["lab", "--", "--port=9999"], None, ["--port=9999"]),
+        (["lab", "jax", "--", "-y", "--", "--help"], "jax", ["-y", "--", "--help"]),
+    ],
+)
+def test_what_follows_two_dashes_is_jupyterlabs(
+    argv: list[str], given: str | None, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[str | None, list[str]]] = []
+    monkeypatch.setattr(cli, "_open_lab", lambda *call: calls.append(call) or 3)
+    assert main(argv) == 3
+    assert calls == [(given, arguments)]
 
 
 def test_lab_copies_says_where_and_starts(

@@ -19,10 +19,10 @@ import psutil
 import pytest
 
 import mcnb.cluster
-from mcnb import doctor
+from mcnb import doctor, lab
 from mcnb.cli import main
 from mcnb.doctor import Finding
-from mcnb.errors import ClusterError, McnbError
+from mcnb.errors import ClusterError
 
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 UPGRADE_JAX = 'python -m pip install --upgrade "jax>=0.8" "jaxlib>=0.8"'
@@ -39,11 +39,7 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         return installed[name]
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    monkeypatch.setattr(
-        importlib.metadata,
-        "requires",
-        lambda name: ["jaxlib<=0.10.2,>=0.10.1", "numpy>=2.0", 'jaxlib==0.9; extra == "ci"'],
-    )
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: ["jaxlib<=0.10.2,>=0.10.1"])
     return installed
 
 
@@ -85,18 +81,44 @@ def test_jax_too_old(versions: dict[str, str]) -> None:
     )
 
 
-@pytest.mark.parametrize(("jaxlib", "fits"), [("0.10.0", False), ("0.10.1", True), ("0.11", False)])
-def test_jax_and_jaxlib_must_match(versions: dict[str, str], jaxlib: str, fits: bool) -> None:
-    versions["jaxlib"] = jaxlib
+@pytest.mark.parametrize(
+    ("jax", "jaxlib", "wanted", "fits"),
+    [
+        ("0.10.2", "0.10.0", "jaxlib<=0.10.2,>=0.10.1", False),
+        ("0.10.2", "0.10.1", "jaxlib<=0.10.2,>=0.10.1", True),
+        ("0.10.2", "0.11", "jaxlib<=0.10.2,>=0.10.1", False),
+        ("0.10.2.dev20260101", "0.10.2.dev20260102", "jaxlib<=0.10.2,>=0.10.1", True),
+        ("0.8.1", "0.8.0", "jaxlib ==0.8.1", False),
+        ("0.8.1", "0.8.1", "jaxlib ==0.8.1", True),
+    ],
+)
+def test_jax_and_jaxlib_must_match(
+    versions: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    jax: str,
+    jaxlib: str,
+    wanted: str,
+    fits: bool,
+) -> None:
+    versions.update(jax=jax, jaxlib=jaxlib)
+    requires = ["numpy>=2.0", wanted, 'jaxlib==0.9; extra == "ci"']
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: requires)
     assert doctor.jax() == (
-        Finding("ok", "jax 0.10.2 with jaxlib 0.10.1")
+        Finding("ok", f"jax {jax} with jaxlib {jaxlib}")
         if fits
         else Finding(
             "missing",
-            f"jax 0.10.2 does not work with jaxlib {jaxlib}: it needs jaxlib<=0.10.2,>=0.10.1",
-            'python -m pip install "jax==0.10.2" "jaxlib<=0.10.2,>=0.10.1"',
+            f"jax {jax} does not work with jaxlib {jaxlib}: it needs {wanted}",
+            f'python -m pip install "jax=={jax}" "{wanted}"',
         )
     )
+
+
+def test_a_jax_that_names_no_jaxlib(
+    versions: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: None)
+    assert doctor.jax() == Finding("ok", "jax 0.10.2 with jaxlib 0.10.2")
 
 
 def test_the_installed_jax_matches() -> None:
@@ -167,6 +189,14 @@ def test_system(platform: str, finding: Finding, monkeypatch: pytest.MonkeyPatch
     assert found == finding
 
 
+def test_another_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "platform", "freebsd14")
+        found = doctor.system()
+    what = "freebsd14: clusters start on Linux, on macOS, and on Windows inside WSL"
+    assert found == Finding("missing", what)
+
+
 def test_no_cluster_is_tried_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(sys, "platform", "win32")
@@ -234,13 +264,13 @@ def test_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor.lessons() == Finding("ok", "The lessons are in /home/ada/notebooks")
 
 
-def test_lessons_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nowhere() -> None:
-        raise McnbError("mcnb's lessons are not in /x. Install mcnb anew: pip install mcnb")
-
-    monkeypatch.setattr(doctor, "find_lessons", nowhere)
-    what = "mcnb's lessons are not in /x"
-    assert doctor.lessons() == Finding("missing", what, "pip install mcnb")
+def test_lessons_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor, "find_lessons", lambda: lab.find_lessons(tmp_path))
+    assert doctor.lessons() == Finding(
+        "missing",
+        f"mcnb's lessons are not in {tmp_path / 'notebooks'}",
+        "python -m pip install --force-reinstall --no-deps mcnb",
+    )
 
 
 def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,13 +292,17 @@ def test_environment_names_what_reaches_the_processes(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-def test_cluster() -> None:
-    found = doctor.cluster()
+def test_this_machine_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["doctor"])
+    lines = capsys.readouterr().out.splitlines()
+    assert code == 0, lines
+    assert len(lines) == len(doctor.CHECKS) + 2
     assert re.fullmatch(
         r"ok {7}2 processes with 2 devices each started, computed a sum together and ended, "
         r"in \d+\.\d seconds",
-        str(found),
+        lines[-2],
     )
+    assert lines[-1] == "Ready: mcnb lab"
 
 
 def test_cluster_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:

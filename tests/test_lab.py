@@ -91,9 +91,13 @@ def test_everything_is_copied_but_what_use_leaves(shipped: Path, tmp_path: Path)
     for made_by_use in (".ipynb_checkpoints/01_hello.ipynb", "__pycache__/toy.pyc"):
         (shipped / made_by_use).parent.mkdir()
         (shipped / made_by_use).touch()
-    assert lab.copy_lessons(shipped, tmp_path / "a" / "b") == 0
-    assert contents(tmp_path / "a" / "b") == expected
-    assert lab.copy_lessons(shipped, tmp_path / "a" / "b") == 0
+    target = tmp_path / "a" / "b"
+    assert lab.copy_lessons(shipped, target) == 0
+    assert contents(target) == expected
+    times = {path: path.stat().st_mtime_ns for path in target.rglob("*")}
+    assert times[target / "01_hello.ipynb"] <= times[target / "01_hello.md"]
+    assert lab.copy_lessons(shipped, target) == 0
+    assert {path: path.stat().st_mtime_ns for path in target.rglob("*")} == times
 
 
 def test_the_users_work_is_never_overwritten(shipped: Path, tmp_path: Path) -> None:
@@ -247,6 +251,11 @@ def test_command_line(arguments: list[str], ours: str, shipped: Path) -> None:
     assert lab.command_line(shipped, arguments) == [*start, *options, *arguments]
 
 
+def test_a_lessons_name_is_quoted_in_the_address(tmp_path: Path) -> None:
+    (tmp_path / "01 hello.ipynb").touch()
+    assert lab.command_line(tmp_path)[-1] == "--LabApp.default_url=/lab/tree/01%20hello.ipynb"
+
+
 def test_jupyterlab_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(McnbError) as caught:
@@ -318,11 +327,15 @@ def test_jupyterlab_starts_and_ends(shipped: Path, tmp_path: Path) -> None:
         assert {path.name for path in source.iterdir() if path.suffix == ".ipynb"} <= names
         kernels = ask(about, "kernelspecs")["kernelspecs"]
         assert kernels["python3"]["spec"]["argv"][0] == sys.executable
+        process.terminate()
+        assert process.wait(15) == 0, log.read_text()
+        assert not psutil.pid_exists(about["pid"])
     finally:
-        process.send_signal(signal.SIGTERM)
-        code = process.wait(30)
-    assert code == 0, log.read_text()
-    assert not psutil.pid_exists(about["pid"])
+        if process.poll() is None:
+            for member in psutil.Process(process.pid).children(recursive=True):
+                member.kill()
+            process.kill()
+            process.wait()
 
 
 def server(folder: Path) -> dict[str, Any]:

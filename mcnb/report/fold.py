@@ -80,7 +80,7 @@ def items_of(events: Iterable[Event]) -> list[Item]:
 
 
 def fold(said: Mapping[int, Sequence[Item]]) -> list[Block]:
-    """Fold what several processes said.
+    r"""Fold what several processes said.
 
     Args:
         said: What each process said, by process index.
@@ -89,7 +89,7 @@ def fold(said: Mapping[int, Sequence[Item]]) -> list[Block]:
         Blocks, in an order that keeps every process's own.
 
     Example:
-        >>> a, b, c = (Line("stdout", f"{x}\\n") for x in "abc")
+        >>> a, b, c = (Line("stdout", f"{x}\n") for x in "abc")
         >>> for block in fold({0: [a, b], 1: [a, c], 2: [a, c]}):
         ...     print(block.processes, [item.text.strip() for item in block.items])
         (0, 1, 2) ['a']
@@ -169,7 +169,7 @@ class _Voice:
 
     def part(self, start: int, end: int) -> _Voice:
         """Return a part of it."""
-        return _Voice(self.processes, tuple(self.items[start:end]), self.spoken[start:end])
+        return _Voice(self.processes, self.items[start:end], self.spoken[start:end])
 
 
 def _parts(voices: Iterable[_Voice]) -> list[Block | list[_Voice]]:
@@ -192,7 +192,8 @@ def _parts(voices: Iterable[_Voice]) -> list[Block | list[_Voice]]:
         spans = zip(speaking, done, starts, strict=True)
         parts.append([voice.part(start, end) for voice, start, end in spans])
         if length:
-            parts.append(Block(everyone, speaking[0].part(starts[0], starts[0] + length).items))
+            items = speaking[0].items[starts[0] : starts[0] + length]
+            parts.append(Block(everyone, tuple(items)))
         done = tuple(start + length for start in starts)
     return parts
 

@@ -13,6 +13,7 @@ MAX_PROCESSES = 512
 # JAX numbers the CPU devices of process k from 2048 * k on: more would share an id.
 MAX_DEVICES = 2048
 PLATFORMS = ("cpu",)
+_ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 # By the name in Options: the magic's option, what it means, the largest value and an example.
 _NUMBERS = {
     "processes": ("-n", "the number of processes", MAX_PROCESSES, 4),
@@ -49,14 +50,20 @@ For example: -n 4
 
     def __post_init__(self) -> None:
         for name, (option, meaning, most, example) in _NUMBERS.items():
-            whole_number(option, getattr(self, name), meaning, most, example)
+            number = whole_number(option, getattr(self, name), meaning, most, example)
+            object.__setattr__(self, name, number)  # it may have been given as text
         if self.platform not in PLATFORMS:
             raise OptionError(
                 f"--platform {self.platform}: this version of mcnb drives CPU devices only. "
                 "Leave the option out, or say --platform cpu"
             )
         for name, value in self.env.items():
-            if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            if not isinstance(value, str):
+                raise OptionError(
+                    f"env={{{name!r}: {value!r}}}: the value of an environment variable is text. "
+                    "For example: env={'JAX_ENABLE_X64': '1'}"
+                )
+            if not (isinstance(name, str) and re.fullmatch(_ENV_NAME, name)):
                 raise OptionError(_env_sentence(f"{name}={value}"))
 
     @classmethod
@@ -70,9 +77,6 @@ For example: -n 4
             >>> Options.of(processes="3", devices_per_process=None).describe()
             '3 processes x 2 CPU devices'
         """
-        for name, (option, meaning, most, example) in _NUMBERS.items():
-            if given.get(name) is not None:
-                given[name] = whole_number(option, given[name], meaning, most, example)
         return cls(**{name: value for name, value in given.items() if value is not None})
 
     def describe(self) -> str:
@@ -121,7 +125,7 @@ def environment(settings: Iterable[str]) -> dict[str, str]:
     result = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
-        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        if not equals or not re.fullmatch(_ENV_NAME, name):
             raise OptionError(_env_sentence(setting))
         result[name] = value
     return result
@@ -151,7 +155,7 @@ def process_set(given: str | Iterable[int], count: int) -> tuple[int, ...]:
     text = given if isinstance(given, str) else ",".join(map(str, given))
     chosen: set[int] = set()
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        match = re.fullmatch(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?", part)
         first = int(match[1]) if match else 0
         last = int(match[2] or match[1]) if match else -1
         if first > last:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -18,6 +19,15 @@ RESIDUE_S = 5.0
 
 def descendants() -> set[psutil.Process]:
     return set(psutil.Process().children(recursive=True))
+
+
+def using(folder: Path) -> list[psutil.Process]:
+    """Return the processes, whosever children they are, that were told to use a folder."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if str(folder) in " ".join(process.info["cmdline"] or [])
+    ]
 
 
 def wait_until(condition: Callable[[], object], timeout: float = 10.0) -> bool:
@@ -40,6 +50,7 @@ def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         before = descendants()
         yield
         assert wait_until(lambda: descendants() <= before, RESIDUE_S), descendants() - before
+        assert wait_until(lambda: not using(temporary), RESIDUE_S), using(temporary)
         assert [path.name for path in temporary.iterdir() if "mcnb" in path.name] == []
 
 

@@ -280,7 +280,7 @@ def test_a_death_between_cells(cluster: mcnb.Cluster) -> None:
     assert cluster.run("'fresh'").text() == "[all 4] 'fresh'\n"
 
 
-@pytest.mark.parametrize("name", ["ipyparallel.controller", "mcnb.launch.keeper"])
+@pytest.mark.parametrize("name", ["mcnb.launch.controller", "mcnb.launch.keeper"])
 def test_what_connects_the_processes_dies(cluster: mcnb.Cluster, name: str) -> None:
     helpers = [c for c in psutil.Process().children(recursive=True) if name in c.cmdline()]
     processes = cluster._processes

@@ -64,7 +64,7 @@ def test_the_kernel_is_killed_in_the_middle_of_a_cell(signal_number: int) -> Non
         said = [folder / f"process-{k}.said" for k in range(2)]
         assert wait_until(lambda: all(b"running" in path.read_bytes() for path in said), 30)
         family = set(psutil.Process(kernel.pid).children(recursive=True))
-        assert len(family) >= 6  # keeper, controller, two processes, a stray child of each
+        assert len(family) >= 6  # the keeper, the controller, two processes, a stray child of each
         ports = listening(family)
         assert ports
         kernel.send_signal(signal_number)

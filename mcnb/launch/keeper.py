@@ -38,7 +38,8 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-def _die_with_keeper() -> None:
+def die_with_parent() -> None:
+    """Have the system kill this process when its parent ends, where the system can."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -123,7 +124,7 @@ class Keeper:
                     cwd=cwd,
                     start_new_session=True,
                     umask=umask,
-                    preexec_fn=_die_with_keeper,
+                    preexec_fn=die_with_parent,
                 )
         except OSError as error:
             self._report(name=name, failed=f"{error.strerror}: {error.filename}")

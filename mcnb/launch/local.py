@@ -68,7 +68,7 @@ class KeptController(ControllerLauncher):
     def find_args(self) -> list[str]:
         """Return the command line."""
         return [
-            *(sys.executable, "-P", "-m", "ipyparallel.controller"),
+            *(sys.executable, "-P", "-m", "mcnb.launch.controller"),
             f"--profile-dir={self.profile_dir}",
             *CONTROLLER_ARGS,
         ]

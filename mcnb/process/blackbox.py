@@ -30,13 +30,13 @@ class BlackBox:
 
     def __init__(self, output: str) -> None:
         self._file = os.open(f"{output}.said", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-        self._size = _HEADER
+        self.begin(0, 0)
 
     def begin(self, reported_out: int, reported_err: int) -> None:
         """Begin a cell, with the number of bytes of `.out` and `.err` that are reported."""
         with contextlib.suppress(OSError):  # a full disk must not end the cell
-            os.ftruncate(self._file, 0)
             self._size = _HEADER
+            os.ftruncate(self._file, 0)
             header = f"{reported_out:0{_DIGITS}d}{reported_err:0{_DIGITS}d}"
             os.pwrite(self._file, header.encode(), 0)
 

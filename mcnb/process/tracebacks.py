@@ -133,7 +133,7 @@ def _frame(filename: str, line: int, function: str) -> list[str]:
         return [f"File {_GREEN}{path}:{line}{_END}{where}", f"    {code}", ""]
     lines = [f"Cell {_GREEN}In[{label}], line {line}{_END}{where}"]
     first = max(line - CONTEXT_LINES, 1)
-    while first < line and not source[first - 1 : first][0].strip():
+    while first < line and not "".join(source[first - 1 : first]).strip():
         first += 1
     for number in range(first, min(line + CONTEXT_LINES, len(source)) + 1):
         text = source[number - 1].rstrip("\n")
@@ -147,7 +147,9 @@ def _frame(filename: str, line: int, function: str) -> list[str]:
 def _exception_only(error: BaseException) -> list[str]:
     try:
         if isinstance(error, BaseExceptionGroup):
-            text = "".join(traceback.format_exception(type(error), error, None))
+            described = traceback.TracebackException(type(error), error, None)
+            described.__cause__ = described.__context__ = None  # they stand above it already
+            text = "".join(described.format())
         else:
             text = "".join(traceback.format_exception_only(type(error), error))
     except Exception:  # its own __str__ or __notes__ may fail

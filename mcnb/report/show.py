@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from IPython.display import display
 
+from mcnb.messages import Display
 from mcnb.options import plural
 from mcnb.report.fold import Block, Item, Line
-from mcnb.report.text import Entry, entries, label_width
+from mcnb.report.text import Entry, entries, label_width, text_of
 from mcnb.result import Result
 
 # More text than this makes a notebook slow to scroll and to save; the result keeps all of it.
 MOST_LINES = 1000
 MOST_CHARACTERS = 200_000
+
+# An item with the processes that said it.
+_Said: TypeAlias = tuple[tuple[int, ...], Item]
 
 
 def show(result: Result) -> None:
@@ -52,37 +57,54 @@ def shortened(blocks: Sequence[Block]) -> tuple[list[Block], int, list[Block]]:
         The blocks at its beginning, how many lines are left out after them, and the blocks at its
         end.
     """
-    items = [(block.processes, _clipped(item)) for block in blocks for item in block.items]
-    head = _fitting(items)
-    tail = _fitting(items[: head - 1 : -1]) if head < len(items) else 0
-    omitted = sum(_lines(item) for _, item in items[head : len(items) - tail])
-    return _blocks(items[:head]), omitted, _blocks(items[len(items) - tail :])
+    items = [(block.processes, item) for block in blocks for item in block.items]
+    whole = _fitting(items, 1)
+    if len(whole) == len(items):
+        return _blocks(whole), 0, []
+    head = _fitting(items, 2)
+    tail = _fitting(reversed(items[len(head) :]), 2)[::-1]
+    omitted = sum(_lines(item) for _, item in items[len(head) : len(items) - len(tail)])
+    return _blocks(head), omitted, _blocks(tail)
 
 
-def _blocks(items: Sequence[tuple[tuple[int, ...], Item]]) -> list[Block]:
+def _blocks(items: Iterable[_Said]) -> list[Block]:
     return [
         Block(processes, tuple(item for _, item in group))
         for processes, group in itertools.groupby(items, key=lambda pair: pair[0])
     ]
 
 
-def _clipped(item: Item) -> Item:
-    if not isinstance(item, Line) or len(item.text) <= MOST_CHARACTERS // 8:
-        return item
-    shown = item.text[: MOST_CHARACTERS // 16]
-    return Line(item.stream, f"{shown} … {len(item.text) - len(shown)} characters more\n")
-
-
-def _fitting(items: Sequence[tuple[tuple[int, ...], Item]]) -> int:
-    """Return how many items make half of what is shown."""
+def _fitting(items: Iterable[_Said], share: int) -> list[_Said]:
+    """Return the first items, as many as make one share of what is shown; long ones are cut."""
+    fitting: list[_Said] = []
     lines = characters = 0
-    for number, (_, item) in enumerate(items):
+    for processes, long in items:
+        item = _clipped(long, MOST_LINES // share)
         lines += _lines(item)
-        characters += len(item.text) if isinstance(item, Line) else 0
-        if lines > MOST_LINES // 2 or characters > MOST_CHARACTERS // 2:
-            return number
-    return len(items)
+        characters += len(text_of(item))
+        if lines > MOST_LINES // share or characters > MOST_CHARACTERS // share:
+            break
+        fitting.append((processes, item))
+    return fitting
+
+
+def _clipped(item: Item, most_lines: int) -> Item:
+    text = shown = text_of(item)
+    more = ""
+    lines = text.count("\n")
+    if lines > most_lines:
+        kept = text.split("\n", most_lines // 2)[:-1]
+        shown = "".join(f"{line}\n" for line in kept)
+        more = f"… {lines - len(kept)} lines more\n"
+    if len(shown) > MOST_CHARACTERS // 8:
+        shown = text[: MOST_CHARACTERS // 16]
+        more = f" … {len(text) - len(shown)} characters more\n"
+    if not more:
+        return item
+    if isinstance(item, Line):
+        return Line(item.stream, shown + more)
+    return Display({"text/plain": (shown + more).removesuffix("\n")}, item.metadata, item.is_value)
 
 
 def _lines(item: Item) -> int:
-    return max(item.text.count("\n"), 1) if isinstance(item, Line) else 1
+    return max(text_of(item).count("\n"), 1)

@@ -8,6 +8,7 @@ r"""Blocks as text: each with the label of its processes in a column of its own 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from mcnb.report.fold import Block, Item, Line
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _RESET = "\x1b[0m"
+_SEQUENCE = re.compile(r"(\x1b\[[0-9;?]*[A-Za-z])")
+_COLOUR_ENDS = re.compile(r"\x1b\[(?:0*|39|49|39;49)m")
 
 
 def label(processes: Sequence[int], count: int) -> str:
@@ -75,9 +78,9 @@ def entries(blocks: Sequence[Block], count: int, width: int | None = None) -> li
                 result.append(Entry(kind, f"{name}\n", item))
                 fresh = True
                 continue
-            text = item.text if isinstance(item, Line) else str(item.data["text/plain"]) + "\n"
             same = bool(result) and result[-1].kind == kind
-            result.append(Entry(kind, gutter(text, name if fresh or not same else "", width)))
+            shown = gutter(text_of(item), name if fresh or not same else "", width)
+            result.append(Entry(kind, shown))
             fresh = False
     return _joined(result)
 
@@ -86,6 +89,13 @@ def _kind(item: Item) -> str:
     if isinstance(item, Line):
         return item.stream
     return "value" if set(item.data) == {"text/plain"} else "rich"
+
+
+def text_of(item: Item) -> str:
+    """Return an item's text with its line end; none for one that is more than text."""
+    if isinstance(item, Line):
+        return item.text
+    return f"{item.data['text/plain']}\n" if _kind(item) == "value" else ""
 
 
 def gutter(text: str, name: str, width: int) -> str:
@@ -102,7 +112,7 @@ def gutter(text: str, name: str, width: int) -> str:
     )
     # A colour that is left on would run into the next label.
     escapes = _ESCAPE.findall(shown)
-    if escapes and escapes[-1] not in (_RESET, "\x1b[m"):
+    if escapes and not _COLOUR_ENDS.fullmatch(escapes[-1]):
         shown = shown.removesuffix("\n") + _RESET + "\n"
     return shown
 
@@ -114,9 +124,28 @@ def overwritten(line: str) -> str:
         >>> overwritten("10%\r50%\r100%\r"), overwritten("abcdef\rAB")
         ('100%', 'ABcdef')
     """
-    shown = ""
+    line = line.rstrip("\r")
+    if "\r" not in line:
+        return line
+    cells: list[tuple[str, str]] = []  # each character, with the colours that it has before it
+    colour = ""
     for part in line.split("\r"):
-        shown = part + shown[len(part) :]
+        column = 0
+        for number, piece in enumerate(_SEQUENCE.split(part)):
+            if number % 2 == 0:
+                cells[column : column + len(piece)] = [(colour, character) for character in piece]
+                column += len(piece)
+            elif piece.endswith("m"):
+                colour = "" if _COLOUR_ENDS.fullmatch(piece) else colour + piece
+            elif piece.endswith("K"):  # erases the line; "2": also what stands before the column
+                cells[column:] = []
+                if "2" in piece:
+                    cells = [("", " ")] * column
+    shown, before = "", ""
+    for new, group in itertools.groupby([*cells, (colour, "")], key=lambda cell: cell[0]):
+        end = _RESET if before and new != before else ""
+        shown += end + new + "".join(character for _, character in group)
+        before = new
     return shown
 
 

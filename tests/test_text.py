@@ -1,16 +1,15 @@
-"""Blocks as text: labels, the column that they stand in, and what a terminal makes of a line."""
+"""Blocks as text: labels in a gutter of their own, and lines as a terminal shows them."""
 
 from __future__ import annotations
 
 import itertools
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcnb.messages import Display
-from mcnb.report.fold import Block, Item, Line
+from mcnb.report.fold import Block, Item, Line, fold
 from mcnb.report.text import (
     Entry,
     entries,
@@ -22,282 +21,190 @@ from mcnb.report.text import (
     without_escapes,
 )
 
-RED, GREEN, BOLD, OFF = "\x1b[31m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
+RED, END = "\x1b[31m", "\x1b[0m"
 
 
 def out(text: str) -> Line:
     return Line("stdout", text)
 
 
-def err(text: str) -> Line:
-    return Line("stderr", text)
-
-
-def value(text: str) -> Display:
-    return Display({"text/plain": text}, is_value=True)
-
-
-PLOT = Display({"text/plain": "<Figure>", "image/png": "iVBO"})
+def shown(blocks: list[Block], count: int) -> str:
+    return "".join(entry.text for entry in entries(blocks, count))
 
 
 @pytest.mark.parametrize(
     ("processes", "count", "expected"),
     [
         ([0], 1, "[0]"),
+        ([0], 4, "[0]"),
         ([0, 1], 2, "[all 2]"),
-        ([1], 2, "[1]"),
         ([0, 1], 4, "[0,1]"),
+        ([0, 1, 2, 3], 4, "[all 4]"),
         ([0, 1, 2], 4, "[0-2]"),
-        ([0, 2], 4, "[0,2]"),
-        ([0, 2, 3, 4, 9], 10, "[0,2-4,9]"),
-        (range(10), 10, "[all 10]"),
-        (range(9), 10, "[0-8]"),
-        (range(0, 10, 2), 10, "[0,2,4,6,8]"),
-        (range(512), 512, "[all 512]"),
+        ([0, 2, 3], 4, "[0,2,3]"),
+        ([1, 2, 3, 8, 10, 11], 12, "[1-3,8,10,11]"),
+        (range(12), 12, "[all 12]"),
     ],
 )
-def test_label(processes: range, count: int, expected: str) -> None:
+def test_labels(processes: list[int], count: int, expected: str) -> None:
     assert label(processes, count) == expected
 
 
-def test_width_of_the_column() -> None:
+def test_a_label_stands_once_before_its_lines() -> None:
+    blocks = [
+        Block((0, 1, 2, 3), (out("8 devices\n"), out("ready\n"))),
+        Block((0,), (out("my part is [0 1]\n"),)),
+        Block((1, 2, 3), (out("my part is [[2 3]\n [4 5]]\n"),)),
+    ]
+    assert shown(blocks, 4) == (
+        "[all 4] 8 devices\n"
+        "        ready\n"
+        "[0]     my part is [0 1]\n"
+        "[1-3]   my part is [[2 3]\n"
+        "         [4 5]]\n"
+    )
+    assert label_width(blocks, 4) == 7
     assert label_width([], 4) == 0
-    assert label_width([Block((0,), ()), Block((0, 1, 2), ()), Block((3,), ())], 4) == 5
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a\n", "[0]   a\n"),
-        ("a", "[0]   a\n"),
-        ("", "[0]\n"),
-        ("\n", "[0]\n"),
-        ("\n\n", "[0]\n\n"),
-        ("a\n\nb\n", "[0]   a\n\n      b\n"),
-        ("a\nb", "[0]   a\n      b\n"),
-        ("  a \n", "[0]     a\n"),
-        ("a\tb\n", "[0]   a\tb\n"),
-        ("a\u2028b\x85c\x0cd\n", "[0]   a\u2028b\x85c\x0cd\n"),
-        ("10%\r20%\r\n", "[0]   20%\n"),
-        ("\r10%\r100%\nnext\n", "[0]   100%\n      next\n"),
-        ("dos\r\nlines\r\n", "[0]   dos\n      lines\n"),
-        (f"{RED}a{OFF}\n", f"[0]   {RED}a{OFF}\n"),
-        (f"{RED}a\x1b[m\n", f"[0]   {RED}a\x1b[m\n"),
-        (f"{RED}a\x1b[39m\n", f"[0]   {RED}a\x1b[39m\n"),
-        (f"{RED}a\n", f"[0]   {RED}a{OFF}\n"),
-        (f"{RED}a\nb\n", f"[0]   {RED}a\n      b{OFF}\n"),
-        (f"{RED}a{OFF}{BOLD}\n", f"[0]   {RED}a{OFF}{BOLD}{OFF}\n"),
-        (f"{RED}10%\r{GREEN}99%\r\n", f"[0]   {GREEN}99%{OFF}\n".replace(GREEN, RED + GREEN)),
-    ],
-)
-def test_gutter(text: str, expected: str) -> None:
-    assert gutter(text, "[0]", 5) == expected
+def test_more_than_ten_processes() -> None:
+    said: dict[int, list[Item]] = {k: [out("last\n" if k == 11 else "other\n")] for k in range(12)}
+    assert shown(fold(said), 12) == "[0-10] other\n[11]   last\n"
 
 
-def test_gutter_of_a_continued_block() -> None:
-    assert gutter("a\nb\n", "", 5) == "      a\n      b\n"
-    assert gutter("\n", "", 5) == "\n"
+def test_one_process_has_its_index_for_a_label() -> None:
+    assert shown(fold({0: [out("a\n"), out("b\n")]}), 1) == "[0] a\n    b\n"
+
+
+def test_a_blank_line_stays_a_line() -> None:
+    assert shown([Block((0, 1), (out("\n"), out("a\n"), out("\n")))], 2) == (
+        "[all 2]\n        a\n\n"
+    )
+    assert gutter("\n", "[0]", 3) == "[0]\n"
+    assert gutter("a\n\nb\n", "[0]", 3) == "[0] a\n\n    b\n"
+
+
+def test_a_missing_line_end_is_added() -> None:
+    blocks = [Block((0,), (out("a"),)), Block((1,), (out("b"),))]
+    assert shown(blocks, 2) == "[0] a\n[1] b\n"
+
+
+@given(st.text("ab \n\r", max_size=20), st.integers(3, 8))
+def test_the_gutter_keeps_the_number_of_lines(text: str, width: int) -> None:
+    gutters = gutter(text, "[0]", width)
+    assert gutters.endswith("\n")
+    assert gutters.count("\n") == text.removesuffix("\n").count("\n") + 1
+    first, *others = gutters.split("\n")
+    assert first.startswith("[0]")
+    assert all(not line.strip() or line.startswith(" " * (width + 1)) for line in others)
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
         ("", ""),
-        ("plain", "plain"),
+        ("abc", "abc"),
+        ("abc\r", "abc"),
+        ("10%\r50%\r100%", "100%"),
+        ("10%\r50%\r100%\r", "100%"),
+        ("abcdef\rAB", "ABcdef"),
+        ("\rabc", "abc"),
         ("\r", ""),
-        ("a\r", "a"),
-        ("a\r\r\r", "a"),
-        ("abc\rx", "xbc"),
-        ("abc\r    ", "    "),
-        ("12%|█▏  |\r99%|███ |", "99%|███ |"),
-        # The sequences of colours take no room.
-        (f"{RED}abc{OFF}\r{RED}ab{OFF}", f"{RED}abc{OFF}"),
-        (f"{RED}abc{OFF}\r{GREEN}ab{OFF}", f"{GREEN}ab{OFF}{RED}c{OFF}"),
-        (f"{RED}abc{OFF}\rx", f"x{RED}bc{OFF}"),
-        (f"abc\r{RED}x", f"{RED}x{OFF}bc{RED}"),
-        (f"{BOLD}{RED}abc\x1b[39m\rx", f"x{BOLD}{RED}bc{OFF}"),
-        # What is left on stays on for the lines that follow.
-        (f"a\rb{RED}", f"b{RED}"),
-        # Erasing the line, as pip and rich do.
-        ("long text\r\x1b[Kab", "ab"),
-        ("long text\r\x1b[0Kab", "ab"),
-        ("long text\rab\x1b[K", "ab"),
-        ("long text\x1b[2K\rab", "ab" + " " * 7),
-        # Other movements are left out: there is one line only.
-        ("abc\r\x1b[Ax\x1b[?25l", "xbc"),
-        (f"{RED}no carriage return", f"{RED}no carriage return"),
+        (f"{RED}10%\r50%{END}", f"{RED}50%{END}"),
+        (f"a\r{RED}b{END}", f"{RED}b{END}"),
     ],
 )
-def test_overwritten(line: str, expected: str) -> None:
+def test_carriage_returns(line: str, expected: str) -> None:
     assert overwritten(line) == expected
 
 
-@given(st.text("ab \r", max_size=20))
-def test_overwritten_is_what_a_terminal_shows(line: str) -> None:
-    screen: list[str] = []
-    column = 0
-    for character in line:
-        if character == "\r":
-            column = 0
-        else:
-            screen[column : column + 1] = [character]
-            column += 1
-    assert overwritten(line) == "".join(screen)
-
-
-@given(st.lists(st.sampled_from(["a", "b", " ", "\r", RED, GREEN, BOLD, OFF]), max_size=20))
-def test_colours_do_not_move_characters(pieces: list[str]) -> None:
-    line = "".join(pieces)
-    assert without_escapes(overwritten(line)) == overwritten(without_escapes(line))
-
-
-@given(
-    st.lists(st.sampled_from(["a", "b", " ", "\n", "\r", "[0]", RED, OFF]), max_size=20),
-    st.sampled_from(["[0]", "[all 4]", ""]),
-)
-def test_gutter_keeps_lines_and_alignment(pieces: list[str], name: str) -> None:
-    text = "".join(pieces)
-    shown = gutter(text, name, 7)
-    rows = shown.split("\n")
-    assert rows.pop() == ""
-    plain = [without_escapes(row) for row in text.removesuffix("\n").split("\n")]
-    assert [without_escapes(row).rstrip() for row in rows] == [
-        f"{name if number == 0 else '':<7} {overwritten(row)}".rstrip()
-        for number, row in enumerate(plain)
-    ]
-    colours = re.findall(r"\x1b\[\d+m", shown)
-    assert not colours or colours[-1] == OFF
+@given(st.lists(st.text("abc", max_size=5), min_size=1, max_size=4))
+def test_what_is_overwritten_is_what_a_terminal_shows(parts: list[str]) -> None:
+    screen = [""] * 5
+    for part in parts:
+        for column, character in enumerate(part):
+            screen[column] = character
+    assert overwritten("\r".join(parts)) == "".join(screen)
 
 
 @pytest.mark.parametrize(
-    ("item", "expected"),
+    ("text", "expected"),
     [
-        (out("a\n"), "a\n"),
-        (err("a"), "a"),
-        (value("[1,\n 2]"), "[1,\n 2]\n"),
-        (PLOT, ""),
-        (Display({"text/html": "<b>"}), ""),
-        (Display({}), ""),
+        (f"{RED}red\n", f"[0] {RED}red{END}\n"),
+        (f"{RED}red", f"[0] {RED}red{END}\n"),
+        (f"{RED}red{END}\n", f"[0] {RED}red{END}\n"),
+        (f"{RED}red\x1b[m\n", f"[0] {RED}red\x1b[m\n"),
+        (f"{RED}red\nstill\n", f"[0] {RED}red\n    still{END}\n"),
     ],
 )
-def test_text_of(item: Item, expected: str) -> None:
-    assert text_of(item) == expected
+def test_a_colour_ends_with_its_item(text: str, expected: str) -> None:
+    assert gutter(text, "[0]", 3) == expected
 
 
-ENTRIES: dict[str, tuple[list[Block], list[Entry]]] = {
-    "nothing": ([], []),
-    "lines of several blocks are one stretch": (
-        [
-            Block((0, 1, 2, 3), (out("all\n"), out("two\n"))),
-            Block((0,), (out("me\n"),)),
-            Block((1, 2, 3), (out("[[0]\n [1]]\n"), out("x\n"))),
-        ],
-        [
-            Entry(
-                "stdout",
-                "[all 4] all\n        two\n[0]     me\n[1-3]   [[0]\n         [1]]\n        x\n",
-            )
-        ],
-    ),
-    "a block that changes its stream is labelled again": (
-        [Block((0, 1), (out("a\n"), err("b\n"), err("c\n"), out("d\n"), value("7")))],
-        [
-            Entry("stdout", "[0,1] a\n"),
-            Entry("stderr", "[0,1] b\n      c\n"),
-            Entry("stdout", "[0,1] d\n"),
-            Entry("value", "[0,1] 7\n"),
-        ],
-    ),
-    "values of several processes are one stretch": (
-        [Block((0,), (value("0"),)), Block((1,), (value("a\nb"),))],
-        [Entry("value", "[0] 0\n[1] a\n    b\n")],
-    ),
-    "a plot is alone, and the label stands again after it": (
-        [Block((0, 1, 2, 3), (out("a\n"), PLOT, PLOT, out("b\n"))), Block((2,), (PLOT,))],
-        [
-            Entry("stdout", "[all 4] a\n"),
-            Entry("rich", "[all 4]\n", PLOT),
-            Entry("rich", "[all 4]\n", PLOT),
-            Entry("stdout", "[all 4] b\n"),
-            Entry("rich", "[2]\n", PLOT),
-        ],
-    ),
-    "blank lines stay lines": (
-        [Block((0, 1), (out("\n"), out("a\n"), out("\n"))), Block((0,), (out("\n"), out("b\n")))],
-        [Entry("stdout", "[0,1]\n      a\n\n[0]\n      b\n")],
-    ),
-    "what does not end in a line end gets one": (
-        [Block((0,), (out("a"),)), Block((1,), (out("b"),))],
-        [Entry("stdout", "[0] a\n[1] b\n")],
-    ),
-    "a colour that was left on ends with its line": (
-        [Block((0,), (out(f"{RED}a\n"),)), Block((1,), (out("b\n"),))],
-        [Entry("stdout", f"[0] {RED}a{OFF}\n[1] b\n")],
-    ),
-}
-
-
-@pytest.mark.parametrize(("blocks", "expected"), ENTRIES.values(), ids=ENTRIES.keys())
-def test_entries(blocks: list[Block], expected: list[Entry]) -> None:
-    assert entries(blocks, 4) == expected
-
-
-def test_one_process() -> None:
-    block = Block((0,), (out("a\nb\n"), value("1")))
-    assert entries([block], 1) == [
-        Entry("stdout", "[0] a\n    b\n"),
-        Entry("value", "[0] 1\n"),
-    ]
-
-
-def test_ten_processes() -> None:
+def test_entries_keep_the_order_over_kinds() -> None:
+    picture = Display({"image/png": "iVBO", "text/plain": "<Figure>"})
     blocks = [
-        Block(tuple(range(10)), (out("all\n"),)),
-        Block((0, 2, 3, 4, 9), (out("x\n"),)),
-        Block((1,), (out("y\n"),)),
+        Block((0, 1), (out("a\n"), Line("stderr", "b\n"), out("c\n"), out("d\n"))),
+        Block((0,), (picture, out("e\n"))),
+        Block((1,), (out("f\n"), picture, picture)),
+        Block((0, 1), (Display({"text/plain": "8"}, is_value=True),)),
     ]
-    assert entries(blocks, 10) == [
-        Entry("stdout", "[all 10]  all\n[0,2-4,9] x\n[1]       y\n"),
+    assert entries(blocks, 2) == [
+        Entry("stdout", "[all 2] a\n"),
+        Entry("stderr", "[all 2] b\n"),
+        Entry("stdout", "[all 2] c\n        d\n"),
+        Entry("rich", "[0]\n", picture),
+        Entry("stdout", "[0]     e\n[1]     f\n"),
+        Entry("rich", "[1]\n", picture),
+        Entry("rich", "[1]\n", picture),
+        Entry("value", "[all 2] 8\n"),
     ]
+    assert entries([], 2) == []
+    assert entries(blocks[3:], 2, width=9) == [Entry("value", "[all 2]   8\n")]
 
 
-def test_a_wider_column() -> None:
-    assert entries([Block((0,), (out("a\n"),))], 4, width=7) == [Entry("stdout", "[0]     a\n")]
+def test_values_of_several_processes_are_one_entry() -> None:
+    values = [Block((k,), (Display({"text/plain": f"[{k}\n {k}]"}, {}, True),)) for k in range(2)]
+    assert entries(values, 2) == [Entry("value", "[0] [0\n     0]\n[1] [1\n     1]\n")]
 
 
-ITEMS = st.sampled_from([out("a\n"), out("b"), out("\n"), err("e\n"), value("v"), PLOT])
-BLOCKS = st.lists(
-    st.builds(
-        Block,
-        st.sampled_from([(0,), (1, 2), (0, 1, 2, 3)]),
-        st.lists(ITEMS, min_size=1, max_size=4).map(tuple),
-    ),
-    max_size=5,
+@given(
+    st.lists(
+        st.builds(
+            Block,
+            st.sampled_from([(0,), (1,), (0, 1)]),
+            st.lists(
+                st.builds(
+                    Line, st.sampled_from(["stdout", "stderr"]), st.sampled_from(["a\n", "b"])
+                ),
+                min_size=1,
+                max_size=4,
+            ).map(tuple),
+        ),
+        max_size=5,
+    )
 )
+def test_entries_hold_every_line_under_its_label(blocks: list[Block]) -> None:
+    parts = entries(blocks, 2, width=7)
+    assert all(one.kind != other.kind for one, other in itertools.pairwise(parts))
+    said, name = [], ""
+    for part in parts:
+        for line in part.text.splitlines():
+            name = line[:7].strip() or name
+            said.append((name, part.kind, line[8:]))
+    assert said == [
+        (label(block.processes, 2), item.stream, item.text.strip())
+        for block in blocks
+        for item in block.items
+        if isinstance(item, Line)
+    ]
 
 
-@given(BLOCKS)
-def test_entries_keep_order_and_kinds(blocks: list[Block]) -> None:
-    shown = entries(blocks, 4, width=7)
-    rows: list[tuple[str, object]] = []
-    for entry in shown:
-        if entry.kind == "rich":
-            rows.append(("rich", entry.item))
-        else:
-            rows += [(entry.kind, row[8:]) for row in entry.text.split("\n")[:-1]]
-    expected: list[tuple[str, object]] = []
-    for block in blocks:
-        for item in block.items:
-            if isinstance(item, Line):
-                expected.append((item.stream, item.text.removesuffix("\n")))
-            else:
-                expected.append(("rich", item) if item is PLOT else ("value", "v"))
-    assert rows == expected
-    for before, after in itertools.pairwise(shown):
-        assert "rich" in (before.kind, after.kind) or before.kind != after.kind
-    # Whatever follows something of another kind begins with a label.
-    assert all(entry.text.startswith("[") for entry in shown)
+def test_text_of() -> None:
+    assert text_of(out("a")) == "a"
+    assert text_of(Display({"text/plain": "1"})) == "1\n"
+    assert text_of(Display({"text/plain": "1", "text/html": "1"})) == ""
 
 
 def test_without_escapes() -> None:
-    assert without_escapes(f"{RED}a{OFF} \x1b[38;5;28;01mb\x1b[39;00m [0m") == "a b [0m"
+    assert without_escapes(f"{RED}a{END}\x1b[1;32mb\x1b[m [0m") == "ab [0m"

@@ -1,0 +1,189 @@
+"""What can be asked for, and whole sentences for what can't."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcnb.errors import ClusterError, OptionError
+from mcnb.options import (
+    MAX_DEVICES,
+    MAX_PROCESSES,
+    Options,
+    environment,
+    index_ranges,
+    name_processes,
+    plural,
+    process_set,
+    whole_number,
+)
+
+INDEX = "name processes by their index, as numbers and ranges with commas between them."
+SETTING = (
+    "a setting is a name, an equals sign and a value, without spaces around the sign. "
+    "For example: --env JAX_ENABLE_X64=1"
+)
+
+
+def sentence(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
+    with pytest.raises(OptionError) as raised:
+        call(*args, **kwargs)
+    assert isinstance(raised.value, ClusterError | ValueError)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("given", [0, -1, 513, "0", "many", "", "1.5", 2.0, True, [4], "9" * 5000])
+def test_processes_that_cannot_be(given: Any) -> None:
+    expected = (
+        f"-n {given}: the number of processes is a whole number from 1 to 512. For example: -n 4"
+    )
+    assert sentence(Options.of, processes=given) == expected
+    assert sentence(Options, processes=given) == expected
+
+
+@pytest.mark.parametrize("given", [0, 2049, "two", False])
+def test_devices_that_cannot_be(given: Any) -> None:
+    assert sentence(Options.of, devices_per_process=given) == (
+        f"-d {given}: the number of devices per process is a whole number from 1 to 2048. "
+        "For example: -d 2"
+    )
+
+
+def test_none_is_no_number() -> None:
+    assert sentence(whole_number, "-x", None, "it", 3, 2) == (
+        "-x None: it is a whole number from 1 to 3. For example: -x 2"
+    )
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu", "CPU", ""])
+def test_platforms_that_cannot_be(platform: str) -> None:
+    assert sentence(Options, platform=platform) == (
+        f"--platform {platform}: this version of mcnb drives CPU devices only. "
+        "Leave the option out, or say --platform cpu"
+    )
+
+
+@pytest.mark.parametrize(
+    "env", [{"A B": "1"}, {"": "1"}, {"1A": "1"}, {"A-B": "1"}, {"A\n": "1"}, {1: "1"}]
+)
+def test_names_that_cannot_be_in_the_environment(env: dict[str, str]) -> None:
+    name = next(iter(env))
+    assert sentence(Options, env=env) == f"--env {name}=1: {SETTING}"
+
+
+def test_values_that_cannot_be_in_the_environment() -> None:
+    assert sentence(Options, env={"A": 1}) == (
+        "env={'A': 1}: the value of an environment variable is text. "
+        "For example: env={'JAX_ENABLE_X64': '1'}"
+    )
+
+
+def test_options_in_words() -> None:
+    assert Options().describe() == "4 processes x 2 CPU devices"
+    assert Options(1, 1).describe() == "1 process x 1 CPU device"
+    assert Options(MAX_PROCESSES, MAX_DEVICES).describe() == "512 processes x 2048 CPU devices"
+
+
+def test_options_of_what_is_given() -> None:
+    assert Options.of() == Options()
+    assert Options.of(processes=None, devices_per_process=None, platform=None, env=None) == (
+        Options()
+    )
+    assert Options.of(processes="3", devices_per_process=" 8 ", env={"A": "1"}) == (
+        Options(3, 8, "cpu", {"A": "1"})
+    )
+    assert Options.of(processes=3) == Options.of(processes="3")
+
+
+@pytest.mark.parametrize("setting", ["A", "", "=1", "A =1", "A B=1", "2A=1", "A-B=1", "é=1"])
+def test_settings_that_are_none(setting: str) -> None:
+    assert sentence(environment, ["OK=1", setting]) == f"--env {setting}: {SETTING}"
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True), st.text()))
+def test_settings_are_read_as_they_are(env: dict[str, str]) -> None:
+    assert environment(f"{name}={value}" for name, value in env.items()) == env
+    assert Options(env=env).env == env
+
+
+indices = st.sets(st.integers(0, 30), min_size=1)
+
+
+@given(indices)
+def test_index_ranges_are_read_back(processes: set[int]) -> None:
+    text = index_ranges(sorted(processes))
+    assert process_set(text, 31) == tuple(sorted(processes))
+    assert process_set(processes, 31) == tuple(sorted(processes))
+    assert process_set(f" {text.replace(',', ' , ').replace('-', ' - ')} ", 31) == (
+        process_set(text, 31)
+    )
+
+
+@given(indices)
+def test_index_ranges_are_as_short_as_they_can_be(processes: set[int]) -> None:
+    parts = index_ranges(sorted(processes, reverse=True)).split(",")
+    runs = [
+        (int(match[1]), int(match[2] or match[1]))
+        for part in parts
+        if (match := re.fullmatch(r"(\d+)(?:-(\d+))?", part))
+    ]
+    assert len(runs) == len(parts)
+    assert sorted(runs) == runs
+    assert all(first == last or last - first >= 2 for first, last in runs)
+    covered = {k for first, last in runs for k in range(first, last + 1)}
+    assert covered == processes
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("0", (0,)), ("3,0", (0, 3)), ("1,1-2,2", (1, 2)), ("0-3", (0, 1, 2, 3)), ([2, 0], (0, 2))],
+)
+def test_process_sets(given: Any, expected: tuple[int, ...]) -> None:
+    assert process_set(given, 4) == expected
+
+
+@pytest.mark.parametrize("given", ["", ",", "0,", "all", "-1", "0-", "2-1", "0:2", "1.0", "0 1"])
+def test_process_sets_that_are_none(given: str) -> None:
+    assert sentence(process_set, given, 4) == f"-p {given}: {INDEX} For example: -p 0,2-3"
+
+
+def test_process_sets_that_are_none_as_numbers() -> None:
+    assert sentence(process_set, [], 4) == f"-p : {INDEX} For example: -p 0,2-3"
+    assert sentence(process_set, [0, -1], 4) == f"-p 0,-1: {INDEX} For example: -p 0,2-3"
+
+
+def test_processes_that_do_not_exist() -> None:
+    assert sentence(process_set, "0,2-4", 4) == (
+        "-p 0,2-4: there is no process 4. This cluster has 4 processes: 0 to 3"
+    )
+    assert sentence(process_set, [1], 1) == (
+        "-p 1: there is no process 1. This cluster has 1 process: 0"
+    )
+    assert sentence(process_set, "0-999999999", 2) == (
+        "-p 0-999999999: there is no process 999999999. This cluster has 2 processes: 0 to 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("processes", "count", "expected"),
+    [
+        ([2], None, "process 2"),
+        ([0], 1, "process 0"),
+        ([0, 1], None, "processes 0,1"),
+        ([0, 1], 2, "both processes"),
+        ([0, 1], 3, "processes 0,1"),
+        ([0, 1, 2], 3, "all 3 processes"),
+        ([0, 1, 2, 5], 6, "processes 0-2,5"),
+    ],
+)
+def test_processes_in_words(processes: list[int], count: int | None, expected: str) -> None:
+    assert name_processes(processes, count) == expected
+
+
+def test_plural() -> None:
+    assert [plural(n, "line", "lines") for n in range(3)] == ["0 lines", "1 line", "2 lines"]

@@ -1,0 +1,165 @@
+"""What came of a cell: by process, and as one text and one error."""
+
+from __future__ import annotations
+
+import pytest
+
+import mcnb
+from mcnb.messages import Display, ProcessError, Reply, Text
+from mcnb.result import Result, died_sentence
+
+OK = Reply()
+DIVISION = ProcessError("ZeroDivisionError", "division by zero", 4, "\x1b[31mtraceback\x1b[39m")
+KEY = ProcessError("KeyError", "'x'", 2, "key traceback")
+STOPPED = ProcessError("KeyboardInterrupt", "", 7, "stopped traceback")
+ANEW = "All 4 processes were started anew: their variables are gone"
+
+
+def failed(error: ProcessError, *texts: str) -> Reply:
+    return Reply(tuple(Text("stdout", text) for text in texts), error)
+
+
+def message(result: Result) -> str:
+    error = result.error()
+    assert error is not None
+    with pytest.raises(type(error)) as raised:
+        result.raise_for_errors()
+    assert str(raised.value) == str(error)
+    return str(error)
+
+
+def test_a_result_by_process() -> None:
+    events = (Text("stdout", "a\n"), Text("stderr", "b\n"), Text("stdout", "c"))
+    result = Result({0: Reply(events, None, "8"), 2: Reply()}, 4)
+    assert result.ok
+    assert result.stdout == {0: "a\nc", 2: ""}
+    assert result.stderr == {0: "b\n", 2: ""}
+    assert result.value == {0: "8", 2: None}
+    assert result.errors == {}
+    assert result.error() is None
+    result.raise_for_errors()
+    assert result.text() == "[0] a\n[0] b\n[0] c\n"
+
+
+def test_a_result_of_no_process() -> None:
+    result = Result({}, 4)
+    assert result.ok
+    assert result.text() == ""
+
+
+def test_text_tells_of_what_is_more_than_text() -> None:
+    figure = Display({"image/png": "iVBO", "text/plain": "<Figure>"})
+    page = Display({"text/html": "<b>", "application/json": {}})
+    value = Display({"text/plain": "8"}, is_value=True)
+    result = Result({k: Reply((figure, page, value)) for k in range(2)}, 2)
+    assert result.text() == (
+        "[all 2]\n<Figure>\n[all 2]\n<application/json, text/html>\n[all 2] 8\n"
+    )
+
+
+def test_one_error() -> None:
+    result = Result({0: OK, 1: failed(DIVISION, "before\n"), 2: OK, 3: OK}, 4)
+    assert not result.ok
+    assert result.errors == {1: DIVISION}
+    assert message(result) == "process 1 raised ZeroDivisionError: division by zero (line 4)"
+    assert isinstance(result.error(), mcnb.CellError)
+    assert result.text() == "[1] before\n[1] ZeroDivisionError in line 4\ntraceback\n"
+
+
+def test_equal_errors_are_folded_and_others_follow() -> None:
+    result = Result({0: failed(KEY), 1: failed(DIVISION), 2: failed(KEY), 3: OK}, 4)
+    assert message(result) == (
+        "processes 0,2 raised KeyError: 'x' (line 2); "
+        "process 1 raised ZeroDivisionError: division by zero (line 4)"
+    )
+    error = result.error()
+    assert error is not None
+    assert error.lines == [
+        "[0,2] KeyError in line 2",
+        "key traceback",
+        "",
+        "[1] ZeroDivisionError in line 4",
+        "\x1b[31mtraceback\x1b[39m",
+    ]
+    everywhere = Result({k: failed(KEY) for k in range(4)}, 4)
+    assert message(everywhere) == "all 4 processes raised KeyError: 'x' (line 2)"
+
+
+def test_errors_that_differ_in_anything_stay_apart() -> None:
+    other = ProcessError("KeyError", "'x'", 2, "another traceback")
+    result = Result({0: failed(KEY), 1: failed(other)}, 2)
+    assert message(result) == (
+        "process 0 raised KeyError: 'x' (line 2); process 1 raised KeyError: 'x' (line 2)"
+    )
+
+
+def test_only_the_first_line_of_a_message_is_in_the_headline() -> None:
+    long = ProcessError("ValueError", "one\ntwo", None, "")
+    assert message(Result({0: failed(long)}, 1)) == "process 0 raised ValueError: one"
+    silent = ProcessError("AssertionError", "", 3, "")
+    assert message(Result({0: failed(silent)}, 1)) == "process 0 raised AssertionError (line 3)"
+
+
+def test_processes_that_were_stopped_are_no_headline() -> None:
+    aftermath = f"Processes 0,1,3 (line 7) waited and were stopped. {ANEW}"
+    replies = {k: failed(STOPPED) for k in (0, 1, 3)} | {2: failed(DIVISION)}
+    result = Result(replies, 4, stopped=(0, 1, 3), aftermath=aftermath)
+    assert message(result) == (
+        f"process 2 raised ZeroDivisionError: division by zero (line 4). {aftermath}"
+    )
+    assert result.text() == f"[2] ZeroDivisionError in line 4\ntraceback\n\n{aftermath}\n"
+
+
+def test_own_errors_come_before_those_of_stopped_processes() -> None:
+    result = Result({0: failed(KEY), 1: failed(STOPPED), 3: failed(DIVISION)}, 4, stopped=(0, 1))
+    assert message(result) == (
+        "process 3 raised ZeroDivisionError: division by zero (line 4); "
+        "process 0 raised KeyError: 'x' (line 2)"
+    )
+
+
+def test_a_keyboard_interrupt_of_the_cells_own_is_an_error() -> None:
+    result = Result({0: failed(STOPPED), 1: failed(STOPPED)}, 2, stopped=(1,))
+    assert message(result) == "process 0 raised KeyboardInterrupt (line 7)"
+
+
+def test_an_interrupted_cell() -> None:
+    aftermath = (
+        "Both processes (line 7) were interrupted. The cluster is intact, with its variables"
+    )
+    result = Result(
+        {0: failed(STOPPED, "0\n"), 1: failed(STOPPED, "0\n")},
+        2,
+        stopped=(0, 1),
+        interrupted=True,
+        aftermath=aftermath,
+    )
+    assert message(result) == f"The cell was interrupted. {aftermath}"
+    assert result.text() == f"[all 2] 0\n\n{aftermath}\n"
+
+
+def test_a_process_that_died() -> None:
+    result = Result(
+        {0: failed(KEY, "a\n"), 1: Reply((Text("stdout", "a\n"),)), 2: failed(STOPPED)},
+        4,
+        stopped=(2,),
+        died={1: "was killed by SIGKILL", 3: "was killed by SIGKILL"},
+        aftermath=ANEW,
+    )
+    assert not result.ok
+    assert isinstance(result.error(), mcnb.ClusterError)
+    assert message(result) == f"processes 1,3 were killed by SIGKILL. {ANEW}"
+    assert result.text() == (
+        "[0,1] a\n"
+        f"ClusterError: processes 1,3 were killed by SIGKILL. {ANEW}\n"
+        "[0] KeyError in line 2\n"
+        "key traceback\n"
+    )
+    assert not Result({}, 1, died={0: "ended with exit code 3"}).ok
+
+
+def test_how_processes_died() -> None:
+    assert died_sentence({0: "was killed", 2: "ended with exit code 3", 3: "was killed"}, 4) == (
+        "processes 0,3 were killed; process 2 ended with exit code 3"
+    )
+    assert died_sentence({0: "was killed", 1: "was killed"}, 2) == "both processes were killed"

@@ -308,8 +308,8 @@ def test_one_write_of_more_than_the_black_box_holds(recorded: Recorded) -> None:
 
 
 def test_a_recorded_stream_is_a_stream(recorded: Recorded) -> None:
-    stream = as_text_io(RecordedStream(recorded.record, "stderr"))
-    print("a", 1, file=stream)
+    stream = RecordedStream(recorded.record, "stderr")
+    print("a", 1, file=as_text_io(stream))
     assert stream.write("é") == 1
     stream.writelines(["b", "c"])
     stream.flush()

@@ -74,7 +74,7 @@ def test_characters_are_limited_too() -> None:
 @pytest.mark.parametrize("kind", ["line", "value"])
 def test_one_enormous_line_is_clipped(kind: str) -> None:
     text = "x" * 10_000_000
-    item = Line("stdout", f"{text}\n") if kind == "line" else Display({"text/plain": text})
+    item: Item = Line("stdout", f"{text}\n") if kind == "line" else Display({"text/plain": text})
     head, omitted, tail = shortened([Block((0,), (*lines(1), item, *lines(1)))])
     assert (omitted, tail) == (0, [])
     shown = [text_of(item) for item in flat(head)]
@@ -87,7 +87,7 @@ def test_one_enormous_line_is_clipped(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["line", "value"])
 def test_one_item_of_many_lines_is_cut(kind: str) -> None:
     text = "\n".join(str(number) for number in range(3000))
-    item = Line("stdout", f"{text}\n") if kind == "line" else Display({"text/plain": text})
+    item: Item = Line("stdout", f"{text}\n") if kind == "line" else Display({"text/plain": text})
     head, omitted, tail = shortened([Block((0,), (item, *lines(1)))])
     assert (omitted, tail) == (0, [])
     cut, end = [text_of(item) for item in flat(head)]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from types import TracebackType
 
 from mcnb.messages import ProcessError
+from mcnb.options import plural
 from mcnb.process.cellcode import cell_label, cell_name
 
 CONTEXT_LINES = 2
@@ -120,7 +121,7 @@ def _frames(shown: TracebackType | None) -> Iterator[list[str]]:
         if left_out <= 0 or not MOST_FRAMES // 2 <= number < len(places) - MOST_FRAMES // 2:
             yield _frame(filename, line, function)
         elif number == MOST_FRAMES // 2:
-            yield [f"… {left_out} frames are left out here …", ""]
+            yield [f"… {plural(left_out, 'frame is', 'frames are')} left out here …", ""]
 
 
 def _frame(filename: str, line: int, function: str) -> list[str]:

@@ -112,7 +112,7 @@ class Cluster:
         self,
         source: str,
         *,
-        processes: str | Iterable[int] | None = None,
+        processes: str | int | Iterable[int] | None = None,
         label: str | None = None,
         first_line: int = 1,
         watcher: Watcher | None = None,
@@ -161,7 +161,7 @@ class Cluster:
                 raise KeyboardInterrupt
             return self.last
 
-    def pull(self, name: str, processes: str | Iterable[int] | None = None) -> dict[int, Any]:
+    def pull(self, name: str, processes: str | int | Iterable[int] | None = None) -> dict[int, Any]:
         """Return a variable, or the value of an expression, from each process.
 
         JAX arrays come as NumPy arrays.
@@ -180,7 +180,9 @@ class Cluster:
         values: dict[int, Any] = self._call(calls.pull, name, processes=processes)
         return values
 
-    def push(self, values: Mapping[str, Any], processes: str | Iterable[int] | None = None) -> None:
+    def push(
+        self, values: Mapping[str, Any], processes: str | int | Iterable[int] | None = None
+    ) -> None:
         """Set variables on each process.
 
         Args:
@@ -286,7 +288,7 @@ class Cluster:
             )
         return self._processes
 
-    def _call(self, function: Any, *args: Any, processes: str | Iterable[int] | None) -> Any:
+    def _call(self, function: Any, *args: Any, processes: str | int | Iterable[int] | None) -> Any:
         with self._lock:
             current = self._ready()
             count = self.options.processes

@@ -77,7 +77,7 @@ class ProcessError:
             >>> ProcessError("KeyError", "'x'", 3, "").summary()
             "KeyError: 'x' (line 3)"
         """
-        message = self.message.strip().partition("\n")[0]
+        message = self.message.strip().partition("\n")[0].rstrip()
         where = "" if self.line is None else f" (line {self.line})"
         return f"{self.name}: {message}{where}" if message else f"{self.name}{where}"
 

@@ -138,11 +138,11 @@ def _env_sentence(given: str) -> str:
     )
 
 
-def process_set(given: str | Iterable[int], count: int) -> tuple[int, ...]:
+def process_set(given: str | int | Iterable[int], count: int) -> tuple[int, ...]:
     """Return the processes that `-p` names, in order.
 
     Args:
-        given: Process indices: numbers, or text such as `"0,2-3"`.
+        given: Process indices: one, several, or text such as `"0,2-3"`.
         count: How many processes the cluster has.
 
     Raises:
@@ -152,6 +152,8 @@ def process_set(given: str | Iterable[int], count: int) -> tuple[int, ...]:
         >>> process_set("0,2-3", 4)
         (0, 2, 3)
     """
+    if isinstance(given, int):
+        given = str(given)
     text = given if isinstance(given, str) else ",".join(map(str, given))
     chosen: set[int] = set()
     for part in text.split(","):

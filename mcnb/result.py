@@ -44,7 +44,7 @@ class Result:
     @property
     def ok(self) -> bool:
         """Whether every process finished the cell without an error."""
-        return not (self.errors or self.died)
+        return not (self.errors or self.died or self.stopped or self.interrupted)
 
     @property
     def stdout(self) -> dict[int, str]:
@@ -85,7 +85,7 @@ class Result:
         if self.died:
             message = died_sentence(self.died, self.count) + self._sentence_end()
             return ClusterError(message, [f"ClusterError: {message}", *self._traceback_lines()])
-        if not self.errors:
+        if self.ok:
             return None
         parts = [
             f"{name_processes(group, self.count)} raised {error.summary()}"

@@ -144,7 +144,7 @@ def native(tmp_path: Path) -> Open:
     def opened(hide_gloo: bool) -> tuple[NativeOutput, Path]:
         path = tmp_path / "process.out"
         path.write_bytes(b"")
-        return NativeOutput(1, str(path), hide_gloo), path
+        return NativeOutput(str(path), hide_gloo), path
 
     return opened
 
@@ -173,7 +173,7 @@ def test_characters_that_come_in_parts(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "parts.out"
     path.write_bytes(b"")
-    output = NativeOutput(2, str(path), hide_gloo=True)
+    output = NativeOutput(str(path), hide_gloo=True)
     data = text.encode()
     append(path, data[:cut])
     first = output.read()

@@ -187,3 +187,7 @@ def test_processes_in_words(processes: list[int], count: int | None, expected: s
 
 def test_plural() -> None:
     assert [plural(n, "line", "lines") for n in range(3)] == ["0 lines", "1 line", "2 lines"]
+
+
+def test_one_process_needs_no_list() -> None:
+    assert process_set(0, 4) == (0,)

@@ -45,10 +45,10 @@ class Recorded:
 def recorded(tmp_path: Path) -> Iterator[Recorded]:
     output = str(tmp_path / "process")
     natives: dict[Stream, NativeOutput] = {}
-    for number, stream in enumerate(STREAMS, start=1):
+    for stream in STREAMS:
         path = Path(f"{output}.{stream.removeprefix('std')}")
         path.touch()
-        natives[stream] = NativeOutput(number, str(path), hide_gloo=stream == "stdout")
+        natives[stream] = NativeOutput(str(path), hide_gloo=stream == "stdout")
     black_box = BlackBox(output)
     yield Recorded(Record(natives, black_box), output)
     os.close(black_box._file)

@@ -163,3 +163,10 @@ def test_how_processes_died() -> None:
         "processes 0,3 were killed; process 2 ended with exit code 3"
     )
     assert died_sentence({0: "was killed", 1: "was killed"}, 2) == "both processes were killed"
+
+
+def test_an_interrupted_cell_without_an_answer_is_not_ok() -> None:
+    # Processes that are blocked in native code don't answer: nothing of theirs is an error.
+    result = Result({0: Reply()}, count=1, stopped=(0,), interrupted=True, aftermath="It is gone")
+    assert not result.ok
+    assert str(result.error()) == "The cell was interrupted. It is gone"

@@ -89,10 +89,7 @@ def main() -> None:
     paths = {"stdout": f"{output}.out", "stderr": f"{output}.err"}
     faulthandler.enable(all_threads=False)
     record = Record(
-        {
-            stream: NativeOutput(number, paths[stream], hide_gloo=stream == "stdout")
-            for number, stream in enumerate(STREAMS, start=1)
-        },
+        {stream: NativeOutput(paths[stream], hide_gloo=stream == "stdout") for stream in STREAMS},
         BlackBox(output),
     )
     for recording in (RecordingHook, RecordingPublisher, ProcessShell):

@@ -114,16 +114,14 @@ class NativeOutput:
     """One file descriptor's output, read from the file that it goes to.
 
     Args:
-        descriptor: 1 or 2.
-        path: The file that it is, opened for appending.
+        path: The file that it is, or was before a cell redirected it, opened for appending.
         hide_gloo: Whether Gloo's connection notes are left out.
 
     Attributes:
         reported: How many bytes were read so far.
     """
 
-    def __init__(self, descriptor: int, path: str, hide_gloo: bool) -> None:
-        del descriptor  # what it is may change: a cell may redirect it for a while
+    def __init__(self, path: str, hide_gloo: bool) -> None:
         self._reader = os.open(path, os.O_RDONLY)
         self.reported = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -92,7 +92,7 @@ def learner_traceback(error: BaseException) -> TracebackType | None:
         module = str(frame.tb_frame.f_globals.get("__name__", ""))
         # JAX marks its inner frames in this way, as pytest and IPython know it.
         hidden = frame.tb_frame.f_locals.get("__tracebackhide__", False)
-        if not (hidden or module.startswith("mcnb.")):
+        if not (hidden or module.partition(".")[0] == "mcnb"):
             shown = TracebackType(shown, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return shown
 
@@ -104,7 +104,9 @@ def _chain(error: BaseException) -> list[tuple[str, BaseException]]:
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
         seen.add(id(link))
-        before = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+        before = link.__cause__
+        if before is None and not link.__suppress_context__:
+            before = link.__context__
         reason = _CAUSE if link.__cause__ is not None else _CONTEXT
         links.append((reason if before is not None and id(before) not in seen else "", link))
         link = before

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import atexit
 import contextlib
-import importlib.metadata
-import importlib.util
-import re
 import threading
 import weakref
 from collections.abc import Iterable, Mapping
@@ -19,11 +15,10 @@ from mcnb.errors import CellError, ClusterError, McnbError
 from mcnb.messages import ProcessError, Reply
 from mcnb.options import Options, process_set
 from mcnb.process import calls
-from mcnb.process.cellcode import leading_blank_lines
 from mcnb.processes import Processes, start_processes
+from mcnb.requirements import check_jax
 from mcnb.result import Result, died_sentence
-
-OLDEST_JAX = (0, 8)
+from mcnb.syntax import syntax_error
 
 _running: weakref.WeakSet[Cluster] = weakref.WeakSet()
 _current: Cluster | None = None
@@ -344,53 +339,6 @@ def set_current(cluster: Cluster | None) -> None:
     """Have the magics drive this cluster."""
     global _current
     _current = cluster
-
-
-def check_jax() -> None:
-    """Raise a plain sentence if there is no JAX, or one that is too old.
-
-    Raises:
-        ClusterError: There is none that fits.
-    """
-    wanted = ".".join(map(str, OLDEST_JAX))
-    mend = f'python -m pip install --upgrade "jax>={wanted}" "jaxlib>={wanted}"'
-    for package in ("jax", "jaxlib"):
-        try:
-            version = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            raise ClusterError(
-                f"{package} is not installed for this Python. Install it: {mend}"
-            ) from None
-        if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST_JAX:
-            raise ClusterError(
-                f"{package} {version} is too old: mcnb needs {wanted} or newer. Install it: {mend}"
-            )
-
-
-def syntax_error(source: str, label: str, first_line: int) -> ProcessError | None:
-    """Return the cell's syntax error, if it has one: no process has to be asked for it."""
-    from IPython.core.inputtransformer2 import TransformerManager
-
-    try:
-        code = TransformerManager().transform_cell(source)
-        compile(code, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    except SyntaxError as error:
-        blank = leading_blank_lines(source)
-        number = (error.lineno or 1) + blank
-        line = number + first_line - 1
-        lines = source.splitlines()
-        shown = lines[number - 1] if number <= len(lines) else ""
-        caret = " " * max((error.offset or 1) - 1, 0) + "^"
-        return ProcessError(
-            name=type(error).__name__,
-            message=error.msg,
-            line=line,
-            traceback=f"Cell In[{label}], line {line}\n    {shown}\n    {caret}\n"
-            f"{type(error).__name__}: {error.msg}\nNo process ran the cell.",
-        )
-    except (ValueError, OverflowError) as error:  # null bytes, for one
-        return ProcessError("SyntaxError", str(error), None, f"{error}\nNo process ran the cell.")
-    return None
 
 
 def _result(outcome: Outcome, count: int) -> Result:

@@ -82,7 +82,7 @@ def package(requirement: str, brought_by: str = "") -> Finding:
 
 def jax() -> Finding:
     """Check that JAX is there, not too old, and that its two packages go together."""
-    from mcnb.cluster import check_jax
+    from mcnb.requirements import check_jax
 
     try:
         check_jax()

@@ -14,7 +14,7 @@ import pytest
 
 import mcnb
 from mcnb import processes as processes_module
-from mcnb.cluster import syntax_error
+from mcnb.syntax import syntax_error
 
 from .conftest import Notebook
 

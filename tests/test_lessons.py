@@ -70,8 +70,9 @@ def test_the_pair_is_in_sync(path: Path) -> None:
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_what_is_stored(path: Path) -> None:
     text = path.with_suffix(".ipynb").read_text()
-    for leak in ("/home/", "/root/", "/tmp/", "site-packages", "[Gloo]", "ipyparallel", "0x7f"):
+    for leak in ("site-packages", "[Gloo]", "ipyparallel", "0x7f"):
         assert leak not in text
+    assert not re.search(r"/(home|root|tmp|Users)/", text)
     notebook = nbformat.read(path.with_suffix(".ipynb"), 4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)

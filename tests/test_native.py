@@ -173,7 +173,7 @@ def test_characters_that_come_in_parts(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "parts.out"
     path.write_bytes(b"")
-    output = NativeOutput(str(path), hide_gloo=True)
+    output = NativeOutput(str(path), hide_gloo=False)
     data = text.encode()
     append(path, data[:cut])
     first = output.read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue
 import re
 import shutil
@@ -43,36 +44,44 @@ class Pending:
         started: When the call was made, on the monotonic clock, in seconds.
     """
 
-    def __init__(self, results: dict[int, Any], inbox: queue.SimpleQueue[int | None]) -> None:
+    def __init__(self, results: dict[int, Any], inbox: queue.SimpleQueue[None]) -> None:
         self._results = results
         self._inbox = inbox
         self.waiting = set(results)
         self.answers: dict[int, Any] = {}
         self.started = time.monotonic()
-        for k, result in results.items():
-            result.add_done_callback(lambda _, k=k: inbox.put(k))
+        # Woken once, by the last answer: to be woken by each would have this thread and
+        # ipyparallel's, which reads the others, wait for each other.
+        left = itertools.count(1)
+        for result in results.values():
+            result.add_done_callback(
+                lambda _: inbox.put(None) if next(left) == len(results) else None
+            )
 
     def wait(self, timeout: float) -> bool:
-        """Wait until something happens; return whether it did within that many seconds.
+        """Wait until all have answered, or something else happens.
+
+        Args:
+            timeout: For how many seconds at most.
+
+        Returns:
+            Whether it did happen in that time.
 
         Raises:
             ClusterError: An answer is no answer: the engine is gone, or not ours.
         """
         try:
-            k = self._inbox.get(timeout=max(timeout, 0))
+            self._inbox.get(timeout=max(timeout, 0))
+            happened = True
         except queue.Empty:
-            return False
-        while True:
-            if k in self.waiting and self._results[k].done():
-                self.waiting.remove(k)
-                try:
-                    self.answers[k] = self._results[k].get()
-                except Exception as error:
-                    raise ClusterError(f"process {k} could not be reached: {error}") from None
+            happened = False
+        for k in [k for k in self.waiting if self._results[k].done()]:
+            self.waiting.remove(k)
             try:
-                k = self._inbox.get_nowait()
-            except queue.Empty:
-                return True
+                self.answers[k] = self._results[k].get()
+            except Exception as error:
+                raise ClusterError(f"process {k} could not be reached: {error}") from None
+        return happened
 
     def progress(self, k: int) -> Progress:
         """Return where a process stood when it last reported."""
@@ -128,7 +137,7 @@ class Processes:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.exits: dict[str, str] = {}
-        self._inbox: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._exit_seen = threading.Event()
         self._client: Any = None
         self._views: list[Any] = []

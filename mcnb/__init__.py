@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from mcnb.cluster import current_cluster as current_cluster
     from mcnb.errors import CellError as CellError
     from mcnb.errors import ClusterError as ClusterError
+    from mcnb.errors import LockstepError as LockstepError
     from mcnb.exercises import check as check
+    from mcnb.lockstep.verdicts import Verdict as Verdict
     from mcnb.messages import ProcessError as ProcessError
     from mcnb.result import Result as Result
 
@@ -37,8 +39,10 @@ _HOMES = {
     "CellError": "errors",
     "Cluster": "cluster",
     "ClusterError": "errors",
+    "LockstepError": "errors",
     "ProcessError": "messages",
     "Result": "result",
+    "Verdict": "lockstep.verdicts",
     "check": "exercises",
     "current_cluster": "cluster",
 }

@@ -349,6 +349,7 @@ def _result(outcome: Outcome, count: int) -> Result:
         died=outcome.died,
         interrupted=outcome.interrupted,
         aftermath=aftermath(outcome, count),
+        verdict=outcome.verdict,
     )
 
 

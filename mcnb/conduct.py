@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from mcnb.errors import ClusterError
+from mcnb.errors import ClusterError, LockstepError
+from mcnb.lockstep.verdicts import Verdict
 from mcnb.messages import Reply, Text
 from mcnb.options import name_processes
 from mcnb.process.calls import probe, run_cell
@@ -23,6 +24,8 @@ from mcnb.process.tracebacks import crash_line, crash_report
 from mcnb.processes import Pending, Processes
 
 TICK_S = 0.1
+# Where a process waits for others, what the others do is looked at sooner.
+SHORT_TICK_S = 0.02
 # How long a process must have stood still inside JAX before it is taken to wait for another.
 WAITS_S = 0.5
 # How long Python code has to answer an interrupt.
@@ -43,6 +46,7 @@ class Outcome:
         died: The processes that ended on their own, and how.
         interrupted: Whether the user ended the cell.
         intact: Whether the processes can go on; where not, they have to be started anew.
+        verdict: How the processes parted, if they did.
     """
 
     replies: dict[int, Reply] = field(default_factory=dict)
@@ -50,6 +54,7 @@ class Outcome:
     died: dict[int, str] = field(default_factory=dict)
     interrupted: bool = False
     intact: bool = True
+    verdict: Verdict | None = None
 
 
 class Conductor:
@@ -68,6 +73,7 @@ class Conductor:
         self._watcher = watcher
         self._label = ""
         self._asked = 0
+        self._reported: set[int] = set()
         self.asked_by_ctrl_c = False
 
     def interrupt(self) -> None:
@@ -89,16 +95,22 @@ class Conductor:
         """
         outcome = Outcome()
         self._label = label
+        referee = self._processes.referee
+        referee.begin(targets)
         pending = self._processes.call(run_cell, source, label, first_line, processes=targets)
         with self._catching_ctrl_c():
             while not self._over(pending, outcome):
-                pending.wait(TICK_S)
+                pending.wait(SHORT_TICK_S if referee.waits() else TICK_S)
+                self._report(pending, targets)
                 if self._watcher is not None:
                     self._watcher(pending)
             if outcome.interrupted and outcome.intact:
                 outcome.intact = self._probe()
             if self._processes.exits and not outcome.died:
                 self._collect_deaths(outcome)
+        self._report(pending, targets)
+        if not outcome.interrupted:
+            outcome.verdict = referee.verdict
         for k, answer in sorted(pending.answers.items()):
             if not isinstance(answer, Reply):
                 raise ClusterError(f"process {k} could not run the cell. {answer.summary()}")
@@ -106,6 +118,18 @@ class Conductor:
         for k in pending.waiting:
             outcome.replies[k] = self._last_reply(k)
         return outcome
+
+    def _report(self, pending: Pending, targets: tuple[int, ...]) -> None:
+        """Tell the referee who is done with the cell."""
+        for k in targets:
+            answer = pending.answers.get(k)
+            if k in self._reported or not isinstance(answer, Reply):
+                continue
+            self._reported.add(k)
+            if answer.error is None or answer.error.name == LockstepError.__name__:
+                self._processes.referee.finish(k, busy=answer.busy)
+            else:
+                self._processes.referee.fail(k, answer.error.summary(), busy=answer.busy)
 
     @contextmanager
     def _catching_ctrl_c(self) -> Iterator[None]:
@@ -131,6 +155,7 @@ class Conductor:
             return True
         if self._asked:
             outcome.interrupted = True
+            outcome.verdict = self._where_they_stand()
             self._stop(pending, outcome)
             return True
         raised = any(isinstance(a, Reply) and a.error for a in pending.answers.values())
@@ -140,6 +165,13 @@ class Conductor:
             outcome.intact = False
             return True
         return False
+
+    def _where_they_stand(self) -> Verdict | None:
+        """Return the verdict at the time of an interrupt: nothing is proven, as a rule."""
+        referee = self._processes.referee
+        if referee.verdict is not None or not referee.waits():
+            return referee.verdict
+        return Verdict("stalled", referee.stands())
 
     def _stop(self, pending: Pending, outcome: Outcome) -> None:
         """Interrupt the processes that still run the cell."""
@@ -165,6 +197,8 @@ class Conductor:
         for k in sorted(k for k, how in died.items() if how == first):
             line = crash_line(self._processes.last_words(k).err, self._label)
             outcome.died[k] = first if line is None else f"{first} at line {line}"
+        for k, how in outcome.died.items():
+            self._processes.referee.die(k, how)
         outcome.intact = False
 
     def _last_reply(self, k: int) -> Reply:
@@ -213,6 +247,6 @@ variables are gone'
         everyone = name_processes(list(range(count)), count)
         was, their = ("was", "its") if count == 1 else ("were", "their")
         sentences.append(f"{everyone} {was} started anew: {their} variables are gone")
-    elif outcome.interrupted:
+    elif outcome.interrupted or outcome.verdict is not None:
         sentences.append("The cluster is intact, with its variables")
     return ". ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)

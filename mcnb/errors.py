@@ -34,6 +34,18 @@ class CellError(McnbError):
     """
 
 
+class LockstepError(CellError):
+    """Processes parted: what one of them launched, others did not, or not the same.
+
+    It is raised in the processes before anything hangs, and in the notebook for the cell.
+
+    Example:
+        >>> raise LockstepError("missing: process 0 waits at line 4; process 1 finished without it")
+        Traceback (most recent call last):
+        mcnb.errors.LockstepError: missing: process 0 waits at line 4; process 1 finished without it
+    """
+
+
 class ClusterError(McnbError):
     """The cluster could not do what was asked: a process died, could not start, or is gone."""
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from mcnb.lockstep.launches import LaunchRecord
+
 Stream: TypeAlias = Literal["stdout", "stderr"]
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
@@ -90,11 +92,15 @@ class Reply:
         events: What it wrote and displayed, in its own order.
         error: The exception that ended the cell, or None.
         value: The text of the last expression's value, or None.
+        launches: The computations that it launched and that span processes.
+        busy: Whether threads that the cell started still run its code.
     """
 
     events: tuple[Event, ...] = ()
     error: ProcessError | None = None
     value: str | None = None
+    launches: tuple[LaunchRecord, ...] = ()
+    busy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import Any
 from mcnb.errors import ClusterError
 from mcnb.launch.keeping import Keeping
 from mcnb.launch.local import CONTROLLER, KeptCluster, output_path, process_index, process_name
+from mcnb.lockstep.server import Server
 from mcnb.messages import ProcessError, Progress
 from mcnb.options import Options, name_processes
 from mcnb.process.blackbox import LastWords, read_black_box
@@ -132,6 +133,8 @@ class Processes:
 
     Attributes:
         exits: How processes that are gone ended, in words, in the order in which they did.
+        referee: Who checks that they stay in lockstep.
+        unchecked: Why they are not checked; empty if they are.
     """
 
     def __init__(self, options: Options) -> None:
@@ -142,6 +145,8 @@ class Processes:
         self._client: Any = None
         self._views: list[Any] = []
         self.folder = Path(tempfile.mkdtemp(prefix="mcnb-"))
+        self.referee = Server(options.processes, self.folder, cells=True)
+        self.unchecked = ""
         self._keeping = Keeping(str(self.folder), self._notice_exit)
 
     def start(self) -> None:
@@ -196,6 +201,7 @@ class Processes:
             self._client = None
         self._views = []
         self._keeping.close()
+        self.referee.close()
         shutil.rmtree(self.folder, ignore_errors=True)  # where the keeper was killed
 
     def _notice_exit(self, name: str, how: str) -> None:
@@ -231,7 +237,7 @@ class Processes:
     def _join(self) -> None:
         with self._coordinator_port() as port:
             address = f"127.0.0.1:{port}"
-            pending = self.call(join, address, self.options.processes)
+            pending = self.call(join, address, self.options.processes, self.referee.address)
             deadline = time.monotonic() + START_TIMEOUT_S
             while pending.waiting:
                 pending.wait(1.0)
@@ -248,6 +254,7 @@ class Processes:
         for summary, ks in failures.items():
             who = name_processes(ks, self.options.processes)
             raise ClusterError(f"{who} could not join the others. {summary}")
+        self.unchecked = next((a.unchecked for a in pending.answers.values() if a.unchecked), "")
 
     @contextlib.contextmanager
     def _coordinator_port(self) -> Iterator[int]:

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from mcnb.errors import CellError, ClusterError, McnbError
+from mcnb.errors import CellError, ClusterError, LockstepError, McnbError
+from mcnb.lockstep.launches import LaunchRecord
+from mcnb.lockstep.verdicts import Verdict
+from mcnb.lockstep.wording import explain, left_waiting
 from mcnb.messages import STREAMS, ProcessError, Reply, Stream, Text
 from mcnb.options import name_processes
 from mcnb.report.fold import Block, fold_events
@@ -26,6 +29,7 @@ class Result:
         interrupted: Whether the user ended the cell.
         died: How processes ended that ended during the cell, in words.
         aftermath: What had to be done to end the cell, in sentences; empty if nothing.
+        verdict: How the processes parted, or None if they did not.
 
     Example:
         >>> from mcnb.messages import Reply, Text
@@ -40,11 +44,12 @@ class Result:
     interrupted: bool = False
     died: Mapping[int, str] = field(default_factory=dict)
     aftermath: str = ""
+    verdict: Verdict | None = None
 
     @property
     def ok(self) -> bool:
         """Whether every process finished the cell without an error."""
-        return not (self.errors or self.died or self.stopped or self.interrupted)
+        return not (self.errors or self.died or self.stopped or self.interrupted or self.verdict)
 
     @property
     def stdout(self) -> dict[int, str]:
@@ -67,6 +72,12 @@ class Result:
         return {k: reply.error for k, reply in self.replies.items() if reply.error is not None}
 
     @cached_property
+    def launches(self) -> tuple[LaunchRecord, ...]:
+        """What the processes launched that spans processes, in the order of time."""
+        records = [record for reply in self.replies.values() for record in reply.launches]
+        return tuple(sorted(records, key=lambda record: (record.announced, record.process)))
+
+    @cached_property
     def blocks(self) -> list[Block]:
         """What the processes said, folded."""
         return fold_events({k: reply.events for k, reply in self.replies.items()})
@@ -87,16 +98,40 @@ class Result:
             return ClusterError(message, [f"ClusterError: {message}", *self._traceback_lines()])
         if self.ok:
             return None
-        parts = [
-            f"{name_processes(group, self.count)} raised {error.summary()}"
-            for group, error in self._groups()
-        ]
+        verdict = self.verdict
+        if verdict is not None and not self.interrupted:
+            if verdict.kind == "missing" and self._groups():
+                return self._left_waiting(verdict)
+            return self._parted(verdict)
+        parts = self._summaries()
         if self.interrupted:
             parts.insert(0, "The cell was interrupted")
         lines = self._traceback_lines()
         if self.aftermath:
             lines += ["", self.aftermath]
         return CellError("; ".join(parts) + self._sentence_end(), lines)
+
+    def _summaries(self) -> list[str]:
+        return [
+            f"{name_processes(group, self.count)} raised {error.summary()}"
+            for group, error in self._groups()
+        ]
+
+    def _left_waiting(self, verdict: Verdict) -> CellError:
+        """Return the error for processes that failed; those that they left waiting come after."""
+        waited = left_waiting(verdict.stands, self.count)
+        waited = f"{waited[0].upper()}{waited[1:]}" if waited else ""
+        message = ". ".join(filter(None, ("; ".join(self._summaries()), waited, self.aftermath)))
+        rest = filter(None, (waited, self.aftermath))
+        return CellError(message, [*self._traceback_lines(), "", *rest])
+
+    def _parted(self, verdict: Verdict) -> LockstepError:
+        """Return the error for processes that parted, with what else went wrong after it."""
+        wording = explain(verdict, self.count, self.aftermath)
+        message = ". ".join((wording.sentence, *self._summaries()))
+        lines = [f"{LockstepError.__name__}: {wording.lines[0]}", *wording.lines[1:]]
+        others = self._traceback_lines()
+        return LockstepError(message, [*lines, "", *others] if others else lines)
 
     def raise_for_errors(self) -> None:
         """Raise what `error` returns, if anything.
@@ -125,7 +160,8 @@ class Result:
         for k, error in sorted(
             self.errors.items(), key=lambda item: (item[0] in self.stopped, item[0])
         ):
-            if not (k in self.stopped and error.name == "KeyboardInterrupt"):
+            stopped = k in self.stopped and error.name == "KeyboardInterrupt"
+            if not stopped and error.name != LockstepError.__name__:
                 groups.setdefault(error, []).append(k)
         return [(sorted(group), error) for error, group in groups.items()]
 

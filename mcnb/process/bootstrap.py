@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from mcnb.lockstep.wire import Address
 
 CONNECT_POLL_S = 0.005
 CONNECT_TIMEOUT_S = 120.0
@@ -20,11 +22,13 @@ class Joined:
         process_index: Its `jax.process_index()`.
         local_devices: How many devices it has itself.
         devices: How many all have together.
+        unchecked: Why its launches are not checked; empty if they are.
     """
 
     process_index: int
     local_devices: int
     devices: int
+    unchecked: str = ""
 
 
 def can_bind(shell: Any, address: str) -> bool:
@@ -46,13 +50,14 @@ def can_bind(shell: Any, address: str) -> bool:
     return True
 
 
-def join(shell: Any, address: str, processes: int) -> Joined:
+def join(shell: Any, address: str, processes: int, referee: Address) -> Joined:
     """Import JAX and connect to the other processes; return when all have.
 
     Args:
         shell: The process's shell.
         address: Where JAX's coordinator listens, in process 0: host and port.
         processes: How many processes there are.
+        referee: Where the referee listens, who checks their launches.
 
     Raises:
         RuntimeError: JAX could not connect, or this is not the process it should be.
@@ -78,7 +83,7 @@ def join(shell: Any, address: str, processes: int) -> Joined:
             f"where process {process_index} with {expected} was asked for. Look for settings of "
             "JAX or XLA in the environment"
         )
-    return joined
+    return replace(joined, unchecked=shell.lockstep.enter(referee, process_index))
 
 
 def _wait_for_listener(address: str) -> None:

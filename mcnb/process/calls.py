@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -31,13 +31,14 @@ def run_cell(shell: Any, source: str, label: str, first_line: int) -> Reply:
     """Run a cell."""
     shell.watch.begin(label)
     try:
-        with interrupt.armed():
+        with shell.lockstep.cell(label), interrupt.armed():
             reply: Reply = shell.run(source, label, first_line)
     except KeyboardInterrupt as error:
         reply = Reply(shell.record.take(), describe_error(error, label), None)
     finally:
         shell.watch.end()
-    return reply
+    launches, busy = shell.lockstep.ended()
+    return replace(reply, launches=launches, busy=busy)
 
 
 def pull(shell: Any, expression: str) -> Any:
@@ -79,7 +80,7 @@ def probe(shell: Any) -> bool:
 
     shell.watch.begin("")
     try:
-        with interrupt.armed():
+        with shell.lockstep.unseen(), interrupt.armed():
             own = np.array([jax.process_index() + 1, jax.process_count()])
             seen = multihost_utils.process_allgather(own)
             expected = [[k + 1, jax.process_count()] for k in range(jax.process_count())]

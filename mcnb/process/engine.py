@@ -15,6 +15,7 @@ import logging
 import os
 import sys
 import tempfile
+import threading
 from typing import Any
 
 import ipyparallel.engine.app as engine_app
@@ -23,14 +24,16 @@ from ipyparallel.engine.kernel import IPythonParallelKernel
 from ipyparallel.serialize import serialize_object, unpack_apply_message
 from traitlets import Type
 
+from mcnb.errors import LockstepError
 from mcnb.messages import STREAMS
 from mcnb.process import interrupt
 from mcnb.process.blackbox import BlackBox
 from mcnb.process.calls import Call
+from mcnb.process.lockstep import Lockstep
 from mcnb.process.native import NativeOutput
 from mcnb.process.record import Record, RecordedStream, as_text_io
 from mcnb.process.shell import ProcessShell, RecordingHook, RecordingPublisher, refuse_input
-from mcnb.process.tracebacks import describe_error
+from mcnb.process.tracebacks import describe_error, format_error
 from mcnb.process.watch import Watch
 
 
@@ -97,6 +100,7 @@ def main() -> None:
     ProcessShell.watch = Watch(
         lambda progress: publish_data({"progress": progress}), record.newest_line
     )
+    ProcessShell.lockstep = Lockstep()
     engine_app.Kernel = ProcessKernel
     engine = ProcessEngine.instance()
     engine.initialize(sys.argv[1:])
@@ -104,10 +108,19 @@ def main() -> None:
     record.take()
     sys.stdout = as_text_io(RecordedStream(record, "stdout"))
     sys.stderr = as_text_io(RecordedStream(record, "stderr"))
+    threading.excepthook = _show_thread_error
     builtins.input = refuse_input
     getpass.getpass = refuse_input
     engine.start()
     asyncio.set_event_loop(None)
+
+
+def _show_thread_error(args: threading.ExceptHookArgs) -> None:
+    """Show an error that ended a thread, but not that its process parted: the cell says so."""
+    error = args.exc_value
+    if error is not None and not isinstance(error, (LockstepError, SystemExit)):
+        name = args.thread.name if args.thread is not None else "unknown"
+        print(f"Error in thread {name}:\n{format_error(error)}", file=sys.stderr)
 
 
 def _log_to_file(log: logging.Logger, path: str) -> None:

@@ -15,6 +15,7 @@ from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
 
 from mcnb.messages import Reply
 from mcnb.process.cellcode import CellCompiler, leading_blank_lines
+from mcnb.process.lockstep import Lockstep
 from mcnb.process.record import Record
 from mcnb.process.tracebacks import describe_error, format_error
 from mcnb.process.watch import Watch
@@ -92,6 +93,7 @@ class ProcessShell(ZMQInteractiveShell):
 
     record: ClassVar[Record]
     watch: ClassVar[Watch]
+    lockstep: ClassVar[Lockstep]
     _depth = 0
     _cell_loop: asyncio.AbstractEventLoop | None = None
 

@@ -1,0 +1,1 @@
+"""Lockstep: processes that part are told apart before anything hangs."""

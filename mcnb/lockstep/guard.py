@@ -1,0 +1,78 @@
+"""The sentry put before JAX: from here on, a process's launches are checked."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from types import CodeType, FrameType
+
+from mcnb.lockstep import jax_hooks
+from mcnb.lockstep.launches import Launch
+from mcnb.lockstep.places import Places, around
+from mcnb.lockstep.sentry import Sentry
+from mcnb.lockstep.verdicts import Detail
+from mcnb.lockstep.wire import Address
+
+
+def guard(address: Address, process: int, places: Places) -> Sentry | None:
+    """Have this process's launches checked.
+
+    Args:
+        address: Where the referee listens.
+        process: This process's index.
+        places: Finds the learner's lines.
+
+    Returns:
+        The sentry; None where this version of JAX can't be checked, which is said in a warning.
+
+    Raises:
+        OSError: The referee can't be reached.
+    """
+
+    def runs(frame: FrameType) -> bool:
+        return places.runs(frame.f_code.co_filename)
+
+    sentry = Sentry(address, process, runs, functools.partial(_detail, places))
+
+    def before(launch: Launch) -> AbstractContextManager[None]:
+        # The two frames in between are the hook's and this one.
+        place, called = places.find(sys._getframe(2))
+        return sentry.passing(_named(launch, called), place)
+
+    try:
+        jax_hooks.install(before)
+    except jax_hooks.UnsupportedJaxError as error:
+        sentry.close()
+        warnings.warn(
+            f"mcnb does not know the inside of this version of JAX ({error}): cells run, but "
+            "processes that part are not told apart before they hang. Versions that it knows: "
+            "0.8 to 0.12",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    return sentry
+
+
+@functools.lru_cache(maxsize=4096)
+def _named(launch: Launch, called: CodeType | None) -> Launch:
+    """Return a launch under the name of the function that the learner called.
+
+    JAX names what it compiles; what it compiles for functions of its own has an inner name.
+    """
+    if called is None or not launch.name.startswith("jit(_"):
+        return launch
+    return replace(launch, name=called.co_name) if jax_hooks.is_public(called.co_name) else launch
+
+
+def _detail(places: Places, frame: FrameType | None) -> Detail:
+    execute, static, names = jax_hooks.call_under_way(frame)
+    program = jax_hooks.program_text(execute).splitlines() if execute is not None else []
+    shown = places.innermost(frame)
+    detail = Detail() if shown is None else around(shown.f_code.co_filename, shown.f_lineno)
+    return replace(
+        detail, static=static, names=names, program=tuple(line.strip() for line in program)
+    )

@@ -1,0 +1,211 @@
+"""Reading a compiled program: which collectives it has, and who takes part in them.
+
+The text is XLA's HLO. Replica groups come in four spellings: lists, `{{0,1},{2,3}}`; an iota,
+`[2,4]<=[4,2]T(1,0)`; axes of a mesh, `mesh['a'=4,'b'=2] {'b'}`; and pairs of a source and a target,
+`{{0,1},{1,0}}`. (xla/hlo/ir/replica_group.cc, xla/hlo/ir/tile_assignment.cc, mesh_and_axis.cc.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mcnb.lockstep.launches import Collective
+
+KINDS = (
+    "all-reduce",
+    "all-gather",
+    "all-to-all",
+    "ragged-all-to-all",
+    "reduce-scatter",
+    "collective-permute",
+    "collective-broadcast",
+)
+_BITS = {"pred": 8, "token": 0, "opaque": 0, "c64": 64, "c128": 128, "bf16": 16}
+
+_COLLECTIVE = re.compile(
+    rf"^\s*(?:ROOT )?\S+ = (?P<type>.+?) (?P<kind>{'|'.join(KINDS)})(?:-start)?\((?P<rest>.*)$"
+)
+_SHAPE = re.compile(r"([a-z][a-z0-9]*)\[([0-9,]*)\]")
+_LISTS = re.compile(r"(?:replica_groups|source_target_pairs)=\{((?:\{[0-9,]*\},?)*)\}")
+_IOTA = re.compile(r"replica_groups=\[([0-9,]+)\]<=\[([0-9,]+)\](?:T\(([0-9,]+)\))?")
+_MESH = re.compile(
+    r"replica_groups=mesh\[(?P<axes>[^\]]*)\](?:, device_ids=\((?P<ids>[^{]*)\))? "
+    r"\{(?P<over>[^}]*)\}"
+)
+_ANY_GROUPS = re.compile(
+    r"replica_groups=(?:mesh\[[^\]]*\](?:, device_ids=\([^{]*\))? \{[^}]*\}"
+    r"|\[[0-9,]+\]<=\[[0-9,]+\](?:T\([0-9,]+\))?|\{(?:\{[0-9,]*\},?)*\})"
+)
+_NAMES_OF_PARAMETERS = re.compile(r"(?m)^(?:ENTRY )?%?\S*\(.*\) -> .* \{$")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A collective as it stands in a program.
+
+    Attributes:
+        kind: XLA's name for it.
+        bytes: The size of its result on each device, in bytes.
+        groups: The partitions that take part together; None where it can't be told.
+    """
+
+    kind: str
+    bytes: int
+    groups: tuple[tuple[int, ...], ...] | None
+
+
+def operations(text: str, partitions: int) -> list[Operation]:
+    """Return a program's collectives, in the order of its text.
+
+    Args:
+        text: The program, as HLO text.
+        partitions: How many devices it runs on.
+
+    Example:
+        >>> operations("r = f32[8]{0} all-reduce(x), replica_groups=[2,2]<=[4], to_apply=add", 4)
+        [Operation(kind='all-reduce', bytes=32, groups=((0, 1), (2, 3)))]
+    """
+    found = []
+    for line in text.splitlines():
+        match = _COLLECTIVE.match(line)
+        if match:
+            groups = replica_groups(match["rest"], partitions)
+            found.append(Operation(match["kind"], _bytes(match["type"]), groups))
+    return found
+
+
+def replica_groups(attributes: str, partitions: int) -> tuple[tuple[int, ...], ...] | None:
+    """Return which partitions take part together.
+
+    Args:
+        attributes: What stands behind an operation's operands.
+        partitions: How many devices the program runs on.
+
+    Returns:
+        The groups, or None where they can't be read.
+
+    Example:
+        >>> replica_groups("replica_groups=mesh['a'=2,'b'=2] {'a'}", 4)
+        ((0, 2), (1, 3))
+        >>> replica_groups("replica_groups={}", 3)
+        ((0, 1, 2),)
+    """
+    if match := _LISTS.search(attributes):
+        lists = re.findall(r"\{([0-9,]*)\}", match[1])
+        groups = tuple(tuple(_numbers(one)) for one in lists if one)
+        return groups or (tuple(range(partitions)),)
+    if match := _IOTA.search(attributes):
+        dims, ids = _numbers(match[1]), _iota(match[2], match[3])
+        return _rows(ids.reshape(dims[0], -1)) if ids.size == math.prod(dims) else None
+    if match := _MESH.search(attributes):
+        return _mesh_groups(match["axes"], match["ids"], match["over"])
+    return None
+
+
+def _mesh_groups(axes: str, ids: str | None, over: str) -> tuple[tuple[int, ...], ...] | None:
+    sizes = {name: int(size) for name, size in re.findall(r"'([^']*)'=([0-9]+)", axes)}
+    order = np.arange(math.prod(sizes.values()))
+    if ids is not None:
+        iota = re.fullmatch(r"\[([0-9,]+)\](?:T\(([0-9,]+)\))?", ids)
+        order = _iota(iota[1], iota[2]) if iota else np.array(_numbers(ids))
+    # Each axis in up to three parts, of which one may be what the group goes over.
+    shape: list[int] = []
+    grouped: list[int] = []
+    chosen = dict(re.findall(r"'([^']*)'(?::(\([0-9]+\)[0-9]+))?", over))
+    for name, size in sizes.items():
+        part = re.fullmatch(r"\(([0-9]+)\)([0-9]+)", chosen.get(name, ""))
+        before, middle = (int(part[1]), int(part[2])) if part else (1, size)
+        if name in chosen:
+            grouped.append(len(shape) + 1)
+        shape += [before, middle, size // (before * middle)]
+    if order.size != math.prod(shape) or not chosen.keys() <= sizes.keys():
+        return None
+    others = [axis for axis in range(len(shape)) if axis not in grouped]
+    members = math.prod(shape[axis] for axis in grouped)
+    return _rows(order.reshape(shape).transpose(others + grouped).reshape(-1, members))
+
+
+def _iota(dims: str, permutation: str | None) -> np.ndarray:
+    ids = np.arange(math.prod(_numbers(dims))).reshape(_numbers(dims))
+    return ids.transpose(_numbers(permutation)).ravel() if permutation else ids.ravel()
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"[0-9]+", text)]
+
+
+def _rows(groups: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(int(i) for i in row) for row in groups)
+
+
+def _bytes(types: str) -> int:
+    total = 0
+    for name, dims in _SHAPE.findall(types):
+        digits = re.search(r"[0-9]+", name)
+        bits = _BITS.get(name, int(digits[0]) if digits else 8)
+        total += (math.prod(_numbers(dims)) * bits + 7) // 8
+    return total
+
+
+def fingerprint(text: str, partitions: int, devices: str) -> str:
+    """Return a text that is equal for equal programs on equal devices.
+
+    XLA's own fingerprint won't do: it takes in the name of the function, the names of the mesh's
+    axes and the lines of source that the program came from, and those may differ where the
+    program does not.
+
+    Args:
+        text: The program as HLO text, without metadata and with canonical names.
+        partitions: How many devices it runs on.
+        devices: The devices in the program's order.
+    """
+    header, _, body = text.partition("\n")
+    body = _NAMES_OF_PARAMETERS.sub("{", body)
+    body = re.sub(r", (?:frontend_attributes|sharding)=\{.*\}$", "", body, flags=re.MULTILINE)
+    body = _ANY_GROUPS.sub(lambda match: f"groups={replica_groups(match[0], partitions)}", body)
+    layout = re.search(r"entry_computation_layout=\{.*?\}(?=, \w+=|$)", header)
+    content = f"{layout and layout[0]}\n{devices}\n{body}"
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+def by_process(found: Iterable[Operation], owners: Sequence[int]) -> tuple[Collective, ...]:
+    """Return collectives with their groups as processes.
+
+    Args:
+        found: The collectives.
+        owners: The process of each partition.
+    """
+    result = []
+    for operation in found:
+        groups = [tuple(range(len(owners)))] if operation.groups is None else operation.groups
+        processes = {tuple(sorted({owners[i] for i in group})) for group in groups}
+        result.append(Collective(operation.kind, operation.bytes, tuple(sorted(processes))))
+    return tuple(result)
+
+
+def partners(collectives: Iterable[Collective], process: int) -> tuple[int, ...]:
+    """Return the processes that a process has to launch a program together with, itself included.
+
+    Two processes have to come together where devices of theirs meet in a group, directly or by
+    way of others.
+
+    Example:
+        >>> partners([Collective("all-reduce", 4, ((0, 1), (2, 3)))], 2)
+        (2, 3)
+        >>> partners([], 1)
+        (1,)
+    """
+    together = {process}
+    groups = [set(group) for collective in collectives for group in collective.groups]
+    grown = True
+    while grown:
+        touching = [group for group in groups if group & together and not group <= together]
+        grown = bool(touching)
+        together.update(*touching)
+    return tuple(sorted(together))

@@ -1,0 +1,270 @@
+"""JAX's private names: the only file that knows them.
+
+It fits jax 0.8 to 0.12. What it reaches into, each time only to look and to pass on:
+
+- `ExecuteReplicated.__call__` runs a compiled computation, from wherever it is called.
+- `pjit._get_fastpath_data` and `MeshExecutable.create_cpp_call` hand computations to C++, which
+  runs them without that call. For those that communicate they are told not to.
+- What an executable runs on, and its compiled program.
+
+Where a version of JAX does not fit, `install` says so, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from types import FrameType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from mcnb.lockstep.hlo import by_process, fingerprint, operations, partners
+from mcnb.lockstep.launches import Launch
+
+Guard = Callable[[Launch], AbstractContextManager[None]]
+
+# Modules whose functions a learner calls by name; a launch inside is told by that name.
+_PUBLIC = ("jax", "jax.numpy", "jax.experimental.multihost_utils", "jax.lax", "jax.random")
+
+_guard: Guard | None = None
+_described: weakref.WeakKeyDictionary[Any, Launch | None] = weakref.WeakKeyDictionary()
+
+
+class UnsupportedJaxError(Exception):
+    """This version of JAX has other inner names than this file knows."""
+
+
+def install(guard: Guard) -> None:
+    """Have a guard stand before each launch that spans processes.
+
+    Args:
+        guard: Returns a context in which a launch is made; entering it may wait, or raise.
+
+    Raises:
+        UnsupportedJaxError: This version of JAX does not fit; nothing was changed.
+    """
+    global _guard
+    try:
+        originals = _check()
+    except (ImportError, AttributeError, TypeError, ValueError, AssertionError) as error:
+        raise UnsupportedJaxError(str(error)) from error
+    if _guard is None:
+        _replace(*originals)
+    _guard = guard
+
+
+def remove() -> None:
+    """Let all launches pass without being looked at."""
+    global _guard
+    _guard = None
+
+
+def _check() -> tuple[ModuleType, ModuleType]:
+    """Look whether everything is there that is needed, and is what it should be."""
+    from jax._src import pjit
+    from jax._src.interpreters import pxla
+
+    execute = inspect.signature(pxla.ExecuteReplicated.__call__)
+    kinds = [parameter.kind for parameter in execute.parameters.values()]
+    if kinds[-1] is not inspect.Parameter.VAR_POSITIONAL or len(kinds) != 2:
+        raise UnsupportedJaxError("ExecuteReplicated.__call__ takes other arguments")
+    if next(iter(inspect.signature(pjit._get_fastpath_data).parameters)) != "executable":
+        raise UnsupportedJaxError("_get_fastpath_data takes other arguments")
+    inspect.signature(pxla.MeshExecutable.create_cpp_call)
+    slots = set(pxla.ExecuteReplicated.__slots__)
+    missing = {"xla_executable", "in_handler", "out_handler", "kept_var_idx", "name"} - slots
+    if missing or "__weakref__" not in slots:
+        raise UnsupportedJaxError(f"ExecuteReplicated has no {', '.join(sorted(missing))}")
+    _print_options()
+    return pxla, pjit
+
+
+def _replace(pxla: Any, pjit: Any) -> None:
+    execute = pxla.ExecuteReplicated.__call__
+    fastpath = pjit._get_fastpath_data
+    create_cpp_call = pxla.MeshExecutable.create_cpp_call
+
+    def checked_call(self: Any, *args: Any) -> Any:
+        guard = _guard
+        launch = _launch(self, args) if guard is not None else None
+        if guard is None or launch is None:
+            return execute(self, *args)
+        with guard(launch):
+            return execute(self, *args)
+
+    def checked_fastpath(executable: Any, *args: Any, **kwargs: Any) -> Any:
+        if _guard is not None and _spans(getattr(executable, "_unsafe_call", None)):
+            return None
+        return fastpath(executable, *args, **kwargs)
+
+    def checked_create_cpp_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _guard is not None and _spans(self.unsafe_call):
+            return None
+        return create_cpp_call(self, *args, **kwargs)
+
+    pxla.ExecuteReplicated.__call__ = checked_call
+    pjit._get_fastpath_data = checked_fastpath
+    pxla.MeshExecutable.create_cpp_call = checked_create_cpp_call
+
+
+def _spans(execute: Any) -> bool:
+    """Return whether a computation runs on devices of several processes."""
+    try:
+        return len({device.process_index for device in _devices(execute)}) > 1
+    except Exception:  # not one of ours: it goes its own way
+        return False
+
+
+def _devices(execute: Any) -> Sequence[Any]:
+    """Return the devices that a computation runs on, in its order."""
+    shardings = [*execute.in_handler.in_shardings, *execute.out_handler.out_shardings]
+    for sharding in shardings:
+        devices = getattr(sharding, "_device_assignment", None)
+        if devices:
+            return tuple(devices)
+    return ()
+
+
+def _launch(execute: Any, args: Sequence[Any]) -> Launch | None:
+    """Return what a computation is; None if it stays within this process."""
+    try:
+        launch = _described[execute]
+    except KeyError:
+        try:
+            launch = _describe(execute, args) if _spans(execute) else None
+        except Exception as error:
+            # It must not be stopped for what is not understood, but it must not be hidden either.
+            warnings.warn(
+                f"mcnb can't check {getattr(execute, 'name', 'a launch')} and lets it pass: "
+                f"{type(error).__name__}: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            launch = None
+        _described[execute] = launch
+    return launch
+
+
+def _describe(execute: Any, args: Sequence[Any]) -> Launch:
+    devices = _devices(execute)
+    owners = [int(device.process_index) for device in devices]
+    process = int(devices[0].client.process_index())
+    text = program_text(execute)
+    where = device_order(devices)
+    collectives = by_process(operations(text, len(devices)), owners)
+    kept = [arg for i, arg in enumerate(args) if i in execute.kept_var_idx]
+    shardings = execute.in_handler.in_shardings
+    return Launch(
+        name=str(execute.name),
+        program=fingerprint(text, len(devices), where),
+        participants=partners(collectives, process),
+        arguments=tuple(_argument(arg) for arg in kept),
+        shardings=tuple(_spec(sharding) for sharding in shardings),
+        mesh=next((str(dict(s.mesh.shape)) for s in shardings if hasattr(s, "mesh")), ""),
+        devices=where,
+        collectives=collectives,
+    )
+
+
+def device_order(devices: Sequence[Any]) -> str:
+    """Return devices as text, each by its process and its position there, such as `"P0.1"`."""
+    local: dict[int, list[int]] = {}
+    for device in sorted(devices[0].client.devices(), key=lambda device: device.id):
+        local.setdefault(device.process_index, []).append(device.id)
+    return " ".join(f"P{d.process_index}.{local[d.process_index].index(d.id)}" for d in devices)
+
+
+def _spec(sharding: Any) -> str:
+    return str(getattr(sharding, "spec", "")).replace("PartitionSpec", "P")
+
+
+def _argument(arg: Any) -> str:
+    import jax
+
+    aval = jax.typeof(arg) if hasattr(jax, "typeof") else jax.core.get_aval(arg)
+    with contextlib.suppress(Exception):
+        return f"{aval.dtype.name if _extended(aval) else _short(aval.dtype)}{_dims(aval.shape)}"
+    return str(aval)
+
+
+def _extended(aval: Any) -> bool:
+    return not isinstance(aval.dtype, np.dtype)
+
+
+def _short(dtype: np.dtype) -> str:
+    return str(dtype).replace("float", "f").replace("uint", "u").replace("int", "s")
+
+
+def _dims(shape: Sequence[Any]) -> str:
+    return f"[{','.join(str(size) for size in shape)}]"
+
+
+def _print_options() -> Any:
+    from jaxlib import _hlo
+
+    options = _hlo.HloPrintOptions()
+    options.print_metadata = False
+    options.print_backend_config = False
+    options.print_ids = False
+    options.canonicalize_instruction_names = True
+    options.canonicalize_computations = True
+    return options
+
+
+def program_text(execute: Any) -> str:
+    """Return a computation's compiled program as HLO text, without what does not matter."""
+    modules = execute.xla_executable.hlo_modules()
+    return "\n".join(module.to_string(_print_options()) for module in modules)
+
+
+def call_under_way(frame: FrameType | None) -> tuple[Any, dict[str, str], tuple[str, ...]]:
+    """Return what is about to be launched in a thread.
+
+    Args:
+        frame: The thread's innermost frame.
+
+    Returns:
+        The computation, the static arguments of the function by name, and the names of the other
+        arguments.
+    """
+    execute = None
+    while frame is not None:
+        local = frame.f_locals
+        if frame.f_code.co_name == "checked_call" and frame.f_globals is globals():
+            execute = local["self"]
+        elif frame.f_code.co_name == "cache_miss" and "p" in local and "fun" in local:
+            names = tuple(local["p"].arg_names or ())
+            return execute, _static(local["fun"], local["args"], local["kwargs"], names), names
+        frame = frame.f_back
+    return execute, {}, ()
+
+
+def _static(function: Any, args: Any, kwargs: Any, names: Sequence[str]) -> dict[str, str]:
+    import jax
+
+    try:
+        given = inspect.signature(function).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        return {}
+    dynamic = {str(name).partition("[")[0].partition(".")[0] for name in names}
+    return {
+        name: repr(value)[:100]
+        for name, value in given.items()
+        if name not in dynamic
+        and not any(isinstance(leaf, (jax.Array, np.ndarray)) for leaf in jax.tree.leaves(value))
+    }
+
+
+@functools.cache
+def is_public(name: str) -> bool:
+    """Return whether JAX has a function of that name that learners call."""
+    return not name.startswith("_") and any(
+        callable(getattr(importlib.import_module(module), name, None)) for module in _PUBLIC
+    )

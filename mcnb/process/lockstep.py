@@ -1,0 +1,70 @@
+"""A process of a notebook in lockstep: its cells' launches are checked and recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mcnb.lockstep.guard import guard
+from mcnb.lockstep.launches import LaunchRecord
+from mcnb.lockstep.places import Places, is_script
+from mcnb.lockstep.sentry import Sentry
+from mcnb.lockstep.wire import Address
+from mcnb.process.cellcode import cell_label, cell_name
+
+
+def _is_learners(filename: str) -> bool:
+    return cell_label(filename) is not None or is_script(filename)
+
+
+def _label(filename: str, line: int) -> str:
+    label = cell_label(filename)
+    return f"{Path(filename).name}:{line}" if label is None else f"In[{label}], line {line}"
+
+
+class Lockstep:
+    """What stands between a process's cells and JAX.
+
+    Attributes:
+        sentry: Who announces the launches; None where they can't be checked.
+    """
+
+    def __init__(self) -> None:
+        self.sentry: Sentry | None = None
+        self._places = Places(_is_learners, _label)
+
+    def enter(self, referee: Address, process_index: int) -> str:
+        """Have this process's launches checked from now on.
+
+        Returns:
+            Why they are not; empty if they are.
+        """
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.sentry = guard(referee, process_index, self._places)
+        return "; ".join(str(warning.message) for warning in caught)
+
+    @contextmanager
+    def cell(self, label: str) -> Iterator[None]:
+        """Have launches told by their lines in the cell of that label."""
+        self._places.cell = cell_name(label)
+        if self.sentry is not None:
+            self.sentry.take_records()
+        yield
+
+    def ended(self) -> tuple[tuple[LaunchRecord, ...], bool]:
+        """Return the cell's launches, and whether threads of it still run."""
+        if self.sentry is None:
+            return (), False
+        return self.sentry.take_records(), self.sentry.finished()
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """Let launches pass that are mcnb's own."""
+        with contextlib.ExitStack() as stack:
+            if self.sentry is not None:
+                stack.enter_context(self.sentry.suspended())
+            yield

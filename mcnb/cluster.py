@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from mcnb.conduct import Conductor, Outcome, Watcher, aftermath
+from mcnb.conduct import Conductor, Watcher
 from mcnb.errors import CellError, ClusterError, McnbError
 from mcnb.messages import ProcessError, Reply
-from mcnb.options import Options, process_set
+from mcnb.options import Options, process_set, seconds
+from mcnb.outcome import Outcome, aftermath, healing
 from mcnb.process import calls
 from mcnb.processes import Processes, start_processes
 from mcnb.requirements import check_jax
@@ -32,6 +33,7 @@ class Cluster:
         devices_per_process: How many devices each has, 1 to 2048.
         platform: `"cpu"`.
         env: Environment variables for the processes, on top of this one's own.
+        checked: Whether a launch waits until all of its participants stand at it.
 
     Raises:
         OptionError: A value is not allowed.
@@ -53,8 +55,9 @@ class Cluster:
         devices_per_process: int = 2,
         platform: str = "cpu",
         env: Mapping[str, str] | None = None,
+        checked: bool = True,
     ) -> None:
-        self.options = Options(processes, devices_per_process, platform, dict(env or {}))
+        self.options = Options(processes, devices_per_process, platform, dict(env or {}), checked)
         self.last: Result | None = None
         self._lock = threading.RLock()
         self._processes: Processes | None = None
@@ -66,7 +69,13 @@ class Cluster:
     @classmethod
     def of(cls, options: Options) -> Self:
         """Return a cluster of these options, not started."""
-        return cls(options.processes, options.devices_per_process, options.platform, options.env)
+        return cls(
+            options.processes,
+            options.devices_per_process,
+            options.platform,
+            options.env,
+            options.checked,
+        )
 
     @property
     def running(self) -> bool:
@@ -110,6 +119,8 @@ class Cluster:
         processes: str | int | Iterable[int] | None = None,
         label: str | None = None,
         first_line: int = 1,
+        checked: bool | None = None,
+        timeout: float | None = None,
         watcher: Watcher | None = None,
     ) -> Result:
         """Run a cell on the processes; return when the last is done, or can't be any more.
@@ -120,6 +131,10 @@ class Cluster:
             label: A name for the cell in tracebacks: what stands in a notebook's prompt. By
                 default, how many cells have been run.
             first_line: Which line of the notebook's cell the first line of the code is.
+            checked: Whether a launch waits until all of its participants stand at it; as the
+                cluster was started, by default. Otherwise a launch goes ahead, and what becomes of
+                processes that part is told when it has happened.
+            timeout: After how many seconds the cell is ended; by default it may take for ever.
             watcher: Called about ten times a second while the cell runs.
 
         Returns:
@@ -127,13 +142,14 @@ class Cluster:
 
         Raises:
             ClusterError: The cluster does not run, or broke.
-            OptionError: `processes` names no process.
+            OptionError: `processes` names no process, or `timeout` is no time.
             KeyboardInterrupt: Ctrl-C or the stop button; `last` is the result so far.
         """
         with self._lock:
             current = self._ready()
             count = self.options.processes
             targets = process_set(processes, count) if processes is not None else range(count)
+            timeout = None if timeout is None else seconds("--timeout", timeout)
             self._cells += 1
             label = str(self._cells) if label is None else label
             error = syntax_error(source, label, first_line)
@@ -142,7 +158,14 @@ class Cluster:
                 return self.last
             self._conductor = Conductor(current, watcher)
             try:
-                outcome = self._conductor.run(tuple(targets), source, label, first_line)
+                outcome = self._conductor.run(
+                    tuple(targets),
+                    source,
+                    label,
+                    first_line,
+                    checked=self.options.checked if checked is None else checked,
+                    timeout=timeout,
+                )
             except ClusterError:
                 self._lose()
                 raise
@@ -208,6 +231,26 @@ class Cluster:
             conductor.interrupt()
         elif self._processes is None:
             raise ClusterError(self._absence_sentence())
+
+    def heal(self) -> str:
+        """Have the processes leave each other and join anew, and restore their variables.
+
+        For processes that can't compute together any more, though they run: the same processes
+        go on, with arrays, meshes and shardings on new devices, and functions compiled anew.
+
+        Returns:
+            What was restored, in sentences.
+
+        Raises:
+            ClusterError: The cluster does not run, or could not be healed.
+        """
+        with self._lock:
+            try:
+                healed = self._ready().heal()
+            except ClusterError:
+                self._lose()
+                raise
+        return ". ".join(healing(healed, self.options.processes))
 
     def restart(self) -> None:
         """End the processes and start as many anew, under the same indices, without variables.
@@ -348,6 +391,7 @@ def _result(outcome: Outcome, count: int) -> Result:
         stopped=tuple(outcome.stopped),
         died=outcome.died,
         interrupted=outcome.interrupted,
+        time_limit=outcome.time_limit,
         aftermath=aftermath(outcome, count),
         verdict=outcome.verdict,
     )

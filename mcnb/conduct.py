@@ -1,8 +1,8 @@
 """Seeing a cell through to its end on all processes, whatever becomes of it.
 
 A cell ends when the last process has answered, or as soon as it is certain that one never will:
-because a process died, because a process raised and the others wait for it inside JAX, or because
-the user wants it to end.
+because a process died, because a process raised and the others wait for it inside JAX, because
+unchecked processes parted and hang, or because the user wants it to end.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from types import FrameType
 
 from mcnb.errors import ClusterError, LockstepError
-from mcnb.lockstep.verdicts import Verdict
+from mcnb.lockstep.verdicts import Happened, Verdict
 from mcnb.messages import Reply, Text
-from mcnb.options import name_processes
+from mcnb.outcome import Outcome
 from mcnb.process.calls import probe, run_cell
 from mcnb.process.tracebacks import crash_line, crash_report
 from mcnb.processes import Pending, Processes
@@ -32,29 +32,10 @@ WAITS_S = 0.5
 INTERRUPT_S = 0.8
 # How long to wait for what follows from a death: JAX ends the others when process 0 is gone.
 DEATHS_S = 0.3
+# How long a computation that is cut off has to fail.
+CUT_S = 1.0
 
 Watcher = Callable[[Pending], None]
-
-
-@dataclass
-class Outcome:
-    """How a cell ended.
-
-    Attributes:
-        replies: What each process has to say; made up from its black box where it could not.
-        stopped: Processes that were made to end the cell, with the line at which they stood.
-        died: The processes that ended on their own, and how.
-        interrupted: Whether the user ended the cell.
-        intact: Whether the processes can go on; where not, they have to be started anew.
-        verdict: How the processes parted, if they did.
-    """
-
-    replies: dict[int, Reply] = field(default_factory=dict)
-    stopped: dict[int, int | None] = field(default_factory=dict)
-    died: dict[int, str] = field(default_factory=dict)
-    interrupted: bool = False
-    intact: bool = True
-    verdict: Verdict | None = None
 
 
 class Conductor:
@@ -81,7 +62,16 @@ class Conductor:
         self._asked += 1
         self._processes.wake()
 
-    def run(self, targets: tuple[int, ...], source: str, label: str, first_line: int) -> Outcome:
+    def run(
+        self,
+        targets: tuple[int, ...],
+        source: str,
+        label: str,
+        first_line: int,
+        *,
+        checked: bool = True,
+        timeout: float | None = None,
+    ) -> Outcome:
         """Run a cell on some processes and return how it ended.
 
         Args:
@@ -89,28 +79,34 @@ class Conductor:
             source: The cell's code.
             label: What stands in the notebook's prompt for it.
             first_line: Which line of the notebook's cell the first line of the code is.
+            checked: Whether launches wait until all participants stand at them.
+            timeout: After how many seconds the cell is ended.
 
         Raises:
             ClusterError: What connects the processes broke.
         """
         outcome = Outcome()
-        self._label = label
+        self._label, self._checked, self._timeout = label, checked, timeout
         referee = self._processes.referee
-        referee.begin(targets)
-        pending = self._processes.call(run_cell, source, label, first_line, processes=targets)
+        referee.begin(targets, holding=checked)
+        pending = self._processes.call(
+            run_cell, source, label, first_line, checked, processes=targets
+        )
         with self._catching_ctrl_c():
             while not self._over(pending, outcome):
                 pending.wait(SHORT_TICK_S if referee.waits() else TICK_S)
                 self._report(pending, targets)
                 if self._watcher is not None:
                     self._watcher(pending)
-            if outcome.interrupted and outcome.intact:
-                outcome.intact = self._probe()
+            self._report(pending, targets)
+            if outcome.verdict is None:
+                outcome.verdict = referee.verdict
+            self._mend(outcome)
             if self._processes.exits and not outcome.died:
                 self._collect_deaths(outcome)
-        self._report(pending, targets)
-        if not outcome.interrupted:
-            outcome.verdict = referee.verdict
+        if not checked and outcome.verdict is not None:
+            happened = _happened(outcome, pending)
+            outcome.verdict = replace(outcome.verdict, happened=happened)
         for k, answer in sorted(pending.answers.items()):
             if not isinstance(answer, Reply):
                 raise ClusterError(f"process {k} could not run the cell. {answer.summary()}")
@@ -158,11 +154,17 @@ class Conductor:
             outcome.verdict = self._where_they_stand()
             self._stop(pending, outcome)
             return True
-        raised = any(isinstance(a, Reply) and a.error for a in pending.answers.values())
-        if raised and all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting):
+        if self._timeout is not None and time.monotonic() - pending.started > self._timeout:
+            outcome.time_limit = self._timeout
+            stands = self._processes.referee.stands()
+            outcome.verdict = self._where_they_stand() or Verdict("stalled", stands)
             self._stop(pending, outcome)
-            # The computation that they waited in is still under way and can't be called off.
-            outcome.intact = False
+            return True
+        raised = any(isinstance(a, Reply) and a.error for a in pending.answers.values())
+        parted = not self._checked and self._processes.referee.verdict is not None
+        hang = all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting)
+        if (raised or parted) and hang:
+            self._stop(pending, outcome)
             return True
         return False
 
@@ -174,18 +176,48 @@ class Conductor:
         return Verdict("stalled", referee.stands())
 
     def _stop(self, pending: Pending, outcome: Outcome) -> None:
-        """Interrupt the processes that still run the cell."""
+        """Interrupt the processes that still run the cell, and cut off what hangs in them."""
         outcome.stopped = {k: pending.progress(k).line for k in sorted(pending.waiting)}
         for k in outcome.stopped:
             self._processes.signal(k, signal.SIGINT)
-        deadline = time.monotonic() + INTERRUPT_S
         asked = self._asked
+        deadline = time.monotonic() + INTERRUPT_S
         while pending.waiting and not self._processes.exits:
             left = deadline - time.monotonic()
-            if left <= 0 or self._asked > asked:  # blocked in native code, or the user can't wait
+            hang = all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting)
+            if left <= 0 or hang or self._asked > asked:
+                break
+            pending.wait(min(left, TICK_S))
+        if pending.waiting and not self._processes.exits:
+            self._cut(pending, outcome)
+
+    def _cut(self, pending: Pending, outcome: Outcome) -> None:
+        """Cut off the computations that processes hang in; return when they are free."""
+        asked = self._asked
+        if self._processes.abort():
+            outcome.cut = True
+            deadline = time.monotonic() + CUT_S
+            while pending.waiting and not self._processes.exits and self._asked == asked:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                pending.wait(min(left, TICK_S))
+        if pending.waiting:
+            outcome.intact = False
+
+    def _mend(self, outcome: Outcome) -> None:
+        """See to it that the processes can compute together, or find that they can't."""
+        if not outcome.intact or self._processes.exits:
+            return
+        # Where launches that differ have met, it is not known what each still expects.
+        heal = outcome.cut or (not self._checked and outcome.verdict is not None)
+        if not heal and (outcome.interrupted or outcome.time_limit is not None):
+            heal = not self._probe(outcome)
+        if heal and outcome.intact:
+            try:
+                outcome.healed = self._processes.heal()
+            except ClusterError:
                 outcome.intact = False
-                return
-            pending.wait(left)
 
     def _collect_deaths(self, outcome: Outcome) -> None:
         deadline = time.monotonic() + DEATHS_S
@@ -206,7 +238,7 @@ class Conductor:
         pieces = (Text("stdout", words.said + words.out), Text("stderr", crash_report(words.err)))
         return Reply(tuple(piece for piece in pieces if piece.text))
 
-    def _probe(self) -> bool:
+    def _probe(self, outcome: Outcome) -> bool:
         """Return whether the processes can still compute together.
 
         An interrupt may have come between one process's launch of a collective and another's.
@@ -217,36 +249,17 @@ class Conductor:
             pending.wait(TICK_S)
             if all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting):
                 break
-        return not pending.waiting and all(answer is True for answer in pending.answers.values())
+        if pending.waiting:
+            self._cut(pending, outcome)
+            return False
+        return all(answer is True for answer in pending.answers.values())
 
 
-def aftermath(outcome: Outcome, count: int) -> str:
-    """Say what had to be done to end a cell.
-
-    Args:
-        outcome: How it ended.
-        count: How many processes there are.
-
-    Example:
-        >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)
-        'Processes 1,2 (line 3) waited and were stopped. All 4 processes were started anew: their \
-variables are gone'
-    """
-    sentences = []
-    if outcome.stopped:
-        lines = {line for line in outcome.stopped.values() if line is not None}
-        where = ""
-        if lines:
-            noun = "line" if len(lines) == 1 else "lines"
-            where = f" ({noun} {', '.join(str(line) for line in sorted(lines))})"
-        was = "was" if len(outcome.stopped) == 1 else "were"
-        what = f"{was} interrupted" if outcome.interrupted else f"waited and {was} stopped"
-        name = name_processes(list(outcome.stopped), count)
-        sentences.append(f"{name}{where} {what}")
-    if not outcome.intact:
-        everyone = name_processes(list(range(count)), count)
-        was, their = ("was", "its") if count == 1 else ("were", "their")
-        sentences.append(f"{everyone} {was} started anew: {their} variables are gone")
-    elif outcome.interrupted or outcome.verdict is not None:
-        sentences.append("The cluster is intact, with its variables")
-    return ". ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
+def _happened(outcome: Outcome, pending: Pending) -> Happened:
+    """Return what became of processes that parted unchecked."""
+    if outcome.died:
+        return "crashed"
+    if outcome.cut or outcome.stopped:
+        return "hung"
+    failed = any(isinstance(a, Reply) and a.error is not None for a in pending.answers.values())
+    return "failed" if failed else "returned"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ class Options:
         devices_per_process: How many devices each of them has, 1 to 2048.
         platform: `"cpu"`.
         env: Environment variables for the processes, on top of the notebook's own.
+        checked: Whether a launch waits until all of its participants stand at it.
 
     Raises:
         OptionError: A value is not allowed.
@@ -47,6 +49,7 @@ For example: -n 4
     devices_per_process: int = 2
     platform: str = "cpu"
     env: Mapping[str, str] = field(default_factory=dict)
+    checked: bool = True
 
     def __post_init__(self) -> None:
         for name, (option, meaning, most, example) in _NUMBERS.items():
@@ -112,6 +115,28 @@ def whole_number(option: str, given: object, meaning: str, most: int, example: i
     raise OptionError(
         f"{option} {given}: {meaning} is a whole number from 1 to {most}. "
         f"For example: {option} {example}"
+    )
+
+
+def seconds(option: str, given: object) -> float:
+    """Return an option's value as a number of seconds.
+
+    Raises:
+        OptionError: It is something else, or not more than 0.
+
+    Example:
+        >>> seconds("--timeout", "2.5")
+        2.5
+    """
+    try:
+        number = float(given) if isinstance(given, (str, int, float)) else math.nan
+    except ValueError:
+        number = math.nan
+    if number > 0 and not isinstance(given, bool):
+        return number
+    raise OptionError(
+        f"{option} {given}: a time limit is a number of seconds, more than 0. "
+        f"For example: {option} 10"
     )
 
 

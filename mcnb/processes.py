@@ -18,17 +18,19 @@ from typing import Any
 from mcnb.errors import ClusterError
 from mcnb.launch.keeping import Keeping
 from mcnb.launch.local import CONTROLLER, KeptCluster, output_path, process_index, process_name
+from mcnb.lockstep.rescue import Healed
 from mcnb.lockstep.server import Server
 from mcnb.messages import ProcessError, Progress
 from mcnb.options import Options, name_processes
 from mcnb.process.blackbox import LastWords, read_black_box
-from mcnb.process.bootstrap import can_bind, join
+from mcnb.process.bootstrap import can_bind, heal, join
 from mcnb.process.calls import Call
 from mcnb.process.tracebacks import crash_report
 
 START_TRIES = 3  # ipyparallel's controller chooses ports before it binds them
 START_TIMEOUT_S = 300.0
 FAILURES_S = 0.5
+HEAL_TIMEOUT_S = 30.0
 REGISTRATION_POLL_S = 0.01
 LAST_LINES = 8
 
@@ -147,6 +149,7 @@ class Processes:
         self.folder = Path(tempfile.mkdtemp(prefix="mcnb-"))
         self.referee = Server(options.processes, self.folder, cells=True)
         self.unchecked = ""
+        self._communicator_ports: set[int] = set()
         self._keeping = Keeping(str(self.folder), self._notice_exit)
 
     def start(self) -> None:
@@ -185,6 +188,37 @@ class Processes:
     def signal(self, k: int, number: int) -> None:
         """Send a process a signal."""
         self._keeping.signal(process_name(k), number)
+
+    def abort(self) -> bool:
+        """End what hangs in the processes; return whether that can be done."""
+        if not self._communicator_ports or self.unchecked:
+            return False
+        self.referee.abort(sorted(self._communicator_ports))
+        return True
+
+    def heal(self) -> dict[int, Healed]:
+        """Have all processes leave each other, join anew, and restore the learner's arrays.
+
+        None of them may be inside a computation.
+
+        Returns:
+            What was restored, by process.
+
+        Raises:
+            ClusterError: A process could not, or died.
+        """
+        with self._coordinator_port() as port:
+            address = f"127.0.0.1:{port}"
+            pending = self.call(heal, address, self.options.processes)
+            deadline = time.monotonic() + HEAL_TIMEOUT_S
+            while pending.waiting:
+                pending.wait(1.0)
+                failed = [a for a in pending.answers.values() if isinstance(a, ProcessError)]
+                if failed or self.exits or time.monotonic() > deadline:
+                    why = failed[0].summary() if failed else "a process ended, or took too long"
+                    raise ClusterError(f"the processes could not be healed: {why}")
+        self._communicator_ports = {port for _, port in pending.answers.values()} - {0}
+        return {k: healed for k, (healed, _) in sorted(pending.answers.items())}
 
     def wake(self) -> None:
         """Have a `Pending.wait` that is under way return."""
@@ -254,7 +288,9 @@ class Processes:
         for summary, ks in failures.items():
             who = name_processes(ks, self.options.processes)
             raise ClusterError(f"{who} could not join the others. {summary}")
-        self.unchecked = next((a.unchecked for a in pending.answers.values() if a.unchecked), "")
+        joined = list(pending.answers.values())
+        self.unchecked = next((one.unchecked for one in joined if one.unchecked), "")
+        self._communicator_ports = {one.communicator_port for one in joined} - {0}
 
     @contextlib.contextmanager
     def _coordinator_port(self) -> Iterator[int]:

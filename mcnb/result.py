@@ -16,6 +16,9 @@ from mcnb.options import name_processes
 from mcnb.report.fold import Block, fold_events
 from mcnb.report.text import entries, label, without_escapes
 
+# What a process raises because it was interrupted, or because its computation was cut off.
+_OF_BEING_STOPPED = ("KeyboardInterrupt", "JaxRuntimeError", "XlaRuntimeError")
+
 
 @dataclass(frozen=True)
 class Result:
@@ -28,6 +31,7 @@ class Result:
             they waited for one that raised, or by the user.
         interrupted: Whether the user ended the cell.
         died: How processes ended that ended during the cell, in words.
+        time_limit: The time limit that ended the cell, in seconds; None if none did.
         aftermath: What had to be done to end the cell, in sentences; empty if nothing.
         verdict: How the processes parted, or None if they did not.
 
@@ -43,6 +47,7 @@ class Result:
     stopped: tuple[int, ...] = ()
     interrupted: bool = False
     died: Mapping[int, str] = field(default_factory=dict)
+    time_limit: float | None = None
     aftermath: str = ""
     verdict: Verdict | None = None
 
@@ -160,7 +165,7 @@ class Result:
         for k, error in sorted(
             self.errors.items(), key=lambda item: (item[0] in self.stopped, item[0])
         ):
-            stopped = k in self.stopped and error.name == "KeyboardInterrupt"
+            stopped = k in self.stopped and error.name in _OF_BEING_STOPPED
             if not stopped and error.name != LockstepError.__name__:
                 groups.setdefault(error, []).append(k)
         return [(sorted(group), error) for error, group in groups.items()]

@@ -11,7 +11,8 @@ from types import CodeType, FrameType
 
 from mcnb.lockstep import jax_hooks
 from mcnb.lockstep.launches import Launch
-from mcnb.lockstep.places import Places, around
+from mcnb.lockstep.places import Place, Places, around
+from mcnb.lockstep.rescue import cut_connections, interrupt_callbacks
 from mcnb.lockstep.sentry import Sentry
 from mcnb.lockstep.verdicts import Detail
 from mcnb.lockstep.wire import Address
@@ -35,7 +36,11 @@ def guard(address: Address, process: int, places: Places) -> Sentry | None:
     def runs(frame: FrameType) -> bool:
         return places.runs(frame.f_code.co_filename)
 
-    sentry = Sentry(address, process, runs, functools.partial(_detail, places))
+    def abort(ports: list[int]) -> None:
+        cut_connections(ports)
+        interrupt_callbacks(runs)
+
+    sentry = Sentry(address, process, runs, _detail, abort)
 
     def before(launch: Launch) -> AbstractContextManager[None]:
         # The two frames in between are the hook's and this one.
@@ -68,11 +73,10 @@ def _named(launch: Launch, called: CodeType | None) -> Launch:
     return replace(launch, name=called.co_name) if jax_hooks.is_public(called.co_name) else launch
 
 
-def _detail(places: Places, frame: FrameType | None) -> Detail:
+def _detail(place: Place, frame: FrameType | None) -> Detail:
     execute, static, names = jax_hooks.call_under_way(frame)
     program = jax_hooks.program_text(execute).splitlines() if execute is not None else []
-    shown = places.innermost(frame)
-    detail = Detail() if shown is None else around(shown.f_code.co_filename, shown.f_lineno)
+    detail = around(place.filename, place.file_line) if place.filename else Detail()
     return replace(
         detail, static=static, names=names, program=tuple(line.strip() for line in program)
     )

@@ -6,6 +6,8 @@ It fits jax 0.8 to 0.12. What it reaches into, each time only to look and to pas
 - `pjit._get_fastpath_data` and `MeshExecutable.create_cpp_call` hand computations to C++, which
   runs them without that call. For those that communicate they are told not to.
 - What an executable runs on, and its compiled program.
+- The client of the coordination service, whose waits can't be interrupted.
+- How arrays, meshes and shardings are made, for those that are made anew.
 
 Where a version of JAX does not fit, `install` says so, and nothing is changed.
 """
@@ -14,12 +16,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
 import inspect
+import threading
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -157,7 +163,7 @@ def _describe(execute: Any, args: Sequence[Any]) -> Launch:
     owners = [int(device.process_index) for device in devices]
     process = int(devices[0].client.process_index())
     text = program_text(execute)
-    where = device_order(devices)
+    where = " ".join(device_names(devices))
     collectives = by_process(operations(text, len(devices)), owners)
     kept = [arg for i, arg in enumerate(args) if i in execute.kept_var_idx]
     shardings = execute.in_handler.in_shardings
@@ -173,12 +179,12 @@ def _describe(execute: Any, args: Sequence[Any]) -> Launch:
     )
 
 
-def device_order(devices: Sequence[Any]) -> str:
-    """Return devices as text, each by its process and its position there, such as `"P0.1"`."""
+def device_names(devices: Sequence[Any]) -> list[str]:
+    """Return devices' names, each by its process and its position there, such as `"P0.1"`."""
     local: dict[int, list[int]] = {}
     for device in sorted(devices[0].client.devices(), key=lambda device: device.id):
         local.setdefault(device.process_index, []).append(device.id)
-    return " ".join(f"P{d.process_index}.{local[d.process_index].index(d.id)}" for d in devices)
+    return [f"P{d.process_index}.{local[d.process_index].index(d.id)}" for d in devices]
 
 
 def _spec(sharding: Any) -> str:
@@ -268,3 +274,184 @@ def is_public(name: str) -> bool:
     return not name.startswith("_") and any(
         callable(getattr(importlib.import_module(module), name, None)) for module in _PUBLIC
     )
+
+
+class InterruptibleClient:
+    """The coordination service's client, with waits that Ctrl-C ends.
+
+    JAX's own waits in native code, where no signal reaches it. Here it waits in a thread that may
+    be left behind; it ends when the service is shut down.
+    """
+
+    _WAITS = ("wait_at_barrier", "blocking_key_value_get", "blocking_key_value_get_bytes")
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.client, name)
+        if name not in self._WAITS:
+            return attribute
+
+        @functools.wraps(attribute)
+        def wait(*args: Any, **kwargs: Any) -> Any:
+            future: Future[Any] = Future()
+
+            def run() -> None:
+                try:
+                    future.set_result(attribute(*args, **kwargs))
+                except BaseException as error:
+                    future.set_exception(error)
+
+            threading.Thread(target=run, name=f"mcnb {name}", daemon=True).start()
+            return future.result()
+
+        return wait
+
+
+def make_waits_interruptible() -> None:
+    """Have Ctrl-C end waits in the coordination service, such as barriers."""
+    from jax._src import distributed
+
+    client = distributed.global_state.client
+    if client is not None and not isinstance(client, InterruptibleClient):
+        distributed.global_state.client = InterruptibleClient(client)
+
+
+def shut_down(keep_client: bool = False) -> None:
+    """Leave JAX's distributed system and forget all devices and compiled computations.
+
+    Args:
+        keep_client: Whether computations are still under way: destroying their client would wait
+            for them.
+    """
+    import jax
+    from jax._src import dispatch, distributed, xla_bridge
+    from jax.extend import backend
+
+    if isinstance(distributed.global_state.client, InterruptibleClient):
+        distributed.global_state.client = distributed.global_state.client.client
+    if keep_client:
+        _left_behind.append(dict(xla_bridge._backends))
+    dispatch.runtime_tokens.clear()
+    jax.distributed.shutdown()
+    backend.clear_backends()
+    _described.clear()
+
+
+_left_behind: list[Any] = []
+
+
+def all_arrays() -> list[Any]:
+    """Return all arrays that are alive, deleted ones too."""
+    from jax._src.array import ArrayImpl
+
+    return [one for one in gc.get_objects() if type(one) is ArrayImpl]
+
+
+def all_shardings() -> list[Any]:
+    """Return all shardings that are alive."""
+    import jax
+
+    return [one for one in gc.get_objects() if isinstance(one, jax.sharding.Sharding)]
+
+
+def moved_mesh(old: Any, new: Mapping[int, tuple[Any, Any]]) -> Any:
+    """Return a mesh on new devices; None for what is no mesh of old ones."""
+    import jax
+
+    if not isinstance(old, jax.sharding.Mesh) or old.empty:
+        return None
+    if not all(id(device) in new for device in old.devices.flat):
+        return None
+    devices = np.array([new[id(device)][1] for device in old.devices.flat])
+    return jax.sharding.Mesh(
+        devices.reshape(old.devices.shape), old.axis_names, axis_types=old.axis_types
+    )
+
+
+def moved_sharding(old: Any, new: Mapping[int, tuple[Any, Any]]) -> Any:
+    """Return a sharding on new devices; None for what is not on old ones."""
+    import jax
+    from jax._src.sharding_impls import GSPMDSharding, make_single_device_sharding
+
+    mesh = getattr(old, "mesh", None)
+    if isinstance(old, jax.sharding.NamedSharding):
+        if id(mesh) not in new:
+            return None
+        return jax.sharding.NamedSharding(new[id(mesh)][1], old.spec, memory_kind=old.memory_kind)
+    devices = tuple(getattr(old, "_device_assignment", None) or ())
+    if not devices or not all(id(device) in new for device in devices):
+        return None
+    moved = tuple(new[id(device)][1] for device in devices)
+    if isinstance(old, GSPMDSharding):
+        return GSPMDSharding(moved, old._hlo_sharding, memory_kind=old.memory_kind)
+    if len(moved) == 1:
+        return make_single_device_sharding(moved[0], memory_kind=old.memory_kind)
+    return None
+
+
+@dataclass(frozen=True)
+class ArrayForm:
+    """All of an array but its values.
+
+    Attributes:
+        aval: Its type.
+        sharding: Its sharding.
+        committed: Whether it is bound to its devices.
+        devices: The devices of its addressable shards, in order.
+    """
+
+    aval: Any
+    sharding: Any
+    committed: bool
+    devices: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, array: Any) -> ArrayForm:
+        """Return an array's form."""
+        devices = tuple(shard.device for shard in array.addressable_shards)
+        return cls(array.aval, array.sharding, array._committed, devices)
+
+    def build(self, shards: Sequence[np.ndarray], new: dict[int, tuple[Any, Any]]) -> Any:
+        """Return an array of that form on new devices, with these values."""
+        import jax
+        from jax._src.array import ArrayImpl
+
+        if id(self.sharding) not in new:
+            new[id(self.sharding)] = (self.sharding, moved_sharding(self.sharding, new))
+        sharding = new[id(self.sharding)][1]
+        places = [new[id(device)][1] for device in self.devices]
+        parts = jax.device_put(list(shards), places)
+        return ArrayImpl(self.aval, sharding, parts, committed=self.committed, _skip_checks=True)
+
+
+@dataclass(frozen=True)
+class MeshContext:
+    """What `jax.set_mesh` and `jax_default_device` are set to.
+
+    Attributes:
+        mesh: The mesh, or None.
+        device: The device, or None.
+    """
+
+    mesh: Any
+    device: Any
+
+    @classmethod
+    def current(cls) -> MeshContext:
+        """Return what they are set to in this thread."""
+        import jax
+        from jax._src.mesh import get_concrete_mesh
+
+        mesh = get_concrete_mesh()
+        return cls(None if mesh is None or mesh.empty else mesh, jax.config.jax_default_device)
+
+    def restore(self, new: Mapping[int, tuple[Any, Any]]) -> None:
+        """Set them to the same on new devices."""
+        import jax
+
+        if id(self.mesh) in new:
+            jax.set_mesh(new[id(self.mesh)][1])
+        if id(self.device) in new:
+            jax.config.update("jax_default_device", new[id(self.device)][1])

@@ -25,10 +25,14 @@ class Place:
     Attributes:
         line: The line of the cell, or of the script; None where it has no part in it.
         name: File and line, where it is not the cell itself.
+        filename: The file, as code objects have it.
+        file_line: The line of that file.
     """
 
     line: int | None = None
     name: str = ""
+    filename: str = ""
+    file_line: int = 0
 
 
 @dataclass
@@ -61,12 +65,14 @@ class Places:
             code = frame.f_code
             filename = code.co_filename
             if filename == self.cell:
-                return Place(frame.f_lineno), called if inner else outer
+                at = Place(frame.f_lineno, "", filename, frame.f_lineno)
+                return at, called if inner else outer
             if self.runs(filename):
                 if inner is None:
                     called = outer
                     line = frame.f_lineno
-                    inner = Place(None if self.cell else line, self.label(filename, line))
+                    name = self.label(filename, line)
+                    inner = Place(None if self.cell else line, name, filename, line)
             elif code.co_name not in _WRAPPERS:
                 outer = code
             frame = frame.f_back
@@ -78,17 +84,6 @@ class Places:
         if known is None:
             known = self._known[filename] = self.is_learners(filename)
         return known
-
-    def innermost(self, frame: FrameType | None) -> FrameType | None:
-        """Return the frame of the learner's code in a stack that a place is told for."""
-        inner = None
-        while frame is not None:
-            if frame.f_code.co_filename == self.cell:
-                return frame
-            if inner is None and self.runs(frame.f_code.co_filename):
-                inner = frame
-            frame = frame.f_back
-        return inner
 
 
 def is_script(filename: str) -> bool:

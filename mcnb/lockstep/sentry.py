@@ -35,12 +35,14 @@ class _Slot:
     """A thread that waits.
 
     Attributes:
+        place: Where it stands.
         thread: Its identifier.
         woken: Held until there is an answer.
         answer: The answer.
         turn: Which of the process's launches it is to make, once it may.
     """
 
+    place: Place
     thread: int
     woken: threading.Lock
     answer: Message = field(default_factory=list)
@@ -54,12 +56,18 @@ class Sentry:
         address: Where the referee listens.
         process: The process's index.
         is_learners: Whether a frame runs code of the learner's.
-        detail: Returns what there is to tell of the launch that a thread stands at, from the
-            innermost frame of that thread.
+        detail: Returns what there is to tell of a launch, from its place and the innermost frame
+            of the thread that stands at it.
+        abort: Ends what hangs in this process, given the ports at which communicators listen.
 
     Raises:
         OSError: The referee can't be reached.
         PermissionError: One of the two ends does not know the key.
+
+    Attributes:
+        holding: Whether a launch waits for its go; otherwise it is announced and goes ahead.
+        records: The launches since they were last taken.
+        dropped: How many more there were than are kept.
     """
 
     def __init__(
@@ -67,13 +75,16 @@ class Sentry:
         address: Address,
         process: int,
         is_learners: Callable[[FrameType], bool],
-        detail: Callable[[FrameType | None], Detail] = lambda _: Detail(),
+        detail: Callable[[Place, FrameType | None], Detail] = lambda *_: Detail(),
+        abort: Callable[[list[int]], None] = lambda _: None,
     ) -> None:
         self.process = process
+        self.holding = True
         self.records: list[LaunchRecord] = []
         self.dropped = 0
         self._is_learners = is_learners
         self._detail = detail
+        self._abort = abort
         self._inbox = Inbox()
         self._early: list[Message] = []
         self._socket = address.connect()
@@ -81,6 +92,7 @@ class Sentry:
         self._sending = threading.RLock()
         self._numbers: dict[Launch, int] = {}
         self._slots: dict[int, _Slot] = {}
+        self._passed: dict[int, Place] = {}
         self._tickets = itertools.count()
         # Threads that were there before any code of the learner's: they never run it.
         self._not_learners: set[int | None] = {
@@ -116,10 +128,16 @@ class Sentry:
                 yield
                 return
             interrupt: BaseException | None = None
-            slot = _Slot(threading.get_ident(), threading.Lock())
-            slot.woken.acquire()
             # Not the thread's identifier: a finalizer may launch something while its thread waits.
             ticket = next(self._tickets)
+            if not self.holding:
+                self._passed[ticket] = place
+                self._announce(ticket, launch, place)
+                began = announced
+                yield
+                return
+            slot = _Slot(place, threading.get_ident(), threading.Lock())
+            slot.woken.acquire()
             self._slots[ticket] = slot
             try:
                 self._announce(ticket, launch, place)
@@ -149,6 +167,7 @@ class Sentry:
     def take_records(self) -> tuple[LaunchRecord, ...]:
         """Return the launches since the last call, and forget them."""
         records, self.records = self.records, []
+        self._passed.clear()
         return tuple(records)
 
     @contextmanager
@@ -295,22 +314,29 @@ class Sentry:
             self._send(["quiet", released])
 
     def _hear(self, message: Message) -> None:
+        if message[0] == "abort":
+            self._abort(message[1])
+            return
         kind, ticket = message[0], message[1]
         slot = self._slots.get(ticket)
-        if slot is None or slot.answer:
-            return
         if kind == "explain":
-            try:
-                detail = self._detail(sys._current_frames().get(slot.thread))
-            except Exception:  # whatever it is: the verdict is known without it
-                detail = Detail()
-            self._send(["detail", ticket, asdict(detail)])
+            self._send(["detail", ticket, asdict(self._explain(ticket, slot))])
+            return
+        if slot is None or slot.answer:
             return
         if kind == "go":
             slot.turn = self._released
             self._released += 1
         slot.answer = message
         slot.woken.release()
+
+    def _explain(self, ticket: int, slot: _Slot | None) -> Detail:
+        place = self._passed.get(ticket) if slot is None else slot.place
+        frame = None if slot is None else sys._current_frames().get(slot.thread)
+        try:
+            return Detail() if place is None else self._detail(place, frame)
+        except Exception:  # whatever it is: the verdict is known without it
+            return Detail()
 
     def _let_all_pass(self) -> None:
         """Hold nobody back when there is no referee any more."""

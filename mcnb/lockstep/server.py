@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import hmac
 import os
@@ -119,6 +120,8 @@ finished without it...
             self._referee.begin(())
         self._guests: dict[int, _Guest] = {}
         self._arrivals: dict[tuple[int, int], float] = {}
+        self._holding = True
+        self._queues: dict[int, collections.deque[tuple[int, Launch, int | None, str]]] = {}
         self._hearing: _Hearing | None = None
         self._details: dict[int, Detail] = {}
         self._selector = selectors.DefaultSelector()
@@ -156,10 +159,19 @@ finished without it...
                 return verdict
             return replace(verdict, details={**verdict.details, **self._details})
 
-    def begin(self, processes: Iterable[int]) -> None:
-        """Begin a cell on these processes."""
+    def begin(self, processes: Iterable[int], *, holding: bool = True) -> None:
+        """Begin a cell on these processes.
+
+        Args:
+            processes: The processes that run it.
+            holding: Whether they wait before their launches. If not, what each announces is taken
+                in its order: the next counts when the one before has been met, as it is on the
+                devices.
+        """
         with self._lock:
             self._details = {}
+            self._holding = holding
+            self._queues = {k: collections.deque() for k in range(self.count)}
             self._rule(self._referee.begin(processes))
 
     def finish(self, process: int, *, busy: bool = False) -> None:
@@ -193,6 +205,16 @@ finished without it...
                 for k, stand in self._referee.stands().items()
                 if stand.doing == "waits" and k in since
             }
+
+    def abort(self, ports: Iterable[int]) -> None:
+        """Have all processes end what hangs in them.
+
+        Args:
+            ports: The ports at which their communicators listen.
+        """
+        with self._lock:
+            for k in list(self._guests):
+                self._send(k, ["abort", list(ports)])
 
     def close(self) -> None:
         """Let everybody pass who waits, and listen no more."""
@@ -263,16 +285,16 @@ finished without it...
         k = guest.process
         if kind == "at":
             ticket, number, line, place, alone, released = rest
+            launch = guest.launches[number]
             self._arrivals[k, ticket] = time.monotonic()
+            if not self._holding:
+                self._queues[k].append((ticket, launch, line, place))
+                if len(self._queues[k]) == 1:
+                    self._announce_next(k)
+                return
             self._rule(
                 self._referee.announce(
-                    k,
-                    ticket,
-                    guest.launches[number],
-                    line=line,
-                    place=place,
-                    alone=alone,
-                    released=released,
+                    k, ticket, launch, line=line, place=place, alone=alone, released=released
                 )
             )
         elif kind == "launch":
@@ -299,6 +321,12 @@ finished without it...
         self._guests[process] = guest
         guest.socket.sendall(encode(["welcome", proof(self.address.key, "server", theirs)]))
 
+    def _announce_next(self, k: int) -> None:
+        """Announce what a process has launched next, in its own order, without waiting."""
+        if self._queues[k]:
+            ticket, launch, line, place = self._queues[k][0]
+            self._rule(self._referee.announce(k, ticket, launch, line=line, place=place))
+
     def _call_back(self, k: int, ticket: int) -> None:
         if self._hearing is not None and (k, ticket) in self._hearing.waiters:
             return  # the verdict is the answer
@@ -312,7 +340,13 @@ finished without it...
             if isinstance(ruling, Go):
                 for k, ticket in ruling.waiters:
                     self._arrivals.pop((k, ticket), None)
-                    self._send(k, ["go", ticket])
+                    if self._holding:
+                        self._send(k, ["go", ticket])
+                    else:
+                        self._queues[k].popleft()
+                if not self._holding:
+                    for k, _ in ruling.waiters:
+                        self._announce_next(k)
             else:
                 self._hold_hearing(ruling)
 
@@ -341,7 +375,8 @@ finished without it...
         wording = explain(verdict, self.count)
         for k, ticket in hearing.waiters:
             self._arrivals.pop((k, ticket), None)
-            self._send(k, ["stop", ticket, wording.sentence, list(wording.lines)])
+            if self._holding:
+                self._send(k, ["stop", ticket, wording.sentence, list(wording.lines)])
 
     def _send(self, k: int, message: Message) -> None:
         guest = self._guests.get(k)

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self, TypeAlias
 from mcnb.lockstep.launches import Launch
 
 Kind: TypeAlias = Literal["mismatch", "missing", "not invited", "cycle", "died", "stalled"]
+Happened: TypeAlias = Literal["", "hung", "crashed", "failed", "returned"]
 Doing: TypeAlias = Literal["runs", "waits", "finished", "raised", "left", "died", "not invited"]
 
 
@@ -73,9 +74,13 @@ class Verdict:
         stands: Where each process stands that has to do with it, by process index.
         ring: For a cycle, processes of which each waits for the next, and the last for the first.
         details: What the processes could tell about the launches that they stand at.
+        happened: What became of it where launches were not held back: it `"hung"` and was cut off,
+            it `"crashed"` a process, it `"failed"` with an error, or it `"returned"`, with values
+            that no correct run returns.
     """
 
     kind: Kind
     stands: Mapping[int, Stand]
     ring: tuple[int, ...] = ()
     details: Mapping[int, Detail] = field(default_factory=dict)
+    happened: Happened = ""

@@ -21,6 +21,7 @@ What the server says:
     ["stop", ticket, message, lines]        it never will
     ["backed", ticket]                      it was called back in time
     ["explain", ticket]
+    ["abort", ports]                        end what hangs
 """
 
 from __future__ import annotations

@@ -59,6 +59,16 @@ _HINTS = {
     ),
 }
 
+_HAPPENED = {
+    "hung": "it hung, each waiting for the other, until the computations were cut off",
+    "crashed": "it crashed",
+    "failed": "a computation failed with an error",
+    "returned": (
+        "nothing stopped it. Launches that do not belong together met, and what they returned is "
+        "wrong"
+    ),
+}
+
 
 @dataclass(frozen=True)
 class Wording:
@@ -95,7 +105,9 @@ def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
         said.append(f"{ring.replace(' for ', ' waits for ', 1)}")
     differs, why = _differs(verdict, count) if verdict.kind == "mismatch" else ("", "")
     hint = _hint(verdict, groups, why)
+    happened = _HAPPENED.get(verdict.happened, "")
     rest = [
+        *([f"What happened: {happened}"] if happened else []),
         *([f"What differs: {differs}"] if differs else []),
         *([f"Hint: {hint}"] if hint else []),
         *([consequence] if consequence else []),

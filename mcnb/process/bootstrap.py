@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mcnb.lockstep import jax_hooks, rescue
+from mcnb.lockstep.rescue import Healed
 from mcnb.lockstep.wire import Address
 
 CONNECT_POLL_S = 0.005
@@ -22,12 +24,14 @@ class Joined:
         process_index: Its `jax.process_index()`.
         local_devices: How many devices it has itself.
         devices: How many all have together.
+        communicator_port: The port at which its communicator listens; 0 if it has none.
         unchecked: Why its launches are not checked; empty if they are.
     """
 
     process_index: int
     local_devices: int
     devices: int
+    communicator_port: int = 0
     unchecked: str = ""
 
 
@@ -63,6 +67,49 @@ def join(shell: Any, address: str, processes: int, referee: Address) -> Joined:
         RuntimeError: JAX could not connect, or this is not the process it should be.
     """
     process_index = int(shell.kernel.engine_id)  # which it asked for
+    port = _connect(address, processes, process_index)
+    import jax
+
+    joined = Joined(jax.process_index(), jax.local_device_count(), jax.device_count(), port)
+    expected = int(os.environ.get("JAX_NUM_CPU_DEVICES", joined.local_devices))
+    if joined.process_index != process_index or joined.local_devices != expected:
+        raise RuntimeError(
+            f"JAX made this process {joined.process_index} with {joined.local_devices} devices, "
+            f"where process {process_index} with {expected} was asked for. Look for settings of "
+            "JAX or XLA in the environment"
+        )
+    return replace(joined, unchecked=shell.lockstep.enter(referee, process_index))
+
+
+def heal(shell: Any, address: str, processes: int) -> tuple[Healed, int]:
+    """Leave the other processes, join them anew, and restore the learner's arrays.
+
+    Args:
+        shell: The process's shell.
+        address: Where JAX's new coordinator listens, in process 0: host and port.
+        processes: How many processes there are.
+
+    Returns:
+        What was restored, and the port at which the process's communicator listens now.
+    """
+    process_index = int(shell.kernel.engine_id)
+    port = 0
+
+    def rejoin() -> None:
+        nonlocal port
+        port = _connect(address, processes, process_index)
+
+    shell.watch.begin("")
+    try:
+        with shell.lockstep.unseen():
+            healed = rescue.heal(shell.user_ns, rejoin, keep_client=shell.lockstep.callbacks_run())
+    finally:
+        shell.watch.end()
+    return healed, port
+
+
+def _connect(address: str, processes: int, process_index: int) -> int:
+    """Join the others; return the port at which this process's communicator listens."""
     import jax
 
     if process_index > 0:
@@ -75,15 +122,12 @@ def join(shell: Any, address: str, processes: int, referee: Address) -> Joined:
         process_id=process_index,
         cluster_detection_method="deactivate",
     )
-    joined = Joined(jax.process_index(), jax.local_device_count(), jax.device_count())
-    expected = int(os.environ.get("JAX_NUM_CPU_DEVICES", joined.local_devices))
-    if joined.process_index != process_index or joined.local_devices != expected:
-        raise RuntimeError(
-            f"JAX made this process {joined.process_index} with {joined.local_devices} devices, "
-            f"where process {process_index} with {expected} was asked for. Look for settings of "
-            "JAX or XLA in the environment"
-        )
-    return replace(joined, unchecked=shell.lockstep.enter(referee, process_index))
+    before = rescue.listening_ports()
+    jax.devices()
+    # Gloo's is the one port that comes with the devices.
+    ports = rescue.listening_ports() - before
+    jax_hooks.make_waits_interruptible()
+    return ports.pop() if len(ports) == 1 else 0
 
 
 def _wait_for_listener(address: str) -> None:

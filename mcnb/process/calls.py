@@ -27,11 +27,11 @@ class Call:
         raise RuntimeError("this engine was not started by mcnb")
 
 
-def run_cell(shell: Any, source: str, label: str, first_line: int) -> Reply:
+def run_cell(shell: Any, source: str, label: str, first_line: int, checked: bool) -> Reply:
     """Run a cell."""
     shell.watch.begin(label)
     try:
-        with shell.lockstep.cell(label), interrupt.armed():
+        with shell.lockstep.cell(label, checked), interrupt.armed():
             reply: Reply = shell.run(source, label, first_line)
     except KeyboardInterrupt as error:
         reply = Reply(shell.record.take(), describe_error(error, label), None)

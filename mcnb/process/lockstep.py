@@ -11,6 +11,7 @@ from pathlib import Path
 from mcnb.lockstep.guard import guard
 from mcnb.lockstep.launches import LaunchRecord
 from mcnb.lockstep.places import Places, is_script
+from mcnb.lockstep.rescue import callbacks
 from mcnb.lockstep.sentry import Sentry
 from mcnb.lockstep.wire import Address
 from mcnb.process.cellcode import cell_label, cell_name
@@ -48,11 +49,17 @@ class Lockstep:
         return "; ".join(str(warning.message) for warning in caught)
 
     @contextmanager
-    def cell(self, label: str) -> Iterator[None]:
-        """Have launches told by their lines in the cell of that label."""
+    def cell(self, label: str, checked: bool) -> Iterator[None]:
+        """Have launches told by their lines in the cell of that label.
+
+        Args:
+            label: The cell's label.
+            checked: Whether they wait until all participants stand at them.
+        """
         self._places.cell = cell_name(label)
         if self.sentry is not None:
             self.sentry.take_records()
+            self.sentry.holding = checked
         yield
 
     def ended(self) -> tuple[tuple[LaunchRecord, ...], bool]:
@@ -60,6 +67,10 @@ class Lockstep:
         if self.sentry is None:
             return (), False
         return self.sentry.take_records(), self.sentry.finished()
+
+    def callbacks_run(self) -> bool:
+        """Return whether callbacks of computations run the learner's code."""
+        return bool(callbacks(lambda frame: self._places.runs(frame.f_code.co_filename)))
 
     @contextmanager
     def unseen(self) -> Iterator[None]:

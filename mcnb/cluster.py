@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from mcnb.cells import Cell, History, Push
 from mcnb.conduct import Conductor, Watcher
 from mcnb.errors import CellError, ClusterError, McnbError
 from mcnb.messages import ProcessError, Reply
@@ -20,6 +21,8 @@ from mcnb.processes import Processes, start_processes
 from mcnb.requirements import check_jax
 from mcnb.result import Result, died_sentence
 from mcnb.syntax import syntax_error
+
+CALL_TICK_S = 0.1
 
 _running: weakref.WeakSet[Cluster] = weakref.WeakSet()
 _current: Cluster | None = None
@@ -65,6 +68,7 @@ class Cluster:
         self._absence = "was not started yet"
         self._lost = False
         self._cells = 0
+        self._history = History()
 
     @classmethod
     def of(cls, options: Options) -> Self:
@@ -146,38 +150,17 @@ class Cluster:
             KeyboardInterrupt: Ctrl-C or the stop button; `last` is the result so far.
         """
         with self._lock:
-            current = self._ready()
-            count = self.options.processes
-            targets = process_set(processes, count) if processes is not None else range(count)
-            timeout = None if timeout is None else seconds("--timeout", timeout)
+            self._ready()
             self._cells += 1
-            label = str(self._cells) if label is None else label
-            error = syntax_error(source, label, first_line)
-            if error is not None:
-                self.last = Result({k: Reply(error=error) for k in targets}, count)
-                return self.last
-            self._conductor = Conductor(current, watcher)
-            try:
-                outcome = self._conductor.run(
-                    tuple(targets),
-                    source,
-                    label,
-                    first_line,
-                    checked=self.options.checked if checked is None else checked,
-                    timeout=timeout,
-                )
-            except ClusterError:
-                self._lose()
-                raise
-            finally:
-                ctrl_c = self._conductor.asked_by_ctrl_c
-                self._conductor = None
-            self.last = _result(outcome, count)
-            if not outcome.intact:
-                self._lose()
-            if ctrl_c:
-                raise KeyboardInterrupt
-            return self.last
+            cell = Cell(
+                source,
+                self._targets(processes),
+                str(self._cells) if label is None else label,
+                first_line,
+                self.options.checked if checked is None else checked,
+                None if timeout is None else seconds("--timeout", timeout),
+            )
+            return self._run(cell, watcher)
 
     def pull(self, name: str, processes: str | int | Iterable[int] | None = None) -> dict[int, Any]:
         """Return a variable, or the value of an expression, from each process.
@@ -214,7 +197,9 @@ class Cluster:
         for name in values:
             if not name.isidentifier():
                 raise CellError(f"{name!r} is no name for a variable")
-        self._call(calls.push, dict(values), processes=processes)
+        with self._lock:
+            self._call(calls.push, dict(values), processes=processes)
+            self._history.add(Push(dict(values), self._targets(processes)))
 
     def status(self) -> str:
         """Return what the cluster is made of and what it is doing, as text."""
@@ -252,21 +237,64 @@ class Cluster:
                 raise
         return ". ".join(healing(healed, self.options.processes))
 
-    def restart(self) -> None:
+    def restart(self, *, replay: bool = False) -> Result | None:
         """End the processes and start as many anew, under the same indices, without variables.
 
+        Args:
+            replay: Whether to run the cells again that ran without an error, in their order, up to
+                the first that fails.
+
+        Returns:
+            The result of the cell that failed in the replay, or None.
+
         Raises:
-            ClusterError: They could not be started.
+            ClusterError: They could not be started, or died in the replay.
         """
         with self._lock:
             self._end("is being restarted")
             self._start()
+            if not replay:
+                return None
+            for step in self._history.replayed():
+                if isinstance(step, Push):
+                    self.push(step.values, step.targets)
+                elif not (result := self._run(step)).ok:
+                    return result
+            return None
 
     def stop(self) -> None:
         """End the processes; return when nothing of them is left. Does nothing a second time."""
         with self._lock:
             self._lost = False
             self._end("was stopped")
+
+    def _targets(self, processes: str | int | Iterable[int] | None) -> tuple[int, ...]:
+        count = self.options.processes
+        return tuple(range(count)) if processes is None else process_set(processes, count)
+
+    def _run(self, cell: Cell, watcher: Watcher | None = None) -> Result:
+        count = self.options.processes
+        error = syntax_error(cell.source, cell.label, cell.first_line)
+        if error is not None:
+            self.last = Result({k: Reply(error=error) for k in cell.targets}, count)
+            return self.last
+        self._conductor = Conductor(self._ready(), watcher)
+        try:
+            outcome = self._conductor.run(cell)
+        except ClusterError:
+            self._lose()
+            raise
+        finally:
+            ctrl_c = self._conductor.asked_by_ctrl_c
+            self._conductor = None
+        self.last = _result(outcome, count)
+        if not outcome.intact:
+            self._lose()
+        if ctrl_c:
+            raise KeyboardInterrupt
+        if self.last.ok:
+            self._history.add(cell)
+        return self.last
 
     def _start(self) -> None:
         check_jax()
@@ -287,11 +315,13 @@ class Cluster:
         if processes is not None:
             processes.close()
             self._absence = absence
+        self._history.restarted()
         _running.discard(self)
 
     def _lose(self) -> None:
         """Give the processes up and have new ones started, while the user reads why."""
         lost, self._processes = self._processes, None
+        self._history.restarted()
         self._absence = "is being started anew"
         self._lost = True
         threading.Thread(
@@ -330,15 +360,18 @@ class Cluster:
         with self._lock:
             current = self._ready()
             count = self.options.processes
-            targets = process_set(processes, count) if processes is not None else range(count)
+            targets = self._targets(processes)
+            current.referee.begin(targets)
             try:
-                pending = current.call(function, *args, processes=list(targets))
+                pending = current.call(function, *args, processes=targets)
             except ClusterError:
                 raise
             except Exception as error:
                 raise CellError(f"A value can't be sent: {error}") from None
             while pending.waiting:
-                pending.wait(1.0)
+                pending.wait(CALL_TICK_S)
+                for k in pending.answers:
+                    current.referee.finish(k)
                 if current.exits:
                     self._ready()
         errors = {k: a for k, a in pending.answers.items() if isinstance(a, ProcessError)}

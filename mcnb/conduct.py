@@ -10,13 +10,15 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 
+from mcnb.cells import Cell
 from mcnb.errors import ClusterError, LockstepError
-from mcnb.lockstep.verdicts import Happened, Verdict
+from mcnb.lockstep.server import Waits
+from mcnb.lockstep.verdicts import Doing, Happened, Verdict
 from mcnb.messages import Reply, Text
 from mcnb.outcome import Outcome
 from mcnb.process.calls import probe, run_cell
@@ -35,7 +37,7 @@ DEATHS_S = 0.3
 # How long a computation that is cut off has to fail.
 CUT_S = 1.0
 
-Watcher = Callable[[Pending], None]
+Watcher = Callable[[Pending, Mapping[int, Waits]], None]
 
 
 class Conductor:
@@ -52,7 +54,6 @@ class Conductor:
     def __init__(self, processes: Processes, watcher: Watcher | None = None) -> None:
         self._processes = processes
         self._watcher = watcher
-        self._label = ""
         self._asked = 0
         self._reported: set[int] = set()
         self.asked_by_ctrl_c = False
@@ -62,49 +63,31 @@ class Conductor:
         self._asked += 1
         self._processes.wake()
 
-    def run(
-        self,
-        targets: tuple[int, ...],
-        source: str,
-        label: str,
-        first_line: int,
-        *,
-        checked: bool = True,
-        timeout: float | None = None,
-    ) -> Outcome:
-        """Run a cell on some processes and return how it ended.
-
-        Args:
-            targets: The processes that run it.
-            source: The cell's code.
-            label: What stands in the notebook's prompt for it.
-            first_line: Which line of the notebook's cell the first line of the code is.
-            checked: Whether launches wait until all participants stand at them.
-            timeout: After how many seconds the cell is ended.
+    def run(self, cell: Cell) -> Outcome:
+        """Run a cell and return how it ended.
 
         Raises:
             ClusterError: What connects the processes broke.
         """
         outcome = Outcome()
-        self._label, self._checked, self._timeout = label, checked, timeout
-        referee = self._processes.referee
-        referee.begin(targets, holding=checked)
-        pending = self._processes.call(
-            run_cell, source, label, first_line, checked, processes=targets
-        )
+        self._cell = cell
+        referee, targets = self._processes.referee, cell.targets
+        referee.begin(targets, holding=cell.checked)
+        arguments = cell.source, cell.label, cell.first_line, cell.checked
+        pending = self._processes.call(run_cell, *arguments, processes=targets)
         with self._catching_ctrl_c():
             while not self._over(pending, outcome):
                 pending.wait(SHORT_TICK_S if referee.waits() else TICK_S)
                 self._report(pending, targets)
                 if self._watcher is not None:
-                    self._watcher(pending)
+                    self._watcher(pending, referee.waits())
             self._report(pending, targets)
             if outcome.verdict is None:
                 outcome.verdict = referee.verdict
             self._mend(outcome)
             if self._processes.exits and not outcome.died:
                 self._collect_deaths(outcome)
-        if not checked and outcome.verdict is not None:
+        if not cell.checked and outcome.verdict is not None:
             happened = _happened(outcome, pending)
             outcome.verdict = replace(outcome.verdict, happened=happened)
         for k, answer in sorted(pending.answers.items()):
@@ -149,37 +132,42 @@ class Conductor:
         """Return whether the cell is over, having ended it where it can't go on."""
         if self._processes.exits or not pending.waiting:
             return True
-        if self._asked:
-            outcome.interrupted = True
-            outcome.verdict = self._where_they_stand()
-            self._stop(pending, outcome)
-            return True
-        if self._timeout is not None and time.monotonic() - pending.started > self._timeout:
-            outcome.time_limit = self._timeout
-            stands = self._processes.referee.stands()
-            outcome.verdict = self._where_they_stand() or Verdict("stalled", stands)
+        limit = self._cell.timeout
+        late = limit is not None and time.monotonic() - pending.started > limit
+        if self._asked or late:
+            outcome.interrupted = bool(self._asked)
+            outcome.time_limit = None if self._asked else limit
+            outcome.verdict = self._where_they_stand(pending)
             self._stop(pending, outcome)
             return True
         raised = any(isinstance(a, Reply) and a.error for a in pending.answers.values())
-        parted = not self._checked and self._processes.referee.verdict is not None
+        parted = not self._cell.checked and self._processes.referee.verdict is not None
         hang = all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting)
         if (raised or parted) and hang:
             self._stop(pending, outcome)
             return True
         return False
 
-    def _where_they_stand(self) -> Verdict | None:
+    def _where_they_stand(self, pending: Pending) -> Verdict:
         """Return the verdict at the time of an interrupt: nothing is proven, as a rule."""
         referee = self._processes.referee
-        if referee.verdict is not None or not referee.waits():
+        if referee.verdict is not None:
             return referee.verdict
-        return Verdict("stalled", referee.stands())
+        stands = referee.stands()
+        for k in pending.waiting:
+            if stands[k].doing == "runs":
+                progress = pending.progress(k)
+                doing: Doing = "hangs" if progress.waits_s else "runs"
+                stands[k] = replace(stands[k], doing=doing, line=progress.line)
+        return Verdict("stalled", stands)
 
     def _stop(self, pending: Pending, outcome: Outcome) -> None:
         """Interrupt the processes that still run the cell, and cut off what hangs in them."""
         outcome.stopped = {k: pending.progress(k).line for k in sorted(pending.waiting)}
         for k in outcome.stopped:
-            self._processes.signal(k, signal.SIGINT)
+            # In native code it would wait there, to come out in the middle of something else.
+            if pending.progress(k).waits_s < WAITS_S:
+                self._processes.signal(k, signal.SIGINT)
         asked = self._asked
         deadline = time.monotonic() + INTERRUPT_S
         while pending.waiting and not self._processes.exits:
@@ -210,7 +198,7 @@ class Conductor:
         if not outcome.intact or self._processes.exits:
             return
         # Where launches that differ have met, it is not known what each still expects.
-        heal = outcome.cut or (not self._checked and outcome.verdict is not None)
+        heal = outcome.cut or (not self._cell.checked and outcome.verdict is not None)
         if not heal and (outcome.interrupted or outcome.time_limit is not None):
             heal = not self._probe(outcome)
         if heal and outcome.intact:
@@ -227,10 +215,13 @@ class Conductor:
         # Those that ended otherwise than the first ended because of it.
         first = next(iter(died.values()))
         for k in sorted(k for k, how in died.items() if how == first):
-            line = crash_line(self._processes.last_words(k).err, self._label)
+            line = crash_line(self._processes.last_words(k).err, self._cell.label)
             outcome.died[k] = first if line is None else f"{first} at line {line}"
+        referee = self._processes.referee
         for k, how in outcome.died.items():
-            self._processes.referee.die(k, how)
+            referee.die(k, how)
+        if outcome.verdict is None:
+            outcome.verdict = referee.verdict or Verdict("died", referee.stands())
         outcome.intact = False
 
     def _last_reply(self, k: int) -> Reply:

@@ -15,6 +15,7 @@ from mcnb.cluster import Cluster
 from mcnb.errors import ClusterError, OptionError
 from mcnb.options import Options, environment
 from mcnb.report.live import LiveView, somebody_looks
+from mcnb.report.log import log_text
 from mcnb.report.show import show
 from mcnb.result import Result
 
@@ -59,6 +60,8 @@ class SentenceParser(MagicArgumentParser):
 def _cell_parser() -> SentenceParser:
     parser = SentenceParser("%%mcjax")
     parser.add_argument("-p", "--processes", metavar="PROCESSES")
+    parser.add_argument("--unchecked", action="store_true")
+    parser.add_argument("--timeout", metavar="SECONDS")
     return parser
 
 
@@ -69,7 +72,15 @@ def _line_parser() -> SentenceParser:
     parser.add_argument("-d", "--devices")
     parser.add_argument("--platform")
     parser.add_argument("--env", action="append", metavar="NAME=VALUE")
+    parser.add_argument("--unchecked", action="store_true")
+    parser.add_argument("--replay", action="store_true")
     return parser
+
+
+_OWNERS = {
+    **dict.fromkeys(("processes", "devices", "platform", "env", "unchecked"), "start"),
+    "replay": "restart",
+}
 
 
 @magics_class
@@ -82,16 +93,21 @@ class McjaxMagics(Magics):
 
         Usage:
           %mcjax start [-n PROCESSES] [-d DEVICES] [--platform cpu] [--env NAME=VALUE ...]
+                       [--unchecked]
           %mcjax status
+          %mcjax log
           %mcjax interrupt
-          %mcjax restart
+          %mcjax heal
+          %mcjax restart [--replay]
           %mcjax stop
 
         Commands:
           start      start PROCESSES JAX processes (default 4), each with DEVICES CPU devices
                      (default 2), and have them join into one system
           status     say what runs; so does %mcjax alone
+          log        show what the processes launched in the last cell that spans processes
           interrupt  interrupt the cell that runs
+          heal       have the same processes join anew, with their variables
           restart    end the processes and start as many anew; their variables are gone
           stop       end the processes
 
@@ -100,6 +116,10 @@ class McjaxMagics(Magics):
           -d, --devices D     how many devices each process has, 1 to 2048
           --platform P        cpu
           --env NAME=VALUE    an environment variable for the processes; may be repeated
+          --unchecked         let launches go ahead without looking whether all processes are there
+
+        Option of restart:
+          --replay            run the cells again that had succeeded, up to the first that fails
 
         Example:
           %mcjax start -n 4 -d 2
@@ -114,12 +134,12 @@ class McjaxMagics(Magics):
                 f"{parser.given}: there is no command {args.command}.{hint} "
                 f"Commands: {', '.join(self._commands)}. Help: %mcjax?"
             )
-        given = [o for o in ("processes", "devices", "platform", "env") if getattr(args, o)]
-        if given and args.command != "start":
-            raise OptionError(
-                f"{parser.given}: {args.command} takes no options; they belong to start. "
-                "Help: %mcjax?"
-            )
+        for option, owner in _OWNERS.items():
+            if getattr(args, option) and args.command != owner:
+                raise OptionError(
+                    f"{parser.given}: the option --{option} belongs to %mcjax {owner}. "
+                    "Help: %mcjax?"
+                )
         command(self, args)
 
     @cell_magic("mcjax")
@@ -127,7 +147,7 @@ class McjaxMagics(Magics):
         """Run the cell on all JAX processes at once, and show their outputs as one.
 
         Usage:
-          %%mcjax [-p PROCESSES]
+          %%mcjax [-p PROCESSES] [--unchecked] [--timeout SECONDS]
 
         What all processes say is shown once and labelled [all 4]; what they say differently is
         shown for each, in order. Where no cluster runs yet, one of 4 processes with 2 CPU devices
@@ -135,6 +155,9 @@ class McjaxMagics(Magics):
 
         Options:
           -p, --processes LIST  run the cell on these processes only, such as 0 or 0,2-3
+          --unchecked           let launches go ahead without looking whether all processes are
+                                there, to see what becomes of processes that part
+          --timeout SECONDS     end the cell when it has taken so long
 
         Example:
           %%mcjax
@@ -156,6 +179,8 @@ class McjaxMagics(Magics):
                 # Not execution_count, which newer versions of IPython count up before the cell.
                 label=str(self.shell.displayhook.prompt_count),
                 first_line=2,  # the magic's own line is the first
+                checked=False if args.unchecked else None,
+                timeout=args.timeout,
                 watcher=live,
             )
         except KeyboardInterrupt:
@@ -188,6 +213,7 @@ class McjaxMagics(Magics):
             "devices_per_process": args.devices,
             "platform": args.platform,
             "env": environment(args.env) if args.env else None,
+            "checked": False if args.unchecked else None,
         }
         wanted = Options.of(**given)
         cluster = clusters.current()
@@ -228,10 +254,27 @@ class McjaxMagics(Magics):
     def _interrupt(self, _: Any) -> None:
         clusters.current_cluster().interrupt()
 
-    def _restart(self, _: Any) -> None:
+    def _log(self, _: Any) -> None:
         cluster = clusters.current_cluster()
-        self._while_starting(cluster, cluster.restart)
-        print(f"Ready: {cluster.options.describe()}, without variables")
+        if cluster.last is None:
+            raise ClusterError("No cell has run yet. Run one that computes: %%mcjax")
+        if not cluster.last.launches:
+            print("The last cell launched nothing that spans processes")
+            return
+        print(log_text(cluster.last.launches, cluster.options.processes))
+
+    def _heal(self, _: Any) -> None:
+        print(clusters.current_cluster().heal())
+
+    def _restart(self, args: Any) -> None:
+        cluster = clusters.current_cluster()
+        failed: list[Result | None] = []
+        self._while_starting(cluster, lambda: failed.append(cluster.restart(replay=args.replay)))
+        if failed[0] is not None:
+            show(failed[0])
+            failed[0].raise_for_errors()
+        what = "with the variables of the cells that had succeeded" if args.replay else ""
+        print(f"Ready: {cluster.options.describe()}, {what or 'without variables'}")
 
     def _stop(self, _: Any) -> None:
         cluster = clusters.current_cluster()
@@ -241,7 +284,9 @@ class McjaxMagics(Magics):
     _commands = {  # noqa: RUF012
         "start": _start,
         "status": _status,
+        "log": _log,
         "interrupt": _interrupt,
+        "heal": _heal,
         "restart": _restart,
         "stop": _stop,
     }

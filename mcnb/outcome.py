@@ -55,6 +55,8 @@ variables are gone'
         asked = outcome.interrupted or outcome.time_limit is not None
         was = "was" if len(outcome.stopped) == 1 else "were"
         what = f"{was} interrupted" if asked else f"waited and {was} stopped"
+        if outcome.time_limit is not None:
+            what += f" at the time limit of {outcome.time_limit:g} s"
         name = name_processes(list(outcome.stopped), count)
         sentences.append(f"{name}{_lines(list(outcome.stopped.values()))} {what}")
     if not outcome.intact:

@@ -100,10 +100,17 @@ class Result:
         """Return the exception that the cell's failure makes, None if it did not fail."""
         if self.died:
             message = died_sentence(self.died, self.count) + self._sentence_end()
-            return ClusterError(message, [f"ClusterError: {message}", *self._traceback_lines()])
+            lines = [f"{ClusterError.__name__}: {message}"]
+            if self.verdict is not None and self.verdict.kind != "died":
+                wording = explain(self.verdict, self.count)
+                message = f"{message}. {wording.sentence}"
+                lines += ["", *wording.lines]
+            return ClusterError(message, [*lines, *self._traceback_lines()])
         if self.ok:
             return None
         verdict = self.verdict
+        if self.time_limit is not None:
+            return self._took_too_long()
         if verdict is not None and not self.interrupted:
             if verdict.kind == "missing" and self._groups():
                 return self._left_waiting(verdict)
@@ -129,6 +136,14 @@ class Result:
         message = ". ".join(filter(None, ("; ".join(self._summaries()), waited, self.aftermath)))
         rest = filter(None, (waited, self.aftermath))
         return CellError(message, [*self._traceback_lines(), "", *rest])
+
+    def _took_too_long(self) -> CellError:
+        """Return the error for a cell that its time limit ended."""
+        assert self.verdict is not None
+        wording = explain(self.verdict, self.count, self.aftermath)
+        lines = [f"{CellError.__name__}: {wording.lines[0]}", *wording.lines[1:]]
+        others = self._traceback_lines()
+        return CellError(wording.sentence, [*lines, "", *others] if others else lines)
 
     def _parted(self, verdict: Verdict) -> LockstepError:
         """Return the error for processes that parted, with what else went wrong after it."""
@@ -165,7 +180,8 @@ class Result:
         for k, error in sorted(
             self.errors.items(), key=lambda item: (item[0] in self.stopped, item[0])
         ):
-            stopped = k in self.stopped and error.name in _OF_BEING_STOPPED
+            cut_off = k in self.stopped or self.died or (self.verdict and self.verdict.happened)
+            stopped = cut_off and error.name in _OF_BEING_STOPPED
             if not stopped and error.name != LockstepError.__name__:
                 groups.setdefault(error, []).append(k)
         return [(sorted(group), error) for error, group in groups.items()]

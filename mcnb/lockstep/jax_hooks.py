@@ -205,7 +205,7 @@ def _extended(aval: Any) -> bool:
 
 
 def _short(dtype: np.dtype) -> str:
-    return str(dtype).replace("float", "f").replace("uint", "u").replace("int", "s")
+    return str(dtype).replace("float", "f").replace("uint", "u").replace("int", "i")
 
 
 def _dims(shape: Sequence[Any]) -> str:

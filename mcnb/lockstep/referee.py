@@ -375,6 +375,7 @@ class Referee:
         if at is not None and (process.parted is not None or doing not in _GONE):
             doing = doing if doing == "died" else "waits"
         made = process.made.get(at.launch.participants, 0) if at else sum(process.made.values())
+        error = process.error if doing in ("raised", "died") else ""
         if at is None:
-            return Stand(doing, launches=made, error=process.error)
-        return Stand(doing, at.launch, at.line, at.place, made, process.error)
+            return Stand(doing, launches=made, error=error)
+        return Stand(doing, at.launch, at.line, at.place, made, error)

@@ -114,6 +114,7 @@ finished without it...
         self, count: int, folder: Path | None = None, host: str = "", cells: bool = False
     ) -> None:
         self.count = count
+        self._cells = cells
         self._lock = threading.RLock()
         self._referee = Referee(count)
         if cells:
@@ -273,7 +274,9 @@ finished without it...
             with self._lock:
                 if guest.process is not None and self._guests.get(guest.process) is guest:
                     del self._guests[guest.process]
-                    self._rule(self._referee.leave(guest.process))
+                    # How a notebook's process ended is told by who keeps it.
+                    if not self._cells:
+                        self._rule(self._referee.leave(guest.process))
 
     def _hear(self, guest: _Guest, message: Message) -> None:
         kind, *rest = message
@@ -310,7 +313,7 @@ finished without it...
                 self._hearing.details[k] = Detail.from_data(data)
                 if not self._hearing.asked:
                     self._give_verdict()
-        elif kind == "left":
+        elif kind == "left" and not self._cells:
             self._rule(self._referee.leave(k))
 
     def _admit(self, guest: _Guest, process: int, theirs: str, answer: str) -> None:

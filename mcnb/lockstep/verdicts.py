@@ -10,7 +10,9 @@ from mcnb.lockstep.launches import Launch
 
 Kind: TypeAlias = Literal["mismatch", "missing", "not invited", "cycle", "died", "stalled"]
 Happened: TypeAlias = Literal["", "hung", "crashed", "failed", "returned"]
-Doing: TypeAlias = Literal["runs", "waits", "finished", "raised", "left", "died", "not invited"]
+Doing: TypeAlias = Literal[
+    "runs", "hangs", "waits", "finished", "raised", "left", "died", "not invited"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,7 @@ class Stand:
 
     Attributes:
         doing: `"waits"`: before a launch that others have to make too. `"runs"`: its own code.
+            `"hangs"`: inside a computation, or in a wait of JAX's own.
             `"finished"`, `"raised"`, `"left"` and
             `"died"`: it is done with the cell, and how. `"not invited"`: it was not given it.
         launch: The launch that it waits before, or was told of.

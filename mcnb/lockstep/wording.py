@@ -114,7 +114,8 @@ def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
     ]
     sentence = ". ".join([f"{verdict.kind}: {'; '.join(said)}", *rest])
     width = max(len(label(ks, count)) for ks, _ in groups)
-    lines = [f"The processes parted: {verdict.kind}", ""]
+    heading = "The cell stalled" if verdict.kind == "stalled" else "The processes parted"
+    lines = [heading if verdict.kind == "stalled" else f"{heading}: {verdict.kind}", ""]
     for ks, stand in groups:
         lines.append(f"{label(ks, count):<{width}} {_does(stand, ks, with_arguments)}")
         source = next((verdict.details[k].source for k in ks if k in verdict.details), "")
@@ -150,13 +151,16 @@ def _does(stand: Stand, ks: list[int], with_arguments: bool) -> str:
         what = str(stand.launch) if with_arguments else stand.launch.name
         where = f" at {_where(stand)}" if _where(stand) else ""
         return f"{'waits' if one else 'wait'}{where} in {what}"
+    where = f" at {_where(stand)}" if _where(stand) else ""
     return {
+        "runs": f"{'was' if one else 'were'}{where}" if where else "had not come that far yet",
+        "hangs": f"waited inside JAX{where}",
         "finished": "finished without it",
         "left": "ended without it",
         "raised": f"raised {stand.error}",
         "died": stand.error if one else stand.error.replace("was ", "were ", 1),
         "not invited": f"{'was' if one else 'were'} not given this cell",
-    }.get(stand.doing, "had not come that far yet")
+    }[stand.doing]
 
 
 def _where(stand: Stand) -> str:

@@ -14,6 +14,8 @@ from mcnb.lockstep.wire import Address
 
 CONNECT_POLL_S = 0.005
 CONNECT_TIMEOUT_S = 120.0
+# How long callbacks that were interrupted have to end.
+CALLBACKS_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,16 @@ def heal(shell: Any, address: str, processes: int) -> tuple[Healed, int]:
         nonlocal port
         port = _connect(address, processes, process_index)
 
+    deadline = time.monotonic() + CALLBACKS_S
+    while shell.lockstep.callbacks_run() and time.monotonic() < deadline:
+        time.sleep(CONNECT_POLL_S)
     shell.watch.begin("")
     try:
         with shell.lockstep.unseen():
             healed = rescue.heal(shell.user_ns, rejoin, keep_client=shell.lockstep.callbacks_run())
     finally:
         shell.watch.end()
+        shell.record.take()  # what was cut off complains, and belongs to no cell
     return healed, port
 
 

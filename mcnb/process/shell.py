@@ -146,7 +146,7 @@ class ProcessShell(ZMQInteractiveShell):
     ) -> None:
         """Show an error that does not end the cell: the one that does goes into the reply."""
         error = exc_tuple[1] if exc_tuple else sys.exc_info()[1]
-        ends_cell = running_compiled_code or isinstance(error, SystemExit)
+        ends_cell = running_compiled_code or isinstance(error, (SystemExit, KeyboardInterrupt))
         if error is not None and not (ends_cell and self._depth == 1):
             self.record.write("stderr", format_error(error) + "\n")
 

@@ -22,6 +22,8 @@ MOST_FRAMES = 24
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 # A library's path up to the part that is the same on every machine.
 _LIBRARY_PATH = re.compile(r"[^\s\"']*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
+# Gloo names its peers, which have another port each time.
+_PEER = re.compile(r"\[\d+\.\d+\.\d+\.\d+\]:\d+")
 _RED, _GREEN, _END = "\x1b[31m", "\x1b[32m", "\x1b[39m"
 
 _CAUSE = "The above exception was the direct cause of the following exception:"
@@ -41,7 +43,7 @@ def describe_error(error: BaseException, label: str) -> ProcessError:
         message = f"<its text can't be shown: str() raised {type(failure).__name__}>"
     return ProcessError(
         name=type(error).__name__,
-        message=_ESCAPES.sub("", message),
+        message=_PEER.sub("[peer]", _ESCAPES.sub("", message)),
         line=cell_line(error, label),
         traceback=format_error(error),
     )
@@ -157,6 +159,7 @@ def _exception_only(error: BaseException) -> list[str]:
             text = "".join(traceback.format_exception_only(type(error), error))
     except Exception:  # its own __str__ or __notes__ may fail
         text = f"{type(error).__name__}: <its text can't be shown>"
+    text = _PEER.sub("[peer]", text)
     name, colon, rest = _LIBRARY_PATH.sub("", text).rstrip("\n").partition(":")
     return [*f"{_RED}{name}{_END}{colon}{rest}".split("\n")]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from IPython.display import clear_output, display
 
+from mcnb.lockstep.server import Waits
 from mcnb.options import name_processes
 from mcnb.processes import Pending
 from mcnb.report.text import gutter, label
@@ -34,12 +36,17 @@ class LiveView:
         self._next = time.monotonic() + FIRST_S
         self._shown = False
 
-    def __call__(self, pending: Pending) -> None:
-        """Show where a cell's processes stand, if it is time to."""
+    def __call__(self, pending: Pending, waits: Mapping[int, Waits]) -> None:
+        """Show where a cell's processes stand, if it is time to.
+
+        Args:
+            pending: The cell.
+            waits: Which processes wait for others before a launch.
+        """
         now = time.monotonic()
         if self._looked_at and now >= self._next and pending.waiting:
             self._next = now + PERIOD_S
-            self.show(progress_text(pending, now, self._count))
+            self.show(progress_text(pending, waits, now, self._count))
 
     def show(self, text: str) -> None:
         """Show a text in place of the last one."""
@@ -54,11 +61,12 @@ class LiveView:
             clear_output()
 
 
-def progress_text(pending: Pending, now: float, count: int) -> str:
-    """Return where a cell's processes stand.
+def progress_text(pending: Pending, waits: Mapping[int, Waits], now: float, count: int) -> str:
+    """Return where a cell's processes stand, and who waits for whom since when.
 
     Args:
         pending: The cell.
+        waits: Which processes wait for others before a launch.
         now: The time on the monotonic clock, in seconds.
         count: How many processes the cluster has.
     """
@@ -70,12 +78,35 @@ def progress_text(pending: Pending, now: float, count: int) -> str:
     for k in running:
         progress = pending.progress(k)
         where = "" if progress.line is None else f"line {progress.line}"
-        if progress.waits_s:
-            where += " waits in JAX" if where else "waits in JAX"
+        if k in waits:
+            where = waiting_text(waits[k], waits, now)
+        elif progress.waits_s:
+            where += " " if where else ""
+            where += f"waits inside JAX, for {progress.waits_s:.0f} s"
         said = progress.newest_line[:WIDEST_LINE]
         text = " · ".join(part for part in (where, said) if part)
         lines.append(gutter(text, label([k], count), width).removesuffix("\n"))
     return "\n".join(lines)
+
+
+def waiting_text(waiting: Waits, waits: Mapping[int, Waits], now: float) -> str:
+    """Return where a process waits, for whom, and since when.
+
+    Args:
+        waiting: Where it waits.
+        waits: Which processes wait for others before a launch.
+        now: The time on the monotonic clock, in seconds.
+    """
+    stand = waiting.stand
+    assert stand.launch is not None
+    place = stand.place or ("" if stand.line is None else f"line {stand.line}")
+    absent = [
+        p
+        for p in stand.launch.participants
+        if p not in waits or getattr(waits[p].stand.launch, "program", "") != stand.launch.program
+    ]
+    whom = f" for {name_processes(absent)}" if absent else ""
+    return f"{place} waits in {stand.launch.name}{whom}, for {now - waiting.since:.0f} s".strip()
 
 
 def somebody_looks(shell: Any) -> bool:

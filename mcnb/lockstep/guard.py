@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import signal
 import sys
+import threading
 import warnings
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -16,6 +18,9 @@ from mcnb.lockstep.rescue import cut_connections, interrupt_callbacks
 from mcnb.lockstep.sentry import Sentry
 from mcnb.lockstep.verdicts import Detail
 from mcnb.lockstep.wire import Address
+
+# When an interrupt is raised that came while a launch was on its way.
+INTERRUPT_AFTER_S = 0.01
 
 
 def guard(address: Address, process: int, places: Places) -> Sentry | None:
@@ -42,13 +47,20 @@ def guard(address: Address, process: int, places: Places) -> Sentry | None:
 
     sentry = Sentry(address, process, runs, _detail, abort)
 
-    def before(launch: Launch) -> AbstractContextManager[None]:
+    def around_launch(launch: Launch) -> AbstractContextManager[None]:
         # The two frames in between are the hook's and this one.
         place, called = places.find(sys._getframe(2))
         return sentry.passing(_named(launch, called), place)
 
+    def before_launch(launch: Launch, caller: FrameType) -> None:
+        place, called = places.find(caller)
+        passage = sentry.arrive(_named(launch, called), place, caller)
+        if passage is not None and passage.interrupt is not None:
+            # The others are on their way: the launch is made first, or they would wait for ever.
+            threading.Timer(INTERRUPT_AFTER_S, signal.raise_signal, (signal.SIGINT,)).start()
+
     try:
-        jax_hooks.install(before)
+        jax_hooks.install(around_launch, before_launch)
     except jax_hooks.UnsupportedJaxError as error:
         sentry.close()
         warnings.warn(

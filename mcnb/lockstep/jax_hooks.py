@@ -19,6 +19,7 @@ import functools
 import gc
 import importlib
 import inspect
+import sys
 import threading
 import warnings
 import weakref
@@ -34,12 +35,17 @@ import numpy as np
 from mcnb.lockstep.hlo import by_process, fingerprint, operations, partners
 from mcnb.lockstep.launches import Launch
 
+# Returns a context in which a launch is made; entering it may wait, or raise.
 Guard = Callable[[Launch], AbstractContextManager[None]]
+# Waits, or raises, before native code makes a launch in the name of a frame.
+Before = Callable[[Launch, FrameType], None]
 
 # Modules whose functions a learner calls by name; a launch inside is told by that name.
 _PUBLIC = ("jax", "jax.numpy", "jax.experimental.multihost_utils", "jax.lax", "jax.random")
 
 _guard: Guard | None = None
+_before: Before | None = None
+_installed = False
 _described: weakref.WeakKeyDictionary[Any, Launch | None] = weakref.WeakKeyDictionary()
 
 
@@ -47,29 +53,32 @@ class UnsupportedJaxError(Exception):
     """This version of JAX has other inner names than this file knows."""
 
 
-def install(guard: Guard) -> None:
+def install(guard: Guard, before: Before) -> None:
     """Have a guard stand before each launch that spans processes.
 
     Args:
-        guard: Returns a context in which a launch is made; entering it may wait, or raise.
+        guard: Returns a context in which a launch is made from Python.
+        before: Called before a launch is made from native code.
 
     Raises:
         UnsupportedJaxError: This version of JAX does not fit; nothing was changed.
     """
-    global _guard
+    global _guard, _before, _installed
     try:
         originals = _check()
     except (ImportError, AttributeError, TypeError, ValueError, AssertionError) as error:
         raise UnsupportedJaxError(str(error)) from error
-    if _guard is None:
+    if not _installed:
+        _gates_work()  # tried now: not in the middle of a launch
         _replace(*originals)
-    _guard = guard
+        _installed = True
+    _guard, _before = guard, before
 
 
 def remove() -> None:
     """Let all launches pass without being looked at."""
-    global _guard
-    _guard = None
+    global _guard, _before
+    _guard = _before = None
 
 
 def _check() -> tuple[ModuleType, ModuleType]:
@@ -106,18 +115,103 @@ def _replace(pxla: Any, pjit: Any) -> None:
             return execute(self, *args)
 
     def checked_fastpath(executable: Any, *args: Any, **kwargs: Any) -> Any:
-        if _guard is not None and _spans(getattr(executable, "_unsafe_call", None)):
+        execute = getattr(executable, "_unsafe_call", None)
+        launch = _described.get(execute) if execute is not None else None
+        if _guard is None or launch is None:
+            return fastpath(executable, *args, **kwargs)
+        if not _gates_work():
             return None
-        return fastpath(executable, *args, **kwargs)
+        # Its first arguments: the executable, the tree of results, the arguments as a list.
+        data = fastpath(executable, *args, **kwargs)
+        return data and _gated(data, args[1], functools.partial(_pass_gate, launch))
 
     def checked_create_cpp_call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _guard is not None and _spans(self.unsafe_call):
-            return None
+            return None  # whether it communicates is known when it has its arguments
         return create_cpp_call(self, *args, **kwargs)
 
     pxla.ExecuteReplicated.__call__ = checked_call
     pjit._get_fastpath_data = checked_fastpath
     pxla.MeshExecutable.create_cpp_call = checked_create_cpp_call
+
+
+class Gate:
+    """Stands in for the layout of an argument, where C++ looks before it launches.
+
+    Before it runs a computation that it knows, JAX's C++ asks the layouts that arguments must
+    have for XLA's form of them (`_to_xla_layout`, in `PrepareIfrtInputs` of jaxlib's pjit.cc). This
+    one lets it wait meanwhile. Launching from Python instead would take several times as long.
+
+    Args:
+        layout: What to answer.
+        before: Called before each launch.
+    """
+
+    def __init__(self, layout: Any, before: Callable[[], None]) -> None:
+        self._layout = layout
+        self._before = before
+
+    def _to_xla_layout(self, dtype: Any) -> Any:
+        del dtype
+        self._before()
+        return self._layout
+
+
+def _gated(data: Any, args: Sequence[Any], before: Callable[[], None]) -> Any:
+    """Return what C++ needs to launch a computation, with a gate before it.
+
+    Args:
+        data: What it needs without.
+        args: The arguments.
+        before: Called before each launch.
+
+    Returns:
+        The same with a gate; None if there is no place for one.
+    """
+    from jax._src.array import ArrayImpl
+
+    is_kept = list(data.kept_var_bitvec)[-len(args) :]
+    kept = [arg for arg, kept in zip(args, is_kept, strict=True) if kept]
+    layouts = list(data.in_device_local_layouts)
+    constants = len(layouts) - len(kept)  # they come before the arguments
+    for i, arg in enumerate(kept, constants):
+        if type(arg) is ArrayImpl and layouts[i] is None:
+            layouts[i] = Gate(arg.format.layout._to_xla_layout(arg.dtype), before)
+            return data._replace(in_device_local_layouts=layouts)
+    return None
+
+
+@functools.cache
+def _gates_work() -> bool:
+    """Return whether C++ stops at gates, once for each launch."""
+    import jax
+    from jax._src import pjit
+
+    x = jax.device_put(np.ones(2, np.float32), jax.local_devices()[0])
+    passed: list[int] = []
+    fastpath = pjit._get_fastpath_data
+
+    def gated(executable: Any, *args: Any, **kwargs: Any) -> Any:
+        data = fastpath(executable, *args, **kwargs)
+        return data and _gated(data, args[1], lambda: passed.append(len(passed)))
+
+    pjit._get_fastpath_data = gated
+    try:
+        tried = jax.jit(lambda v: v + 1)
+        results = [tried(x) for _ in range(3)]
+    except Exception:  # it does not know what a gate is
+        return False
+    finally:
+        pjit._get_fastpath_data = fastpath
+    # The first time, Python launches it.
+    return passed == [0, 1] and all((np.asarray(result) == 2).all() for result in results)
+
+
+def _pass_gate(launch: Launch) -> None:
+    before = _before
+    if before is not None:
+        # This frame and the gate's are between; what calls the gate is native code.
+        before(launch, sys._getframe(2))
 
 
 def _spans(execute: Any) -> bool:

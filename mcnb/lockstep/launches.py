@@ -81,7 +81,6 @@ class LaunchRecord:
         line: The line of the cell, or of the script, or None.
         announced: When it was announced, on the monotonic clock of the machine, in seconds.
         began: When its participants had all come and it began; None if they never did.
-        returned: When Python had the launch behind it; the devices may compute on.
     """
 
     process: int
@@ -89,7 +88,6 @@ class LaunchRecord:
     line: int | None
     announced: float
     began: float | None
-    returned: float | None
 
     @property
     def waited(self) -> float:

@@ -22,12 +22,46 @@ from mcnb.errors import LockstepError
 from mcnb.lockstep.launches import Launch, LaunchRecord
 from mcnb.lockstep.places import Place
 from mcnb.lockstep.verdicts import Detail
-from mcnb.lockstep.wire import MOST_BYTES, Address, Inbox, Message, encode, nonce, proof
+from mcnb.lockstep.wire import Address, Channel, Message
 
 # While a thread waits, it is looked this often whether others of the process still run.
 LOOK_S = 0.05
+# How often it is looked whether native code has made a launch that another thread's has to follow.
+OVER_S = 0.0005
 # More launches of one cell are not kept.
 MOST_RECORDS = 100_000
+
+
+@dataclass(slots=True)
+class Passage:
+    """A launch that may be made, and is being made.
+
+    Attributes:
+        thread: The thread that makes it.
+        turn: Which of the process's launches it is.
+        interrupt: An interrupt that came while the thread waited.
+        caller: The frame from which native code makes it, if it does.
+        instruction: The instruction of that frame.
+        done: Whether it was made, as far as was said.
+        nested: Whether it is made in the middle of another one of the same thread.
+    """
+
+    thread: int
+    turn: int
+    interrupt: BaseException | None
+    caller: FrameType | None
+    instruction: int
+    done: bool = False
+    nested: bool = False
+
+    def over(self) -> bool:
+        """Return whether it was made."""
+        if self.caller is None:
+            return self.done
+        # Nobody says when native code is done; but its caller's frame goes on then.
+        if self.thread == threading.get_ident() or self.caller.f_lasti != self.instruction:
+            return True
+        return sys._current_frames().get(self.thread) is not self.caller
 
 
 @dataclass(slots=True)
@@ -47,6 +81,11 @@ class _Slot:
     woken: threading.Lock
     answer: Message = field(default_factory=list)
     turn: int = 0
+
+    def wake(self) -> None:
+        """Have the thread look whether there is an answer, or read for all."""
+        with contextlib.suppress(RuntimeError):  # it is awake
+            self.woken.release()
 
 
 class Sentry:
@@ -85,11 +124,11 @@ class Sentry:
         self._is_learners = is_learners
         self._detail = detail
         self._abort = abort
-        self._inbox = Inbox()
-        self._early: list[Message] = []
-        self._socket = address.connect()
-        self._greet(address.key)
-        self._sending = threading.RLock()
+        self._channel = Channel(address, process, "launches")
+        self._control = Channel(address, process, "control")
+        self._bell, self._rung = socket.socketpair()
+        self._leading = threading.Lock()
+        self._hearing = threading.RLock()
         self._numbers: dict[Launch, int] = {}
         self._slots: dict[int, _Slot] = {}
         self._passed: dict[int, Place] = {}
@@ -104,7 +143,8 @@ class Sentry:
         self._suspended: set[int] = set()
         self._turns = threading.Condition(threading.RLock())
         self._turn = 0
-        self._turn_owner: int | None = None
+        self._skipped: set[int] = set()
+        self._current: Passage | None = None
         self._closed = False
         listener = threading.Thread(target=self._listen, name="mcnb sentry", daemon=True)
         listener.start()
@@ -117,52 +157,71 @@ class Sentry:
         Raises:
             LockstepError: It never may: the processes have parted.
         """
-        if threading.get_ident() in self._suspended:
-            yield
-            return
-        announced = time.monotonic()
-        began: float | None = None
+        passage = self.arrive(launch, place)
         try:
-            if not launch.communicates or self._closed:
-                began = announced
-                yield
-                return
-            interrupt: BaseException | None = None
-            # Not the thread's identifier: a finalizer may launch something while its thread waits.
-            ticket = next(self._tickets)
-            if not self.holding:
-                self._passed[ticket] = place
-                self._announce(ticket, launch, place)
-                began = announced
-                yield
-                return
-            slot = _Slot(place, threading.get_ident(), threading.Lock())
-            slot.woken.acquire()
-            self._slots[ticket] = slot
-            try:
-                self._announce(ticket, launch, place)
-                interrupt = self._wait(ticket, slot)
-            finally:
-                del self._slots[ticket]
+            yield
+        finally:
+            if passage is not None:
+                self._depart(passage)
+        if passage is not None and passage.interrupt is not None:
+            # The others were on their way: the launch was made, or they would wait for ever.
+            raise passage.interrupt
+
+    def arrive(
+        self, launch: Launch, place: Place, caller: FrameType | None = None
+    ) -> Passage | None:
+        """Wait until a launch may be made. Whoever calls this makes it next.
+
+        Args:
+            launch: The launch.
+            place: Where it is made.
+            caller: The frame from which native code makes the launch, if it does: it is over when
+                that frame goes on.
+
+        Raises:
+            LockstepError: It never may: the processes have parted.
+        """
+        thread = threading.get_ident()
+        if thread in self._suspended:
+            return None
+        announced = time.monotonic()
+        if not launch.communicates or self._closed:
+            self._record(launch, place, announced, announced)
+            return None
+        # Not the thread's identifier: a finalizer may launch something while its thread waits.
+        ticket = next(self._tickets)
+        if not self.holding:
+            self._passed[ticket] = place
+            self._announce(ticket, launch, place)
+            self._record(launch, place, announced, announced)
+            return None
+        slot = _Slot(place, thread, threading.Lock())
+        slot.woken.acquire()
+        self._slots[ticket] = slot
+        try:
+            self._announce(ticket, launch, place)
+            interrupt = self._wait(ticket, slot)
+        except BaseException:
+            self._record(launch, place, announced, None)
+            raise
+        finally:
+            del self._slots[ticket]
+        if slot.answer[0] in ("stop", "backed"):
+            self._record(launch, place, announced, None)
             if slot.answer[0] == "stop":
                 raise LockstepError(slot.answer[2], slot.answer[3])
-            if slot.answer[0] == "backed":
-                assert interrupt is not None
-                raise interrupt
-            with self._in_turn(slot.turn):
-                began = time.monotonic()
-                yield
-            if interrupt is not None:
-                # The others were on their way: the launch was made, or they would wait for ever.
-                raise interrupt
-        finally:
-            if len(self.records) < MOST_RECORDS:
-                returned = None if began is None else time.monotonic()
-                self.records.append(
-                    LaunchRecord(self.process, launch, place.line, announced, began, returned)
-                )
-            else:
-                self.dropped += 1
+            assert interrupt is not None
+            raise interrupt
+        passage = Passage(thread, slot.turn, interrupt, caller, caller.f_lasti if caller else 0)
+        self._await_turn(passage)
+        self._record(launch, place, announced, time.monotonic())
+        return passage
+
+    def _record(self, launch: Launch, place: Place, announced: float, began: float | None) -> None:
+        if len(self.records) < MOST_RECORDS:
+            self.records.append(LaunchRecord(self.process, launch, place.line, announced, began))
+        else:
+            self.dropped += 1
 
     def take_records(self) -> tuple[LaunchRecord, ...]:
         """Return the launches since the last call, and forget them."""
@@ -185,84 +244,110 @@ class Sentry:
         The referee is told when they don't any more.
         """
         self._busy = self._others_run()
+        if self._busy:
+            self._bell.send(b".")
         return self._busy
 
     def close(self) -> None:
         """Tell the referee that the process ends, and let all further launches pass."""
         self._closed = True
         with contextlib.suppress(OSError):
-            self._send(["left"])
-            self._socket.shutdown(socket.SHUT_RDWR)
-
-    def _greet(self, key: str) -> None:
-        """Prove who this is, and have the server do the same."""
-        [(_, theirs)] = self._receive(1)
-        mine = nonce()
-        self._socket.sendall(encode(["hello", self.process, mine, proof(key, "sentry", theirs)]))
-        answer = self._receive(1)
-        if not answer or answer[0] != ["welcome", proof(key, "server", mine)]:
-            raise PermissionError("the referee's server and this process know different keys")
-
-    def _receive(self, least: int) -> list[Message]:
-        messages, self._early = self._early, []
-        while len(messages) < least:
-            data = self._socket.recv(MOST_BYTES)
-            if not data:
-                break
-            messages += self._inbox.feed(data)
-        self._early = messages[least:]
-        return messages[:least]
-
-    def _send(self, message: Message) -> None:
-        data = encode(message)
-        with self._sending:
-            self._socket.sendall(data)
+            self._channel.send(["left"])
+        self._channel.close()
+        self._control.close()
 
     def _announce(self, ticket: int, launch: Launch, place: Place) -> None:
         number = self._numbers.get(launch)
-        described = b""
+        described: list[Message] = []
         if number is None:
             number = self._numbers[launch] = len(self._numbers)
-            described = encode(["launch", number, launch.as_data()])
+            described = [["launch", number, launch.as_data()]]
         released = self._released
         alone = not self._others_run()
         self._told_alone = (alone, released)
         at = ["at", ticket, number, place.line, place.name, alone, released]
-        with self._sending:
-            self._socket.sendall(described + encode(at))
+        try:
+            self._channel.send(*described, at)
+        except OSError:
+            self._let_all_pass()
+        if not alone:
+            self._bell.send(b".")
 
     def _wait(self, ticket: int, slot: _Slot) -> BaseException | None:
-        """Wait for the answer; return an interrupt that came meanwhile."""
-        try:
-            slot.woken.acquire()
-        except BaseException as interrupt:
-            if not slot.answer:
-                self._send(["back", ticket])
-                slot.woken.acquire()
-            return interrupt
-        return None
+        """Wait for the answer; return an interrupt that came meanwhile.
 
-    @contextmanager
-    def _in_turn(self, turn: int) -> Iterator[None]:
+        One of the threads that wait reads for all. To have a thread do nothing but read would cost
+        another switch of threads for each launch, which is most of what a launch costs here.
+        """
+        interrupt: BaseException | None = None
+        while not slot.answer:
+            try:
+                if interrupt is None and self._leading.acquire(blocking=False):
+                    self._lead(slot)
+                else:
+                    slot.woken.acquire()
+            except BaseException as error:
+                if interrupt is not None:
+                    raise
+                interrupt = error
+                with contextlib.suppress(OSError):
+                    self._channel.send(["back", ticket])
+        return interrupt
+
+    def _lead(self, slot: _Slot) -> None:
+        """Read until there is an answer for a thread; then let another one read."""
+        try:
+            while not slot.answer:
+                messages = self._channel.receive()
+                if not messages:
+                    self._let_all_pass()
+                for message in messages:
+                    self._hear(message)
+        except OSError:
+            self._let_all_pass()
+        finally:
+            self._leading.release()
+            for other in list(self._slots.values()):
+                if not other.answer and other is not slot:
+                    other.wake()
+                    break
+
+    def _await_turn(self, passage: Passage) -> None:
         """Make the launches of several threads in the order in which they may be made.
 
         It is the same in all processes, and so is the order on their devices then.
         """
-        thread = threading.get_ident()
-        nested = self._turn_owner == thread
-        if not nested:
-            with self._turns:
-                while self._turn != turn:
-                    self._turns.wait()
-                self._turn_owner = thread
-        try:
-            yield
-        finally:
-            with self._turns:
-                self._turn += 1
-                if not nested:
-                    self._turn_owner = None
+        with self._turns:
+            try:
+                while True:
+                    current = self._current
+                    under_way = current is not None and not current.over()
+                    if under_way and current is not None and current.thread == passage.thread:
+                        passage.nested = True  # a finalizer launches in the middle of a launch
+                        self._skipped.add(passage.turn)
+                        break
+                    if not under_way and self._turn == passage.turn:
+                        self._current = passage
+                        self._turn += 1
+                        break
+                    native = current is not None and current.caller is not None
+                    self._turns.wait(OVER_S if native else None)
+            except BaseException:
+                self._skipped.add(passage.turn)
+                raise
+            finally:
+                while self._turn in self._skipped:
+                    self._skipped.discard(self._turn)
+                    self._turn += 1
                 self._turns.notify_all()
+
+    def _depart(self, passage: Passage) -> None:
+        """Take note that a launch was made."""
+        if passage.nested:
+            return
+        with self._turns:
+            passage.done = True
+            self._turns.notify_all()
 
     def _others_run(self) -> bool:
         """Return whether a thread that does not wait here runs the learner's code."""
@@ -284,26 +369,27 @@ class Sentry:
 
     def _listen(self) -> None:
         poller = select.poll()
-        poller.register(self._socket, select.POLLIN)
+        for end in (self._control.socket, self._rung):
+            poller.register(end, select.POLLIN)
         try:
             while True:
-                waits = bool(self._slots) and not self._told_alone[0]
-                looks = waits or self._busy
-                if not self._early and not poller.poll(LOOK_S * 1000 if looks else None):
+                looks = self._busy or (bool(self._slots) and not self._told_alone[0])
+                ready = poller.poll(LOOK_S * 1000 if looks else None)
+                if not ready:
                     self._look()
-                    continue
-                messages, self._early = self._early, []
-                if not messages:
-                    data = self._socket.recv(MOST_BYTES)
-                    if not data:
+                elif ready[0][0] == self._rung.fileno():
+                    self._rung.recv(64)
+                else:
+                    messages = self._control.receive()
+                    if not messages:
                         break
-                    messages = self._inbox.feed(data)
-                for message in messages:
-                    self._hear(message)
+                    for message in messages:
+                        self._hear(message)
         except OSError:
             pass
         self._let_all_pass()
-        self._socket.close()
+        for end in (self._control.socket, self._channel.socket, self._bell, self._rung):
+            end.close()
 
     def _look(self) -> None:
         """Tell the referee if no thread is left that may announce something."""
@@ -311,7 +397,7 @@ class Sentry:
         if not self._others_run():
             self._busy = False
             self._told_alone = (True, released)
-            self._send(["quiet", released])
+            self._channel.send(["quiet", released])
 
     def _hear(self, message: Message) -> None:
         if message[0] == "abort":
@@ -320,15 +406,16 @@ class Sentry:
         kind, ticket = message[0], message[1]
         slot = self._slots.get(ticket)
         if kind == "explain":
-            self._send(["detail", ticket, asdict(self._explain(ticket, slot))])
+            self._channel.send(["detail", ticket, asdict(self._explain(ticket, slot))])
             return
-        if slot is None or slot.answer:
-            return
-        if kind == "go":
-            slot.turn = self._released
-            self._released += 1
-        slot.answer = message
-        slot.woken.release()
+        with self._hearing:
+            if slot is None or slot.answer:
+                return
+            if kind in ("go", "went"):
+                slot.turn = self._released
+                self._released += 1
+            slot.answer = message
+        slot.wake()
 
     def _explain(self, ticket: int, slot: _Slot | None) -> Detail:
         place = self._passed.get(ticket) if slot is None else slot.place

@@ -43,6 +43,7 @@ class _Guest:
     Attributes:
         socket: Its socket.
         nonce: What it has to prove its key with.
+        role: Which of the process's two connections it is.
         process: Whose it is; None until it has proved it.
     """
 
@@ -50,6 +51,7 @@ class _Guest:
     inbox: Inbox
     nonce: str
     launches: dict[int, Launch]
+    role: str = ""
     process: int | None = None
 
 
@@ -119,7 +121,7 @@ finished without it...
         self._referee = Referee(count)
         if cells:
             self._referee.begin(())
-        self._guests: dict[int, _Guest] = {}
+        self._guests: dict[tuple[int, str], _Guest] = {}
         self._arrivals: dict[tuple[int, int], float] = {}
         self._holding = True
         self._queues: dict[int, collections.deque[tuple[int, Launch, int | None, str]]] = {}
@@ -214,8 +216,8 @@ finished without it...
             ports: The ports at which their communicators listen.
         """
         with self._lock:
-            for k in list(self._guests):
-                self._send(k, ["abort", list(ports)])
+            for k in range(self.count):
+                self._send(k, ["abort", list(ports)], "control")
 
     def close(self) -> None:
         """Let everybody pass who waits, and listen no more."""
@@ -226,20 +228,19 @@ finished without it...
     def _run(self) -> None:
         try:
             while True:
-                with self._lock:
-                    until = self._hearing.until if self._hearing else None
-                timeout = None if until is None else max(until - time.monotonic(), 0)
+                hearing = self._hearing
+                timeout = None if hearing is None else max(hearing.until - time.monotonic(), 0)
                 for key, _ in self._selector.select(timeout):
-                    if key.fileobj is self._bell:
-                        if self._bell.recv(64).startswith(b"x"):
-                            return
+                    if key.data is not None:
+                        self._read(key.data)
                     elif key.fileobj is self._listener:
                         self._welcome()
-                    else:
-                        self._read(key.data)
-                with self._lock:
-                    if self._hearing and time.monotonic() >= self._hearing.until:
-                        self._give_verdict()
+                    elif self._bell.recv(64).startswith(b"x"):
+                        return
+                if self._hearing is not None:
+                    with self._lock:
+                        if self._hearing and time.monotonic() >= self._hearing.until:
+                            self._give_verdict()
         finally:
             for key in list(self._selector.get_map().values()):
                 key.fileobj.close()  # type: ignore[union-attr]
@@ -272,10 +273,11 @@ finished without it...
             self._selector.unregister(guest.socket)
             guest.socket.close()
             with self._lock:
-                if guest.process is not None and self._guests.get(guest.process) is guest:
-                    del self._guests[guest.process]
+                key = (guest.process or 0, guest.role)
+                if guest.process is not None and self._guests.get(key) is guest:
+                    del self._guests[key]
                     # How a notebook's process ended is told by who keeps it.
-                    if not self._cells:
+                    if not self._cells and guest.role == "launches":
                         self._rule(self._referee.leave(guest.process))
 
     def _hear(self, guest: _Guest, message: Message) -> None:
@@ -316,12 +318,12 @@ finished without it...
         elif kind == "left" and not self._cells:
             self._rule(self._referee.leave(k))
 
-    def _admit(self, guest: _Guest, process: int, theirs: str, answer: str) -> None:
+    def _admit(self, guest: _Guest, role: str, process: int, theirs: str, answer: str) -> None:
         expected = proof(self.address.key, "sentry", guest.nonce)
         if not hmac.compare_digest(expected, answer) or process not in range(self.count):
             raise ValueError("it does not know the key")
-        guest.process = process
-        self._guests[process] = guest
+        guest.process, guest.role = process, role
+        self._guests[process, role] = guest
         guest.socket.sendall(encode(["welcome", proof(self.address.key, "server", theirs)]))
 
     def _announce_next(self, k: int) -> None:
@@ -333,10 +335,11 @@ finished without it...
     def _call_back(self, k: int, ticket: int) -> None:
         if self._hearing is not None and (k, ticket) in self._hearing.waiters:
             return  # the verdict is the answer
-        if (k, ticket) in self._arrivals:
-            del self._arrivals[k, ticket]
+        if self._arrivals.pop((k, ticket), None) is None:
+            self._send(k, ["went", ticket], "control")
+        else:
             self._rule(self._referee.withdraw(k, ticket))
-            self._send(k, ["backed", ticket])
+            self._send(k, ["backed", ticket], "control")
 
     def _rule(self, rulings: list[Ruling]) -> None:
         for ruling in rulings:
@@ -344,7 +347,7 @@ finished without it...
                 for k, ticket in ruling.waiters:
                     self._arrivals.pop((k, ticket), None)
                     if self._holding:
-                        self._send(k, ["go", ticket])
+                        self._send_data(k, b'["go",%d]\n' % ticket)
                     else:
                         self._queues[k].popleft()
                 if not self._holding:
@@ -363,7 +366,7 @@ finished without it...
             self._hearing.waiters += stop.waiters
             self._hearing.asked |= fresh
         for k, ticket in sorted(fresh):
-            self._send(k, ["explain", ticket])
+            self._send(k, ["explain", ticket], "control")
         if not self._hearing.asked:
             self._give_verdict()
         elif threading.current_thread() is not self._thread:
@@ -381,8 +384,11 @@ finished without it...
             if self._holding:
                 self._send(k, ["stop", ticket, wording.sentence, list(wording.lines)])
 
-    def _send(self, k: int, message: Message) -> None:
-        guest = self._guests.get(k)
+    def _send(self, k: int, message: Message, role: str = "launches") -> None:
+        self._send_data(k, encode(message), role)
+
+    def _send_data(self, k: int, data: bytes, role: str = "launches") -> None:
+        guest = self._guests.get((k, role))
         if guest is not None:
             with contextlib.suppress(OSError):  # its end is seen where it is read
-                guest.socket.sendall(encode(message))
+                guest.socket.sendall(data)

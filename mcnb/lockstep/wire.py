@@ -4,9 +4,13 @@ An address is the path of a Unix socket, for processes of this machine, or host 
 others. Both ends prove that they know a common key before anything else is said: each sends a
 nonce, and answers the other's with its HMAC.
 
-What a sentry says:
+A sentry has two connections. On the first, "launches", it announces, and the thread that waits for
+the answer reads it: to hand it over would take longer than to send it. On the second, "control",
+comes what may come at any time; a thread of its own reads it.
 
-    ["hello", process, nonce, proof]        who it is
+What a sentry says, on "launches" but for the first:
+
+    ["hello", role, process, nonce, proof]  who it is
     ["launch", number, data]                what a number stands for from now on
     ["at", ticket, number, line, place, alone, released]
     ["quiet", released]                     all threads wait or have ended
@@ -14,23 +18,28 @@ What a sentry says:
     ["detail", ticket, data]                the answer to "explain"
     ["left"]                                it ends, as it wanted to
 
-What the server says:
+What the server says on "launches":
 
     ["nonce", nonce], ["welcome", proof]
     ["go", ticket]                          the launch may go ahead
     ["stop", ticket, message, lines]        it never will
-    ["backed", ticket]                      it was called back in time
+
+and on "control":
+
+    ["backed", ticket], ["went", ticket]    it was called back in time, or not
     ["explain", ticket]
     ["abort", ports]                        end what hangs
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
 import secrets
 import socket
+import threading
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -89,7 +98,11 @@ def proof(key: str, role: str, text: str) -> str:
 
 def encode(message: Message) -> bytes:
     """Return a message as it is sent."""
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+    return _ENCODER.encode(message).encode() + b"\n"
+
+
+# json.dumps makes an encoder for each call that asks for anything but the default.
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class Inbox:
@@ -110,3 +123,49 @@ class Inbox:
         """Return the messages that are whole by now."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [json.loads(line) for line in lines]
+
+
+class Channel:
+    """A process's end of a connection.
+
+    Args:
+        address: Where the server listens.
+        process: The process's index.
+        role: `"launches"` or `"control"`.
+
+    Raises:
+        OSError: The server can't be reached.
+        PermissionError: One of the two ends does not know the key.
+    """
+
+    def __init__(self, address: Address, process: int, role: str) -> None:
+        self.socket = address.connect()
+        self._inbox = Inbox()
+        self._sending = threading.RLock()
+        [[_, theirs]] = self.receive()
+        mine = nonce()
+        self.send(["hello", role, process, mine, proof(address.key, "sentry", theirs)])
+        if self.receive() != [["welcome", proof(address.key, "server", mine)]]:
+            self.socket.close()
+            raise PermissionError("the referee's server and this process know different keys")
+
+    def send(self, *messages: Message) -> None:
+        """Send messages, one after the other without others between."""
+        data = b"".join(map(encode, messages))
+        with self._sending:
+            self.socket.sendall(data)
+
+    def receive(self) -> list[Message]:
+        """Wait for messages; an empty list means that the other end is gone."""
+        messages: list[Message] = []
+        while not messages:
+            data = self.socket.recv(MOST_BYTES)
+            if not data:
+                break
+            messages = self._inbox.feed(data)
+        return messages
+
+    def close(self) -> None:
+        """End the connection; whoever waits for messages is told."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)

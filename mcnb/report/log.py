@@ -22,7 +22,7 @@ def log_text(records: Iterable[LaunchRecord], count: int) -> str:
 
     Example:
         >>> f = Launch("jit(f)", "1", (0, 1), ("f32[8]",))
-        >>> rows = [LaunchRecord(k, f, 2, 0.0, 0.1, 0.2) for k in (0, 1)]
+        >>> rows = [LaunchRecord(k, f, 2, 0.0, 0.1) for k in (0, 1)]
         >>> print(log_text(rows, 2))
         process  line  launch         communicates
         [all 2]  2     jit(f) f32[8]  nothing

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import CodeType, FrameType
 
-from mcnb.lockstep import jax_hooks
+from mcnb.lockstep import jax_hooks, programs
 from mcnb.lockstep.launches import Launch
 from mcnb.lockstep.places import Place, Places, around
 from mcnb.lockstep.rescue import cut_connections, interrupt_callbacks
@@ -60,7 +60,7 @@ def guard(address: Address, process: int, places: Places) -> Sentry | None:
             threading.Timer(INTERRUPT_AFTER_S, signal.raise_signal, (signal.SIGINT,)).start()
 
     try:
-        jax_hooks.install(around_launch, before_launch)
+        jax_hooks.install(around_launch, before_launch, programs.describe)
     except jax_hooks.UnsupportedJaxError as error:
         sentry.close()
         warnings.warn(
@@ -82,11 +82,11 @@ def _named(launch: Launch, called: CodeType | None) -> Launch:
     """
     if called is None or not launch.name.startswith("jit(_"):
         return launch
-    return replace(launch, name=called.co_name) if jax_hooks.is_public(called.co_name) else launch
+    return replace(launch, name=called.co_name) if programs.is_public(called.co_name) else launch
 
 
 def _detail(place: Place, frame: FrameType | None) -> Detail:
-    execute, static, names = jax_hooks.call_under_way(frame)
+    execute, static, names = programs.call_under_way(frame)
     program = jax_hooks.program_text(execute).splitlines() if execute is not None else []
     detail = around(place.filename, place.file_line) if place.filename else Detail()
     return replace(

@@ -7,45 +7,41 @@ It fits jax 0.8 to 0.12. What it reaches into, each time only to look and to pas
   runs them without that call. For those that communicate they are told not to.
 - What an executable runs on, and its compiled program.
 - The client of the coordination service, whose waits can't be interrupted.
-- How arrays, meshes and shardings are made, for those that are made anew.
+- What arrays and shardings are made of, for those that are made anew.
 
 Where a version of JAX does not fit, `install` says so, and nothing is changed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
-import importlib
 import inspect
 import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from mcnb.lockstep.hlo import by_process, fingerprint, operations, partners
 from mcnb.lockstep.launches import Launch
 
 # Returns a context in which a launch is made; entering it may wait, or raise.
 Guard = Callable[[Launch], AbstractContextManager[None]]
+# Returns what a computation is, from what JAX executes and its arguments.
+Describe = Callable[[Any, Sequence[Any]], Launch]
 # Waits, or raises, before native code makes a launch in the name of a frame.
 Before = Callable[[Launch, FrameType], None]
-
-# Modules whose functions a learner calls by name; a launch inside is told by that name.
-_PUBLIC = ("jax", "jax.numpy", "jax.experimental.multihost_utils", "jax.lax", "jax.random")
 
 _guard: Guard | None = None
 _before: Before | None = None
 _installed = False
+_describe: Describe | None = None
 _described: weakref.WeakKeyDictionary[Any, Launch | None] = weakref.WeakKeyDictionary()
 
 
@@ -53,17 +49,18 @@ class UnsupportedJaxError(Exception):
     """This version of JAX has other inner names than this file knows."""
 
 
-def install(guard: Guard, before: Before) -> None:
+def install(guard: Guard, before: Before, describe: Describe) -> None:
     """Have a guard stand before each launch that spans processes.
 
     Args:
         guard: Returns a context in which a launch is made from Python.
         before: Called before a launch is made from native code.
+        describe: Returns what a computation is.
 
     Raises:
         UnsupportedJaxError: This version of JAX does not fit; nothing was changed.
     """
-    global _guard, _before, _installed
+    global _guard, _before, _describe, _installed
     try:
         originals = _check()
     except (ImportError, AttributeError, TypeError, ValueError, AssertionError) as error:
@@ -72,7 +69,7 @@ def install(guard: Guard, before: Before) -> None:
         _gates_work()  # tried now: not in the middle of a launch
         _replace(*originals)
         _installed = True
-    _guard, _before = guard, before
+    _guard, _before, _describe = guard, before, describe
 
 
 def remove() -> None:
@@ -214,15 +211,22 @@ def _pass_gate(launch: Launch) -> None:
         before(launch, sys._getframe(2))
 
 
+def call_code() -> CodeType | None:
+    """Return the code of the function through which computations are launched from Python."""
+    from jax._src.interpreters import pxla
+
+    return getattr(pxla.ExecuteReplicated.__call__, "__code__", None)
+
+
 def _spans(execute: Any) -> bool:
     """Return whether a computation runs on devices of several processes."""
     try:
-        return len({device.process_index for device in _devices(execute)}) > 1
+        return len({device.process_index for device in devices_of(execute)}) > 1
     except Exception:  # not one of ours: it goes its own way
         return False
 
 
-def _devices(execute: Any) -> Sequence[Any]:
+def devices_of(execute: Any) -> Sequence[Any]:
     """Return the devices that a computation runs on, in its order."""
     shardings = [*execute.in_handler.in_shardings, *execute.out_handler.out_shardings]
     for sharding in shardings:
@@ -238,6 +242,7 @@ def _launch(execute: Any, args: Sequence[Any]) -> Launch | None:
         launch = _described[execute]
     except KeyError:
         try:
+            assert _describe is not None
             launch = _describe(execute, args) if _spans(execute) else None
         except Exception as error:
             # It must not be stopped for what is not understood, but it must not be hidden either.
@@ -252,60 +257,6 @@ def _launch(execute: Any, args: Sequence[Any]) -> Launch | None:
     return launch
 
 
-def _describe(execute: Any, args: Sequence[Any]) -> Launch:
-    devices = _devices(execute)
-    owners = [int(device.process_index) for device in devices]
-    process = int(devices[0].client.process_index())
-    text = program_text(execute)
-    where = " ".join(device_names(devices))
-    collectives = by_process(operations(text, len(devices)), owners)
-    kept = [arg for i, arg in enumerate(args) if i in execute.kept_var_idx]
-    shardings = execute.in_handler.in_shardings
-    return Launch(
-        name=str(execute.name),
-        program=fingerprint(text, len(devices), where),
-        participants=partners(collectives, process),
-        arguments=tuple(_argument(arg) for arg in kept),
-        shardings=tuple(_spec(sharding) for sharding in shardings),
-        mesh=next((str(dict(s.mesh.shape)) for s in shardings if hasattr(s, "mesh")), ""),
-        devices=where,
-        collectives=collectives,
-    )
-
-
-def device_names(devices: Sequence[Any]) -> list[str]:
-    """Return devices' names, each by its process and its position there, such as `"P0.1"`."""
-    local: dict[int, list[int]] = {}
-    for device in sorted(devices[0].client.devices(), key=lambda device: device.id):
-        local.setdefault(device.process_index, []).append(device.id)
-    return [f"P{d.process_index}.{local[d.process_index].index(d.id)}" for d in devices]
-
-
-def _spec(sharding: Any) -> str:
-    return str(getattr(sharding, "spec", "")).replace("PartitionSpec", "P")
-
-
-def _argument(arg: Any) -> str:
-    import jax
-
-    aval = jax.typeof(arg) if hasattr(jax, "typeof") else jax.core.get_aval(arg)
-    with contextlib.suppress(Exception):
-        return f"{aval.dtype.name if _extended(aval) else _short(aval.dtype)}{_dims(aval.shape)}"
-    return str(aval)
-
-
-def _extended(aval: Any) -> bool:
-    return not isinstance(aval.dtype, np.dtype)
-
-
-def _short(dtype: np.dtype) -> str:
-    return str(dtype).replace("float", "f").replace("uint", "u").replace("int", "i")
-
-
-def _dims(shape: Sequence[Any]) -> str:
-    return f"[{','.join(str(size) for size in shape)}]"
-
-
 def _print_options() -> Any:
     from jaxlib import _hlo
 
@@ -316,58 +267,6 @@ def _print_options() -> Any:
     options.canonicalize_instruction_names = True
     options.canonicalize_computations = True
     return options
-
-
-def program_text(execute: Any) -> str:
-    """Return a computation's compiled program as HLO text, without what does not matter."""
-    modules = execute.xla_executable.hlo_modules()
-    return "\n".join(module.to_string(_print_options()) for module in modules)
-
-
-def call_under_way(frame: FrameType | None) -> tuple[Any, dict[str, str], tuple[str, ...]]:
-    """Return what is about to be launched in a thread.
-
-    Args:
-        frame: The thread's innermost frame.
-
-    Returns:
-        The computation, the static arguments of the function by name, and the names of the other
-        arguments.
-    """
-    execute = None
-    while frame is not None:
-        local = frame.f_locals
-        if frame.f_code.co_name == "checked_call" and frame.f_globals is globals():
-            execute = local["self"]
-        elif frame.f_code.co_name == "cache_miss" and "p" in local and "fun" in local:
-            names = tuple(local["p"].arg_names or ())
-            return execute, _static(local["fun"], local["args"], local["kwargs"], names), names
-        frame = frame.f_back
-    return execute, {}, ()
-
-
-def _static(function: Any, args: Any, kwargs: Any, names: Sequence[str]) -> dict[str, str]:
-    import jax
-
-    try:
-        given = inspect.signature(function).bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):
-        return {}
-    dynamic = {str(name).partition("[")[0].partition(".")[0] for name in names}
-    return {
-        name: repr(value)[:100]
-        for name, value in given.items()
-        if name not in dynamic
-        and not any(isinstance(leaf, (jax.Array, np.ndarray)) for leaf in jax.tree.leaves(value))
-    }
-
-
-@functools.cache
-def is_public(name: str) -> bool:
-    """Return whether JAX has a function of that name that learners call."""
-    return not name.startswith("_") and any(
-        callable(getattr(importlib.import_module(module), name, None)) for module in _PUBLIC
-    )
 
 
 class InterruptibleClient:
@@ -443,109 +342,38 @@ def all_arrays() -> list[Any]:
     return [one for one in gc.get_objects() if type(one) is ArrayImpl]
 
 
-def all_shardings() -> list[Any]:
-    """Return all shardings that are alive."""
-    import jax
-
-    return [one for one in gc.get_objects() if isinstance(one, jax.sharding.Sharding)]
+def is_committed(array: Any) -> bool:
+    """Return whether an array is bound to its devices."""
+    return bool(array._committed)
 
 
-def moved_mesh(old: Any, new: Mapping[int, tuple[Any, Any]]) -> Any:
-    """Return a mesh on new devices; None for what is no mesh of old ones."""
-    import jax
+def make_array(aval: Any, sharding: Any, parts: Sequence[Any], committed: bool) -> Any:
+    """Return an array of a certain type, made of arrays on single devices."""
+    from jax._src.array import ArrayImpl
 
-    if not isinstance(old, jax.sharding.Mesh) or old.empty:
-        return None
-    if not all(id(device) in new for device in old.devices.flat):
-        return None
-    devices = np.array([new[id(device)][1] for device in old.devices.flat])
-    return jax.sharding.Mesh(
-        devices.reshape(old.devices.shape), old.axis_names, axis_types=old.axis_types
-    )
+    return ArrayImpl(aval, sharding, list(parts), committed=committed, _skip_checks=True)
 
 
-def moved_sharding(old: Any, new: Mapping[int, tuple[Any, Any]]) -> Any:
-    """Return a sharding on new devices; None for what is not on old ones."""
-    import jax
+def moved_inner_sharding(old: Any, devices: Sequence[Any]) -> Any:
+    """Return a sharding of a kind that JAX makes for itself, on other devices."""
     from jax._src.sharding_impls import GSPMDSharding, make_single_device_sharding
 
-    mesh = getattr(old, "mesh", None)
-    if isinstance(old, jax.sharding.NamedSharding):
-        if id(mesh) not in new:
-            return None
-        return jax.sharding.NamedSharding(new[id(mesh)][1], old.spec, memory_kind=old.memory_kind)
-    devices = tuple(getattr(old, "_device_assignment", None) or ())
-    if not devices or not all(id(device) in new for device in devices):
-        return None
-    moved = tuple(new[id(device)][1] for device in devices)
     if isinstance(old, GSPMDSharding):
-        return GSPMDSharding(moved, old._hlo_sharding, memory_kind=old.memory_kind)
-    if len(moved) == 1:
-        return make_single_device_sharding(moved[0], memory_kind=old.memory_kind)
+        return GSPMDSharding(tuple(devices), old._hlo_sharding, memory_kind=old.memory_kind)
+    if len(devices) == 1:
+        return make_single_device_sharding(devices[0], memory_kind=old.memory_kind)
     return None
 
 
-@dataclass(frozen=True)
-class ArrayForm:
-    """All of an array but its values.
+def current_mesh() -> Any:
+    """Return the mesh that `jax.set_mesh` has set in this thread, or None."""
+    from jax._src.mesh import get_concrete_mesh
 
-    Attributes:
-        aval: Its type.
-        sharding: Its sharding.
-        committed: Whether it is bound to its devices.
-        devices: The devices of its addressable shards, in order.
-    """
-
-    aval: Any
-    sharding: Any
-    committed: bool
-    devices: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, array: Any) -> ArrayForm:
-        """Return an array's form."""
-        devices = tuple(shard.device for shard in array.addressable_shards)
-        return cls(array.aval, array.sharding, array._committed, devices)
-
-    def build(self, shards: Sequence[np.ndarray], new: dict[int, tuple[Any, Any]]) -> Any:
-        """Return an array of that form on new devices, with these values."""
-        import jax
-        from jax._src.array import ArrayImpl
-
-        if id(self.sharding) not in new:
-            new[id(self.sharding)] = (self.sharding, moved_sharding(self.sharding, new))
-        sharding = new[id(self.sharding)][1]
-        places = [new[id(device)][1] for device in self.devices]
-        parts = jax.device_put(list(shards), places)
-        return ArrayImpl(self.aval, sharding, parts, committed=self.committed, _skip_checks=True)
+    mesh = get_concrete_mesh()
+    return None if mesh is None or mesh.empty else mesh
 
 
-@dataclass(frozen=True)
-class MeshContext:
-    """What `jax.set_mesh` and `jax_default_device` are set to.
-
-    Attributes:
-        mesh: The mesh, or None.
-        device: The device, or None.
-    """
-
-    mesh: Any
-    device: Any
-
-    @classmethod
-    def current(cls) -> MeshContext:
-        """Return what they are set to in this thread."""
-        import jax
-        from jax._src.mesh import get_concrete_mesh
-
-        mesh = get_concrete_mesh()
-        return cls(None if mesh is None or mesh.empty else mesh, jax.config.jax_default_device)
-
-    def restore(self, new: Mapping[int, tuple[Any, Any]]) -> None:
-        """Set them to the same on new devices."""
-        import jax
-
-        if id(self.mesh) in new:
-            jax.set_mesh(new[id(self.mesh)][1])
-        if id(self.device) in new:
-            jax.config.update("jax_default_device", new[id(self.device)][1])
+def program_text(execute: Any) -> str:
+    """Return a computation's compiled program as HLO text, without what does not matter."""
+    modules = execute.xla_executable.hlo_modules()
+    return "\n".join(module.to_string(_print_options()) for module in modules)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
@@ -153,6 +153,17 @@ def _names_of_the_process(filename: str) -> set[str]:
     found = set(_PROCESS_INDEX)
     for name in {filename, *cells}:
         for node in ast.walk(_parsed(name)):
-            if isinstance(node, ast.Assign) and found & _names(node.value):
-                found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+            if isinstance(node, ast.Assign):
+                for target, value in _assigned(node):
+                    if isinstance(target, ast.Name) and found & _names(value):
+                        found.add(target.id)
     return found
+
+
+def _assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Return what is assigned to what, with `a, b = c, d` taken apart."""
+    for target in node.targets:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            yield from zip(target.elts, node.value.elts, strict=False)
+        else:
+            yield target, node.value

@@ -59,7 +59,6 @@ def replace_references(
     for _ in range(MOST_ROUNDS):
         if not fresh:
             break
-        left = []
         made: dict[int, tuple[Any, Any]] = {}
         for holder in _holders(fresh, roots, skip):
             if isinstance(holder, (tuple, frozenset)):

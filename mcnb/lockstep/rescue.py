@@ -25,7 +25,15 @@ import numpy as np
 import psutil
 
 from mcnb.lockstep import jax_hooks
+from mcnb.lockstep.programs import device_names
 from mcnb.lockstep.references import names_of, replace_references
+from mcnb.lockstep.revive import (
+    ArrayForm,
+    MeshContext,
+    all_shardings,
+    moved_mesh,
+    moved_sharding,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,7 @@ class Healed:
     """What healing did in a process.
 
     Attributes:
-        arrays: How many arrays have their values back, bit for bit.
+        arrays: How many of the learner's arrays have their values back, bit for bit.
         bytes: How large this process's parts of them are.
         deleted: How many arrays had been deleted or donated before, and still are.
         lost: Names of arrays without a value: what was to compute them was ended.
@@ -121,13 +129,13 @@ def heal(
 
     saved = [_Saved(array) for array in jax_hooks.all_arrays()]
     names = names_of([one.array for one in saved], namespace)
-    context = jax_hooks.MeshContext.current()
+    context = MeshContext.current()
     old_devices = jax.devices()
-    names_of_devices = jax_hooks.device_names(old_devices)
+    names_of_devices = device_names(old_devices)
     compiled = _compiled(namespace)
     jax_hooks.shut_down(keep_client)
     rejoin()
-    by_name = dict(zip(jax_hooks.device_names(jax.devices()), jax.devices(), strict=True))
+    by_name = dict(zip(device_names(jax.devices()), jax.devices(), strict=True))
     new: dict[int, tuple[Any, Any]] = {
         id(old): (old, by_name[name])
         for old, name in zip(old_devices, names_of_devices, strict=True)
@@ -140,12 +148,13 @@ def heal(
     for one in saved:
         with contextlib.suppress(Exception):  # what was to compute it was ended
             one.array.delete()  # what still refers to it must not take it for a value
+    kept = [one for one in healed if id(one.array) in names]
     lost = [names[id(one.array)] for one in saved if one.failed and id(one.array) in names]
     held = names_of([holder for holder, _ in left] + [old for _, old in left], namespace)
     stale = sorted({held[id(one)] for pair in left for one in pair if id(one) in held})
     return Healed(
-        arrays=sum(one.shards is not None for one in healed),
-        bytes=sum(shard.nbytes for one in healed for shard in one.shards or ()),
+        arrays=len(kept),
+        bytes=sum(shard.nbytes for one in kept for shard in one.shards or ()),
         deleted=sum(one.deleted for one in saved if id(one.array) in names),
         lost=tuple(sorted(lost)),
         stale=tuple(f"{name}: make it anew" for name in stale) + tuple(compiled),
@@ -164,12 +173,12 @@ def _restore_shardings(new: dict[int, tuple[Any, Any]]) -> None:
     """Add the meshes and shardings that are alive, on the new devices."""
     for old in gc.get_objects():
         if id(old) not in new:
-            made = jax_hooks.moved_mesh(old, new)
+            made = moved_mesh(old, new)
             if made is not None:
                 new[id(old)] = (old, made)
-    for old in jax_hooks.all_shardings():
+    for old in all_shardings():
         if id(old) not in new:
-            made = jax_hooks.moved_sharding(old, new)
+            made = moved_sharding(old, new)
             if made is not None:
                 new[id(old)] = (old, made)
 
@@ -184,7 +193,7 @@ class _Saved:
         self.shards: list[np.ndarray] | None = None
         if self.deleted:
             return
-        self.form = jax_hooks.ArrayForm.of(array)
+        self.form = ArrayForm.of(array)
         try:
             # Not a view: what JAX keeps is about to go.
             self.shards = [np.array(shard.data) for shard in array.addressable_shards]

@@ -21,47 +21,15 @@ from types import FrameType
 from mcnb.errors import LockstepError
 from mcnb.lockstep.launches import Launch, LaunchRecord
 from mcnb.lockstep.places import Place
+from mcnb.lockstep.threads import Threads
+from mcnb.lockstep.turns import Passage, Turns
 from mcnb.lockstep.verdicts import Detail
 from mcnb.lockstep.wire import Address, Channel, Message
 
 # While a thread waits, it is looked this often whether others of the process still run.
 LOOK_S = 0.05
-# How often it is looked whether native code has made a launch that another thread's has to follow.
-OVER_S = 0.0005
 # More launches of one cell are not kept.
 MOST_RECORDS = 100_000
-
-
-@dataclass(slots=True)
-class Passage:
-    """A launch that may be made, and is being made.
-
-    Attributes:
-        thread: The thread that makes it.
-        turn: Which of the process's launches it is.
-        interrupt: An interrupt that came while the thread waited.
-        caller: The frame from which native code makes it, if it does.
-        instruction: The instruction of that frame.
-        done: Whether it was made, as far as was said.
-        nested: Whether it is made in the middle of another one of the same thread.
-    """
-
-    thread: int
-    turn: int
-    interrupt: BaseException | None
-    caller: FrameType | None
-    instruction: int
-    done: bool = False
-    nested: bool = False
-
-    def over(self) -> bool:
-        """Return whether it was made."""
-        if self.caller is None:
-            return self.done
-        # Nobody says when native code is done; but its caller's frame goes on then.
-        if self.thread == threading.get_ident() or self.caller.f_lasti != self.instruction:
-            return True
-        return sys._current_frames().get(self.thread) is not self.caller
 
 
 @dataclass(slots=True)
@@ -121,7 +89,7 @@ class Sentry:
         self.holding = True
         self.records: list[LaunchRecord] = []
         self.dropped = 0
-        self._is_learners = is_learners
+        self._threads = Threads(is_learners)
         self._detail = detail
         self._abort = abort
         self._channel = Channel(address, process, "launches")
@@ -133,22 +101,15 @@ class Sentry:
         self._slots: dict[int, _Slot] = {}
         self._passed: dict[int, Place] = {}
         self._tickets = itertools.count()
-        # Threads that were there before any code of the learner's: they never run it.
-        self._not_learners: set[int | None] = {
-            *sys._current_frames().keys() - {threading.main_thread().ident}
-        }
         self._released = 0
         self._told_alone = (False, 0)
         self._busy = False
         self._suspended: set[int] = set()
-        self._turns = threading.Condition(threading.RLock())
-        self._turn = 0
-        self._skipped: set[int] = set()
-        self._current: Passage | None = None
+        self._turns = Turns()
         self._closed = False
         listener = threading.Thread(target=self._listen, name="mcnb sentry", daemon=True)
         listener.start()
-        self._not_learners.add(listener.ident)
+        self._threads.leave_out(listener.ident)
 
     @contextmanager
     def passing(self, launch: Launch, place: Place) -> Iterator[None]:
@@ -162,7 +123,7 @@ class Sentry:
             yield
         finally:
             if passage is not None:
-                self._depart(passage)
+                self._turns.end(passage)
         if passage is not None and passage.interrupt is not None:
             # The others were on their way: the launch was made, or they would wait for ever.
             raise passage.interrupt
@@ -212,8 +173,10 @@ class Sentry:
                 raise LockstepError(slot.answer[2], slot.answer[3])
             assert interrupt is not None
             raise interrupt
-        passage = Passage(thread, slot.turn, interrupt, caller, caller.f_lasti if caller else 0)
-        self._await_turn(passage)
+        passage = Passage(
+            thread, slot.turn, interrupt, *((id(caller), caller.f_lasti) if caller else (0, 0))
+        )
+        self._turns.take(passage)
         self._record(launch, place, announced, time.monotonic())
         return passage
 
@@ -312,60 +275,8 @@ class Sentry:
                     other.wake()
                     break
 
-    def _await_turn(self, passage: Passage) -> None:
-        """Make the launches of several threads in the order in which they may be made.
-
-        It is the same in all processes, and so is the order on their devices then.
-        """
-        with self._turns:
-            try:
-                while True:
-                    current = self._current
-                    under_way = current is not None and not current.over()
-                    if under_way and current is not None and current.thread == passage.thread:
-                        passage.nested = True  # a finalizer launches in the middle of a launch
-                        self._skipped.add(passage.turn)
-                        break
-                    if not under_way and self._turn == passage.turn:
-                        self._current = passage
-                        self._turn += 1
-                        break
-                    native = current is not None and current.caller is not None
-                    self._turns.wait(OVER_S if native else None)
-            except BaseException:
-                self._skipped.add(passage.turn)
-                raise
-            finally:
-                while self._turn in self._skipped:
-                    self._skipped.discard(self._turn)
-                    self._turn += 1
-                self._turns.notify_all()
-
-    def _depart(self, passage: Passage) -> None:
-        """Take note that a launch was made."""
-        if passage.nested:
-            return
-        with self._turns:
-            passage.done = True
-            self._turns.notify_all()
-
     def _others_run(self) -> bool:
-        """Return whether a thread that does not wait here runs the learner's code."""
-        frames = sys._current_frames()
-        quiet = {slot.thread for slot in list(self._slots.values())}
-        quiet.add(threading.get_ident())
-        others = frames.keys() - self._not_learners - quiet
-        return any(self._runs(frames[thread], quiet) for thread in others)
-
-    def _runs(self, frame: FrameType | None, quiet: set[int]) -> bool:
-        """Return whether a thread runs code of the learner's, rather than waits for a quiet one."""
-        if _joined_thread(frame) in quiet:
-            return False
-        while frame is not None:
-            if self._is_learners(frame):
-                return True
-            frame = frame.f_back
-        return False
+        return self._threads.others_run([slot.thread for slot in list(self._slots.values())])
 
     def _listen(self) -> None:
         poller = select.poll()
@@ -431,13 +342,3 @@ class Sentry:
         for ticket, slot in list(self._slots.items()):
             if not slot.answer:
                 self._hear(["go", ticket])
-
-
-def _joined_thread(frame: FrameType | None) -> int | None:
-    """Return the thread for which a thread waits without a limit of time, if it does."""
-    while frame is not None and frame.f_globals.get("__name__") == "threading":
-        if frame.f_code.co_name == "join" and frame.f_locals.get("timeout") is None:
-            joined = frame.f_locals.get("self")
-            return joined.ident if isinstance(joined, threading.Thread) else None
-        frame = frame.f_back
-    return None

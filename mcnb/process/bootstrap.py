@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import time
@@ -108,6 +109,7 @@ def heal(shell: Any, address: str, processes: int) -> tuple[Healed, int]:
     try:
         with shell.lockstep.unseen():
             healed = rescue.heal(shell.user_ns, rejoin, keep_client=shell.lockstep.callbacks_run())
+        gc.collect()  # the old devices, with their threads and connections
     finally:
         shell.watch.end()
         shell.record.take()  # what was cut off complains, and belongs to no cell

@@ -1,0 +1,114 @@
+"""What a computation is: described from what JAX keeps of it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from mcnb.lockstep import jax_hooks
+from mcnb.lockstep.hlo import by_process, fingerprint, operations, partners
+from mcnb.lockstep.launches import Launch
+
+# Modules whose functions a learner calls by name; a launch inside is told by that name.
+_PUBLIC = ("jax", "jax.numpy", "jax.experimental.multihost_utils", "jax.lax", "jax.random")
+
+
+def describe(execute: Any, args: Sequence[Any]) -> Launch:
+    """Return what a computation is.
+
+    Args:
+        execute: The computation, as JAX executes it.
+        args: Its arguments.
+    """
+    devices = jax_hooks.devices_of(execute)
+    owners = [int(device.process_index) for device in devices]
+    process = int(devices[0].client.process_index())
+    text = jax_hooks.program_text(execute)
+    where = " ".join(device_names(devices))
+    collectives = by_process(operations(text, len(devices)), owners)
+    kept = [arg for i, arg in enumerate(args) if i in execute.kept_var_idx]
+    shardings = execute.in_handler.in_shardings
+    return Launch(
+        name=str(execute.name),
+        program=fingerprint(text, len(devices), where),
+        participants=partners(collectives, process),
+        arguments=tuple(_argument(arg) for arg in kept),
+        shardings=tuple(_spec(sharding) for sharding in shardings),
+        mesh=next((str(dict(s.mesh.shape)) for s in shardings if hasattr(s, "mesh")), ""),
+        devices=where,
+        collectives=collectives,
+    )
+
+
+def device_names(devices: Sequence[Any]) -> list[str]:
+    """Return devices' names, each by its process and its position there, such as `"P0.1"`."""
+    local: dict[int, list[int]] = {}
+    for device in sorted(devices[0].client.devices(), key=lambda device: device.id):
+        local.setdefault(device.process_index, []).append(device.id)
+    return [f"P{d.process_index}.{local[d.process_index].index(d.id)}" for d in devices]
+
+
+def _spec(sharding: Any) -> str:
+    return str(getattr(sharding, "spec", "")).replace("PartitionSpec", "P")
+
+
+def _argument(arg: Any) -> str:
+    import jax
+
+    aval = jax.typeof(arg)
+    dtype = str(aval.dtype)  # of a random key it is JAX's own: key<fry>
+    for long, short in (("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c")):
+        dtype = dtype.replace(long, short)
+    return f"{dtype}[{','.join(str(size) for size in aval.shape)}]"
+
+
+def call_under_way(frame: FrameType | None) -> tuple[Any, dict[str, str], tuple[str, ...]]:
+    """Return what is about to be launched in a thread.
+
+    Args:
+        frame: The thread's innermost frame.
+
+    Returns:
+        The computation, the static arguments of the function by name, and the names of the other
+        arguments.
+    """
+    execute = None
+    while frame is not None:
+        local = frame.f_locals
+        if frame.f_code is jax_hooks.call_code():
+            execute = local["self"]
+        elif frame.f_code.co_name == "cache_miss" and "p" in local and "fun" in local:
+            names = tuple(local["p"].arg_names or ())
+            return execute, _static(local["fun"], local["args"], local["kwargs"], names), names
+        frame = frame.f_back
+    return execute, {}, ()
+
+
+def _static(function: Any, args: Any, kwargs: Any, names: Sequence[str]) -> dict[str, str]:
+    import jax
+
+    try:
+        given = inspect.signature(function).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        return {}
+    dynamic = {str(name).partition("[")[0].partition(".")[0] for name in names}
+    return {
+        name: repr(value)[:100]
+        for name, value in given.items()
+        if name not in dynamic
+        and not any(isinstance(leaf, (jax.Array, np.ndarray)) for leaf in jax.tree.leaves(value))
+    }
+
+
+@functools.cache
+def is_public(name: str) -> bool:
+    """Return whether JAX has a function of that name that learners call."""
+    return not name.startswith("_") and any(
+        callable(getattr(importlib.import_module(module), name, None)) for module in _PUBLIC
+    )

@@ -1,0 +1,59 @@
+"""Which threads of a process run the learner's code, and may launch something."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from types import FrameType
+
+
+class Threads:
+    """Tells threads that run the learner's code from those that wait.
+
+    Make it before any code of the learner's has started a thread.
+
+    Args:
+        is_learners: Whether a frame runs code of the learner's.
+    """
+
+    def __init__(self, is_learners: Callable[[FrameType], bool]) -> None:
+        self._is_learners = is_learners
+        # They never run it. Another thread may get the identifier of one that ends; none of these
+        # does before the process.
+        self._others: set[int | None] = {
+            *sys._current_frames().keys() - {threading.main_thread().ident}
+        }
+
+    def leave_out(self, thread: int | None) -> None:
+        """Take note of a thread that never runs the learner's code."""
+        self._others.add(thread)
+
+    def others_run(self, waiting: Iterable[int]) -> bool:
+        """Return whether a thread, but for this one and those that wait, runs the learner's code.
+
+        One that joins a thread that waits, waits too.
+        """
+        frames = sys._current_frames()
+        quiet = {*waiting, threading.get_ident()}
+        others = frames.keys() - self._others - quiet
+        return any(self._runs(frames[thread], quiet) for thread in others)
+
+    def _runs(self, frame: FrameType | None, quiet: set[int]) -> bool:
+        if _joined_thread(frame) in quiet:
+            return False
+        while frame is not None:
+            if self._is_learners(frame):
+                return True
+            frame = frame.f_back
+        return False
+
+
+def _joined_thread(frame: FrameType | None) -> int | None:
+    """Return the thread for which a thread waits without a limit of time, if it does."""
+    while frame is not None and frame.f_globals.get("__name__") == "threading":
+        if frame.f_code.co_name == "join" and frame.f_locals.get("timeout") is None:
+            joined = frame.f_locals.get("self")
+            return joined.ident if isinstance(joined, threading.Thread) else None
+        frame = frame.f_back
+    return None

@@ -21,7 +21,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
     """Execute a lesson and return it with its outputs.
 
     Raises:
-        CellExecutionError: A cell failed that is not meant to.
+        CellExecutionError: A cell failed that is not meant to, or did not that is.
     """
     notebook = jupytext.read(path)
     client = NotebookClient(
@@ -29,7 +29,13 @@ def execute(path: Path) -> nbformat.NotebookNode:
     )
     client.execute()
     for cell in notebook.cells:
-        for output in cell.get("outputs", []):
+        outputs = cell.get("outputs", [])
+        must_fail = "raises-exception" in cell.metadata.get("tags", [])
+        if must_fail and not any(output.output_type == "error" for output in outputs):
+            # nbclient lets it fail, but does not ask that it does.
+            message = f"This cell must fail, and did not:\n{cell.source}"
+            raise CellExecutionError(message, "raises-exception", message)
+        for output in outputs:
             # IPython's own complaints, as of a magic that does not exist, do not fail a cell.
             if output.get("name") == "stderr":
                 raise CellExecutionError(output.text, "stderr", output.text)

@@ -37,11 +37,12 @@ def functions():
         "local": (jax.jit(lambda v: v + 1), alone),
     }
 
-guard, jax_hooks._guard = jax_hooks._guard, None; before_, jax_hooks._before = jax_hooks._before, None
+guard, gate = jax_hooks._guard, jax_hooks._before
+jax_hooks.remove()
 plain = functions()
 for f, v in plain.values():
     f(v).block_until_ready()
-jax_hooks._guard = guard; jax_hooks._before = before_
+jax_hooks._guard, jax_hooks._before = guard, gate
 checked = functions()
 for f, v in checked.values():
     f(v).block_until_ready()
@@ -124,9 +125,7 @@ def verdict(cluster: mcnb.Cluster) -> None:
         ended = time.monotonic()
         assert result.verdict is not None
         taken.append(ended - max(launch.announced for launch in result.launches))
-    print(
-        f"{'verdict, median and worst of 10':38} {median(taken):6.0f} us {max(taken) * 1e6:6.0f} us"
-    )
+    spread("verdict, median and worst of 10", taken)
 
 
 def healing(cluster: mcnb.Cluster) -> None:
@@ -137,9 +136,12 @@ def healing(cluster: mcnb.Cluster) -> None:
         began = time.perf_counter()
         cluster.heal()
         taken.append(time.perf_counter() - began)
-    print(
-        f"{'healing 100 MB, median and worst of 5':38} {median(taken):6.0f} us {max(taken) * 1e6:6.0f} us"
-    )
+    spread("healing 100 MB, median and worst of 5", taken)
+
+
+def spread(name: str, taken: list[float]) -> None:
+    """Print the median and the worst of some times."""
+    print(f"{name:38} {median(taken):6.0f} us {max(taken) * 1e6:6.0f} us")
 
 
 if __name__ == "__main__":

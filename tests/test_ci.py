@@ -74,5 +74,44 @@ def test_the_check_of_lessons(
     assert lessons(tmp_path) is passes, capfd.readouterr().out
 
 
+PARTED = """%%mcjax
+import jax, numpy as np
+from jax.experimental import multihost_utils
+if jax.process_index() == 0:
+    multihost_utils.sync_global_devices("x")"""
+VERDICT = (
+    "missing: process 0 waits at line 5 in sync_global_devices; process 1 finished without it. "
+    "Hint: that line runs only where `jax.process_index() == 0` holds. What communicates must run "
+    "on all participants: take it out of the condition, and leave printing and saving inside. "
+    "The cluster is intact, with its variables"
+)
+
+
+@pytest.mark.parametrize(
+    ("passes", "source", "stored"),
+    [
+        (True, PARTED, error("LockstepError", VERDICT)),
+        (False, PARTED, error("LockstepError", VERDICT.replace("line 5", "line 4"))),
+        (False, PARTED.replace("if", "#", 1).replace("    ", ""), []),
+    ],
+    ids=["as it must", "at another line", "it does not fail"],
+)
+def test_a_cell_that_must_fail(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    passes: bool,
+    source: str,
+    stored: list[Any],
+) -> None:
+    start = "%load_ext mcnb\n%mcjax start -n 2 -d 1"
+    lesson(tmp_path, (start, printed("Ready: 2 processes x 1 CPU device\n")), (source, stored))
+    path = tmp_path / "01_lesson.ipynb"
+    notebook = nbformat.read(path, 4)
+    notebook.cells[1].metadata["tags"] = ["raises-exception"]
+    nbformat.write(notebook, path)
+    lessons = runpy.run_path(str(CHECK), run_name="check")["lessons"]
+    assert lessons(tmp_path) is passes, capfd.readouterr().out
+
+
 def test_no_lessons_is_a_failure(tmp_path: Path) -> None:
     assert runpy.run_path(str(CHECK), run_name="check")["lessons"](tmp_path) is False

@@ -10,14 +10,13 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 
 from mcnb.cells import Cell
 from mcnb.errors import ClusterError, LockstepError
-from mcnb.lockstep.server import Waits
 from mcnb.lockstep.verdicts import Doing, Happened, Verdict
 from mcnb.messages import Reply, Text
 from mcnb.outcome import Outcome
@@ -37,7 +36,7 @@ DEATHS_S = 0.3
 # How long a computation that is cut off has to fail.
 CUT_S = 1.0
 
-Watcher = Callable[[Pending, Mapping[int, Waits]], None]
+Watcher = Callable[[Pending], None]
 
 
 class Conductor:
@@ -77,10 +76,11 @@ class Conductor:
         pending = self._processes.call(run_cell, *arguments, processes=targets)
         with self._catching_ctrl_c():
             while not self._over(pending, outcome):
-                pending.wait(SHORT_TICK_S if referee.waits() else TICK_S)
+                pending.wait(SHORT_TICK_S if pending.waits else TICK_S)
                 self._report(pending, targets)
+                pending.waits = referee.waits()
                 if self._watcher is not None:
-                    self._watcher(pending, referee.waits())
+                    self._watcher(pending)
             self._report(pending, targets)
             if outcome.verdict is None:
                 outcome.verdict = referee.verdict

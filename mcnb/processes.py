@@ -19,7 +19,7 @@ from mcnb.errors import ClusterError
 from mcnb.launch.keeping import Keeping
 from mcnb.launch.local import CONTROLLER, KeptCluster, output_path, process_index, process_name
 from mcnb.lockstep.rescue import Healed
-from mcnb.lockstep.server import Server
+from mcnb.lockstep.server import Server, Waits
 from mcnb.messages import ProcessError, Progress
 from mcnb.options import Options, name_processes
 from mcnb.process.blackbox import LastWords, read_black_box
@@ -45,6 +45,7 @@ class Pending:
         waiting: The processes that have not answered.
         answers: What the others returned.
         started: When the call was made, on the monotonic clock, in seconds.
+        waits: Which processes wait for others before a launch.
     """
 
     def __init__(self, results: dict[int, Any], inbox: queue.SimpleQueue[None]) -> None:
@@ -53,6 +54,7 @@ class Pending:
         self.waiting = set(results)
         self.answers: dict[int, Any] = {}
         self.started = time.monotonic()
+        self.waits: dict[int, Waits] = {}
         # Woken once, by the last answer: to be woken by each would have this thread and
         # ipyparallel's, which reads the others, wait for each other.
         left = itertools.count(1)

@@ -58,7 +58,7 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices runs already"
         (
             "start --engine mpi",
             "%mcjax start --engine mpi: there is no option --engine. Options: -n, -d, --platform, "
-            "--env. Help: %mcjax?",
+            "--env, --unchecked, --replay. Help: %mcjax?",
         ),
         (
             "start -n",
@@ -68,16 +68,16 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices runs already"
         (
             "strat",
             "%mcjax strat: there is no command strat. Did you mean start? Commands: start, status, "
-            "interrupt, restart, stop. Help: %mcjax?",
+            "log, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
             "frobnicate",
             "%mcjax frobnicate: there is no command frobnicate. Commands: start, status, "
-            "interrupt, restart, stop. Help: %mcjax?",
+            "log, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
             "stop -n 3",
-            "%mcjax stop -n 3: stop takes no options; they belong to start. Help: %mcjax?",
+            "%mcjax stop -n 3: the option --processes belongs to %mcjax start. Help: %mcjax?",
         ),
     ],
 )
@@ -104,7 +104,8 @@ def test_a_line_that_can_not_be_done(notebook: Notebook, line: str, sentence: st
         ),
         (
             "--lockstep",
-            "%%mcjax --lockstep: there is no option --lockstep. Options: -p. Help: %%mcjax?",
+            "%%mcjax --lockstep: there is no option --lockstep. Options: -p, --unchecked, "
+            "--timeout. Help: %%mcjax?",
         ),
     ],
 )

@@ -10,6 +10,9 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 
 import mcnb
+from mcnb.lockstep.launches import Launch
+from mcnb.lockstep.server import Waits
+from mcnb.lockstep.verdicts import Stand
 from mcnb.report.live import LiveView, progress_text
 from mcnb.report.text import without_escapes
 
@@ -122,7 +125,10 @@ def test_unloading_stops_the_cluster() -> None:
 class _Pending:
     """A call that is under way, as the live view sees it."""
 
-    def __init__(self, started: float, progress: dict[int, Any]) -> None:
+    def __init__(
+        self, started: float, progress: dict[int, Any], waits: dict[int, Waits] | None = None
+    ) -> None:
+        self.waits = waits or {}
         self.waiting = set(progress)
         self.started = started
         self.progress = progress.__getitem__
@@ -133,11 +139,16 @@ def test_the_live_view_says_who_runs_since_when() -> None:
         started=100.0,
         progress={
             0: mcnb.messages.Progress("step 7", 3, 0.0),
+            1: mcnb.messages.Progress("", 4, 0.0),
             2: mcnb.messages.Progress("", 5, 1.5),
         },
+        waits={1: Waits(Stand("waits", Launch("sum", "1", (0, 1, 2)), line=4), since=108.0)},
     )
     assert progress_text(pending, 112.4, 4) == (
-        "Processes 0,2 still run, for 12 s\n[0] line 3 · step 7\n[2] line 5 waits in JAX"
+        "Processes 0-2 still run, for 12 s\n"
+        "[0] line 3 · step 7\n"
+        "[1] line 4 waits in sum for processes 0,2, for 4 s\n"
+        "[2] line 5 waits inside JAX, for 2 s"
     )
 
 

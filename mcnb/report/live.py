@@ -36,17 +36,12 @@ class LiveView:
         self._next = time.monotonic() + FIRST_S
         self._shown = False
 
-    def __call__(self, pending: Pending, waits: Mapping[int, Waits]) -> None:
-        """Show where a cell's processes stand, if it is time to.
-
-        Args:
-            pending: The cell.
-            waits: Which processes wait for others before a launch.
-        """
+    def __call__(self, pending: Pending) -> None:
+        """Show where a cell's processes stand, if it is time to."""
         now = time.monotonic()
         if self._looked_at and now >= self._next and pending.waiting:
             self._next = now + PERIOD_S
-            self.show(progress_text(pending, waits, now, self._count))
+            self.show(progress_text(pending, now, self._count))
 
     def show(self, text: str) -> None:
         """Show a text in place of the last one."""
@@ -61,12 +56,11 @@ class LiveView:
             clear_output()
 
 
-def progress_text(pending: Pending, waits: Mapping[int, Waits], now: float, count: int) -> str:
+def progress_text(pending: Pending, now: float, count: int) -> str:
     """Return where a cell's processes stand, and who waits for whom since when.
 
     Args:
         pending: The cell.
-        waits: Which processes wait for others before a launch.
         now: The time on the monotonic clock, in seconds.
         count: How many processes the cluster has.
     """
@@ -78,8 +72,8 @@ def progress_text(pending: Pending, waits: Mapping[int, Waits], now: float, coun
     for k in running:
         progress = pending.progress(k)
         where = "" if progress.line is None else f"line {progress.line}"
-        if k in waits:
-            where = waiting_text(waits[k], waits, now)
+        if k in pending.waits:
+            where = waiting_text(pending.waits[k], pending.waits, now)
         elif progress.waits_s:
             where += " " if where else ""
             where += f"waits inside JAX, for {progress.waits_s:.0f} s"

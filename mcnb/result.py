@@ -180,11 +180,19 @@ class Result:
         for k, error in sorted(
             self.errors.items(), key=lambda item: (item[0] in self.stopped, item[0])
         ):
-            cut_off = k in self.stopped or self.died or (self.verdict and self.verdict.happened)
-            stopped = cut_off and error.name in _OF_BEING_STOPPED
-            if not stopped and error.name != LockstepError.__name__:
+            if not self._is_consequence(k, error):
                 groups.setdefault(error, []).append(k)
         return [(sorted(group), error) for error, group in groups.items()]
+
+    def _is_consequence(self, k: int, error: ProcessError) -> bool:
+        """Return whether an error only tells that its process was stopped, or was left alone."""
+        if error.name == LockstepError.__name__:
+            return True
+        verdict = self.verdict
+        cut_off = k in self.stopped or self.died or (verdict is not None and verdict.happened)
+        # What a callback raises comes back as an error of the computation.
+        refused = verdict is not None and LockstepError.__name__ in error.message
+        return bool(cut_off or refused) and error.name in _OF_BEING_STOPPED
 
     def _traceback_lines(self) -> list[str]:
         lines: list[str] = []

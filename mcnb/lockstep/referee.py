@@ -264,7 +264,7 @@ class Referee:
 
     def _suspicious(self) -> bool:
         """Return whether anybody can be stuck: most often nobody is, and that is quickly seen."""
-        return len(self._waiting) > 1 or any(
+        return any(
             not self._processes[p].free and p not in together
             for key, together in self._waiting.items()
             for p in key[1]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mcnb.errors import LockstepError
 from mcnb.lockstep.guard import guard
 from mcnb.lockstep.launches import LaunchRecord
 from mcnb.lockstep.places import Places, is_script
@@ -37,12 +39,19 @@ class Lockstep:
         self.sentry: Sentry | None = None
         self._places = Places(_is_learners, _label)
 
+    @staticmethod
+    def _is_news(record: logging.LogRecord) -> bool:
+        """Return whether a callback failed for another reason than that it was ended."""
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, (LockstepError, KeyboardInterrupt))
+
     def enter(self, referee: Address, process_index: int) -> str:
         """Have this process's launches checked from now on.
 
         Returns:
             Why they are not; empty if they are.
         """
+        logging.getLogger("jax._src.callback").addFilter(self._is_news)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             self.sentry = guard(referee, process_index, self._places)

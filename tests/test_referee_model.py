@@ -1,0 +1,389 @@
+"""The referee against a brute-force model of n processes that explores every schedule."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcnb.lockstep.launches import Launch
+from mcnb.lockstep.referee import Go, Referee, Stop
+from mcnb.lockstep.verdicts import Verdict
+
+PROGRAMS = 50_000
+SEED = 20261121
+
+# A launch of the model: its name, and who has to take part.
+Op = tuple[str, tuple[int, ...]]
+ENDS = ("finished", "raised", "left", "died")
+
+
+@dataclass(frozen=True)
+class Program:
+    """What each process launches, in its order, and how it ends."""
+
+    ops: tuple[tuple[Op, ...], ...]
+    ends: tuple[str, ...]
+
+
+def random_program(draw: random.Random) -> Program:
+    """Return a program that can finish, or one with up to two mistakes."""
+    count = draw.randint(2, 5)
+    ops: list[list[Op]] = [[] for _ in range(count)]
+    for _ in range(draw.randint(0, 6)):
+        participants = tuple(sorted(draw.sample(range(count), draw.randint(2, count))))
+        for k in participants:
+            ops[k].append((draw.choice("ab") if k == participants[0] else "?", participants))
+        name = ops[participants[0]][-1][0]
+        for k in participants:
+            ops[k][-1] = (name, participants)
+    for _ in range(draw.choice((0, 0, 1, 1, 2))):
+        k = draw.randrange(count)
+        own = ops[k]
+        mistake = draw.choice(("drop", "double", "swap", "name", "partners", "end"))
+        if not own:
+            continue
+        i = draw.randrange(len(own))
+        if mistake == "drop":
+            del own[i]
+        elif mistake == "double":
+            own.insert(i, own[i])
+        elif mistake == "swap":
+            j = draw.randrange(len(own))
+            own[i], own[j] = own[j], own[i]
+        elif mistake == "name":
+            own[i] = ("c", own[i][1])
+        elif mistake == "partners":
+            others = [p for p in range(count) if p != k]
+            chosen = draw.sample(others, draw.randint(1, len(others)))
+            own[i] = (own[i][0], tuple(sorted((k, *chosen))))
+        else:
+            del own[i:]
+    return Program(tuple(map(tuple, ops)), tuple(draw.choice(ENDS) for _ in range(count)))
+
+
+def final_positions(program: Program) -> set[tuple[int, ...]]:
+    """Return how far the processes can come, by every schedule there is."""
+
+    @cache
+    def explore(positions: tuple[int, ...]) -> frozenset[tuple[int, ...]]:
+        ends: set[tuple[int, ...]] = set()
+        for k, position in enumerate(positions):
+            if position == len(program.ops[k]):
+                continue
+            op = program.ops[k][position]
+            if all(
+                positions[p] < len(program.ops[p]) and program.ops[p][positions[p]] == op
+                for p in op[1]
+            ):
+                ends |= explore(tuple(at + (p in op[1]) for p, at in enumerate(positions)))
+        return frozenset(ends) or frozenset((positions,))
+
+    return set(explore((0,) * len(program.ops)))
+
+
+def could_be_released(waiting: dict[int, Op], free: frozenset[int], start: int) -> bool:
+    """Return whether some future of the free processes releases a waiting one: tried out, all."""
+    seen = set()
+    stack = [(frozenset(waiting.items()), free)]
+    while stack:
+        state = stack.pop()
+        if state in seen:
+            continue
+        seen.add(state)
+        still, wild = dict(state[0]), state[1]
+        if start not in still:
+            return True
+        for op in set(still.values()):
+            if all(p in wild or still.get(p) == op for p in op[1]):
+                rest = {p: other for p, other in still.items() if p not in op[1]}
+                stack.append((frozenset(rest.items()), wild | set(op[1])))
+    return False
+
+
+def check(program: Program, draw: random.Random) -> Verdict | None:
+    """Run a program under a referee in a random order, and compare with the model."""
+    [model] = final_positions(program)  # no schedule comes further than another
+    count = len(program.ops)
+    referee = Referee(count)
+    positions = [0] * count
+    waiting: dict[int, Op] = {}
+    stopped: set[int] = set()
+    running = set(range(count))
+    ended: set[int] = set()
+
+    def obey(rulings: list[Any]) -> None:
+        for ruling in rulings:
+            members = {k for k, _ in ruling.waiters}
+            if isinstance(ruling, Go):
+                ops = {waiting[k] for k in members}
+                assert len(ops) == 1, "launches that differ were let go"
+                assert members == set(ops.pop()[1])
+                for k in members:
+                    del waiting[k]
+                    positions[k] += 1
+                    running.add(k)
+                continue
+            assert isinstance(ruling, Stop)
+            free = frozenset(running)
+            for k in members:
+                assert not could_be_released(dict(waiting), free, k), "accused too early"
+            for k in members:
+                stopped.add(k)
+                del waiting[k]
+            justify(ruling.verdict, ended, stopped)
+
+    while running or waiting:
+        # Whoever still waits could be released by somebody.
+        for k in waiting:
+            assert could_be_released(dict(waiting), frozenset(running), k), "not told"
+        k = draw.choice(sorted(running))
+        running.discard(k)
+        if positions[k] < len(program.ops[k]):
+            op = program.ops[k][positions[k]]
+            waiting[k] = op
+            obey(referee.announce(k, 0, Launch(op[0], op[0], op[1])))
+            continue
+        ended.add(k)
+        end = program.ends[k]
+        if end == "finished":
+            obey(referee.finish(k))
+        elif end == "raised":
+            obey(referee.fail(k, "ValueError"))
+        elif end == "left":
+            obey(referee.leave(k))
+        else:
+            obey(referee.die(k, "was killed"))
+    assert tuple(positions) == model
+    can_finish = all(at == len(ops) for at, ops in zip(model, program.ops, strict=True))
+    assert (not stopped) == can_finish
+    assert stopped == {k for k, at in enumerate(model) if at < len(program.ops[k])}
+    return referee.verdict
+
+
+def justify(verdict: Verdict, ended: set[int], stopped: set[int]) -> None:
+    stands = verdict.stands
+    if verdict.kind in ("missing", "died"):
+        assert ended & set(stands)
+        if verdict.kind == "died":
+            assert any(stand.doing == "died" for stand in stands.values())
+    elif verdict.kind == "cycle":
+        assert len(verdict.ring) >= 3
+        for k, p in zip(verdict.ring, (*verdict.ring[1:], verdict.ring[0]), strict=True):
+            mine, theirs = stands[k].launch, stands[p].launch
+            assert mine is not None
+            assert theirs is not None
+            assert p in mine.participants
+            assert (mine.program, mine.participants) != (theirs.program, theirs.participants)
+    else:
+        assert verdict.kind == "mismatch"
+        launches = {
+            (stand.launch.program, stand.launch.participants)
+            for stand in stands.values()
+            if stand.launch is not None
+        }
+        assert len(launches) > 1
+    for k in stopped & set(stands):
+        assert stands[k].doing == "waits"
+
+
+def test_fifty_thousand_random_programs() -> None:
+    kinds: dict[str | None, int] = {}
+    for number in range(PROGRAMS):
+        draw = random.Random(SEED + number)
+        program = random_program(draw)
+        try:
+            verdict = check(program, draw)
+        except AssertionError as error:
+            raise AssertionError(f"program {number}: {program}: {error}") from error
+        kind = None if verdict is None else verdict.kind
+        kinds[kind] = kinds.get(kind, 0) + 1
+    # The programs are of all kinds, or the test says little.
+    assert sum(kinds.values()) == PROGRAMS
+    for kind, least in ((None, 5000), ("mismatch", 1000), ("missing", 1000), ("died", 500)):
+        assert kinds.get(kind, 0) >= least, kinds
+    assert kinds.get("cycle", 0) >= 20, kinds
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_random_programs(draw: random.Random) -> None:
+    check(random_program(draw), draw)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_the_order_of_events_changes_nothing(draw: random.Random) -> None:
+    program = random_program(draw)
+    first, second = check(program, draw), check(program, draw)
+    assert (first is None) == (second is None)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_programs_of_several_threads(draw: random.Random) -> None:
+    """Each process has two threads that launch the same, in an order of their own."""
+    count = draw.randint(2, 4)
+    threads = [
+        [("a" + str(i), tuple(range(count))) for i in range(draw.randint(0, 3))],
+        [("b" + str(i), tuple(range(count))) for i in range(draw.randint(0, 3))],
+    ]
+    referee = Referee(count)
+    left = {(k, t): list(ops) for k in range(count) for t, ops in enumerate(threads)}
+    alive = {key for key, ops in left.items() if ops}
+    waiting: dict[tuple[int, int], Op] = {}
+    released = [0] * count
+    orders: list[list[str]] = [[] for _ in range(count)]
+    while alive:
+        k, t = draw.choice(sorted(alive - set(waiting)))
+        op = left[k, t][0]
+        others = any(key[0] == k and key != (k, t) and key not in waiting for key in alive)
+        waiting[k, t] = op
+        rulings = referee.announce(
+            k, t, Launch(op[0], op[0], op[1]), alone=not others, released=released[k]
+        )
+        for ruling in rulings:
+            assert isinstance(ruling, Go), "all of them can finish"
+            for key in ruling.waiters:
+                orders[key[0]].append(waiting.pop(key)[0])
+                released[key[0]] += 1
+                left[key].pop(0)
+                if not left[key]:
+                    alive.discard(key)
+                    # The thread has ended: the process is alone if its other one waits.
+                    rest = [other for other in alive if other[0] == key[0]]
+                    if all(other in waiting for other in rest):
+                        assert referee.quiet(key[0], released[key[0]]) == []
+    assert all(order == orders[0] for order in orders)
+    assert [ruling for k in range(count) for ruling in referee.finish(k)] == []
+
+
+def launch(name: str, *participants: int) -> Launch:
+    return Launch(name, name, participants)
+
+
+def test_missing() -> None:
+    referee = Referee(3)
+    assert referee.announce(0, 0, launch("f", 0, 1, 2), line=4) == []
+    assert referee.announce(2, 0, launch("f", 0, 1, 2), line=4) == []
+    [stop] = referee.finish(1)
+    assert isinstance(stop, Stop)
+    assert stop.waiters == ((0, 0), (2, 0))
+    assert stop.verdict.kind == "missing"
+    assert [stand.doing for stand in stop.verdict.stands.values()] == ["waits", "finished", "waits"]
+
+
+def test_who_comes_later_is_told_as_well() -> None:
+    referee = Referee(3)
+    referee.announce(0, 0, launch("f", 0, 1, 2), line=4)
+    [first] = referee.fail(1, "ValueError: mine")
+    [second] = referee.announce(2, 0, launch("g", 1, 2), line=5)
+    assert isinstance(first, Stop)
+    assert isinstance(second, Stop)
+    assert first.waiters == ((0, 0),)
+    assert second.waiters == ((2, 0),)
+    assert second.verdict.kind == "missing"
+    assert second.verdict.stands[2].line == 5
+    assert second.verdict.stands[1].error == "ValueError: mine"
+
+
+def test_a_ring() -> None:
+    referee = Referee(3)
+    referee.announce(0, 0, launch("f", 0, 1))
+    referee.announce(1, 0, launch("g", 1, 2))
+    [stop] = referee.announce(2, 0, launch("h", 0, 2))
+    assert isinstance(stop, Stop)
+    assert stop.verdict.kind == "cycle"
+    assert stop.verdict.ring == (0, 1, 2)
+
+
+def test_two_that_wait_for_each_other_differ() -> None:
+    referee = Referee(3)
+    referee.announce(0, 0, launch("f", 0, 1))
+    [stop] = referee.announce(1, 0, launch("g", 0, 1, 2))
+    assert isinstance(stop, Stop)
+    assert stop.verdict.kind == "mismatch"
+
+
+def test_not_invited() -> None:
+    referee = Referee(2)
+    referee.begin([0])
+    [stop] = referee.announce(0, 0, launch("f", 0, 1))
+    assert isinstance(stop, Stop)
+    assert stop.verdict.kind == "not invited"
+    assert stop.verdict.stands[1].doing == "not invited"
+
+
+def test_what_is_told_to_go_on_is_refused_until_the_next_cell() -> None:
+    referee = Referee(2)
+    referee.announce(0, 0, launch("f", 0, 1))
+    referee.finish(1)
+    [again] = referee.announce(0, 0, launch("g", 0, 1))
+    assert isinstance(again, Stop)
+    assert again.verdict.stands[0].launch == launch("f", 0, 1)
+    assert referee.begin([0, 1]) == []
+    assert referee.verdict is None
+    assert referee.announce(0, 0, launch("f", 0, 1)) == []
+    assert referee.announce(1, 0, launch("f", 0, 1)) == [Go(((0, 0), (1, 0)))]
+
+
+def test_a_process_that_is_still_busy_is_not_missing() -> None:
+    referee = Referee(2)
+    referee.announce(0, 0, launch("f", 0, 1))
+    assert referee.finish(1, busy=True) == []
+    [stop] = referee.quiet(1, released=0)
+    assert isinstance(stop, Stop)
+    assert stop.verdict.kind == "missing"
+
+
+def test_a_thread_of_an_earlier_cell_meets_its_partner_in_the_next() -> None:
+    referee = Referee(2)
+    referee.begin([0, 1])
+    referee.finish(0, busy=True)
+    referee.finish(1, busy=True)
+    assert referee.announce(0, 7, launch("f", 0, 1)) == []
+    referee.begin([0, 1])
+    assert referee.announce(1, 8, launch("f", 0, 1)) == [Go(((0, 7), (1, 8)))]
+
+
+def test_quiet_that_crossed_a_go_on_the_way_counts_for_nothing() -> None:
+    referee = Referee(2)
+    referee.announce(0, 0, launch("f", 0, 1))
+    referee.announce(1, 0, launch("f", 0, 1))
+    assert referee.quiet(1, released=0) == []
+    assert referee.announce(0, 0, launch("g", 0, 1)) == []
+    assert referee.announce(1, 0, launch("g", 0, 1)) == [Go(((0, 0), (1, 0)))]
+
+
+def test_a_launch_announced_before_a_go_was_heard_is_not_taken_for_alone() -> None:
+    referee = Referee(2)
+    referee.announce(0, 1, launch("f", 0, 1), alone=False)
+    referee.announce(1, 1, launch("f", 0, 1))
+    # Its other thread had just been let go, which it did not know yet.
+    assert referee.announce(0, 2, launch("g", 0, 1), alone=True, released=0) == []
+    assert referee.announce(1, 1, launch("h", 0, 1)) == []
+    assert referee.announce(0, 1, launch("h", 0, 1)) == [Go(((0, 1), (1, 1)))]
+
+
+def test_who_was_interrupted_is_free() -> None:
+    referee = Referee(2)
+    referee.announce(0, 0, launch("f", 0, 1))
+    assert referee.withdraw(0, 0) == []
+    assert referee.announce(1, 0, launch("g", 0, 1)) == []
+    assert referee.announce(0, 0, launch("g", 0, 1)) == [Go(((0, 0), (1, 0)))]
+    assert referee.withdraw(0, 0) == []
+
+
+@pytest.mark.parametrize("end", ["leave", "die"])
+def test_who_is_gone_stays_gone(end: str) -> None:
+    referee = Referee(2)
+    referee.leave(1) if end == "leave" else referee.die(1, "was killed by SIGKILL")
+    referee.begin([0, 1])
+    [stop] = referee.announce(0, 0, launch("f", 0, 1))
+    assert isinstance(stop, Stop)
+    assert stop.verdict.kind == ("missing" if end == "leave" else "died")

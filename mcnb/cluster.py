@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import threading
+import warnings
 import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -67,6 +68,7 @@ class Cluster:
         self._conductor: Conductor | None = None
         self._absence = "was not started yet"
         self._lost = False
+        self._warned = False
         self._cells = 0
         self._history = History()
 
@@ -309,6 +311,10 @@ class Cluster:
             self._lost = lost  # the next cell tries again, as this one did
             raise
         _running.add(self)
+        unchecked = self._processes.unchecked
+        if unchecked and not self._warned:
+            self._warned = True
+            warnings.warn(unchecked, RuntimeWarning, stacklevel=2)
 
     def _end(self, absence: str) -> None:
         processes, self._processes = self._processes, None
@@ -376,7 +382,9 @@ class Cluster:
                     self._ready()
         errors = {k: a for k, a in pending.answers.items() if isinstance(a, ProcessError)}
         if errors:
-            Result({k: Reply(error=e) for k, e in sorted(errors.items())}, count).raise_for_errors()
+            replies = {k: Reply(error=error) for k, error in sorted(errors.items())}
+            verdict = current.referee.verdict
+            Result(replies, count, verdict=verdict).raise_for_errors()
         return dict(sorted(pending.answers.items()))
 
     def _state(self) -> str:

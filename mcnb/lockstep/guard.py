@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import signal
 import sys
@@ -71,6 +72,8 @@ def guard(address: Address, process: int, places: Places) -> Sentry | None:
             stacklevel=2,
         )
         return None
+    # Before what JAX does at exit: it waits for the others there, who may wait for this process.
+    atexit.register(sentry.close)
     return sentry
 
 

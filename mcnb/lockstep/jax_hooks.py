@@ -120,7 +120,7 @@ def _replace(pxla: Any, pjit: Any) -> None:
             return None
         # Its first arguments: the executable, the tree of results, the arguments as a list.
         data = fastpath(executable, *args, **kwargs)
-        return data and _gated(data, args[1], functools.partial(_pass_gate, launch))
+        return data and _gated(executable, data, args[1], functools.partial(_pass_gate, launch))
 
     def checked_create_cpp_call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _guard is not None and _spans(self.unsafe_call):
@@ -154,12 +154,13 @@ class Gate:
         return self._layout
 
 
-def _gated(data: Any, args: Sequence[Any], before: Callable[[], None]) -> Any:
+def _gated(executable: Any, data: Any, args: Sequence[Any], before: Callable[[], None]) -> Any:
     """Return what C++ needs to launch a computation, with a gate before it.
 
     Args:
-        data: What it needs without.
-        args: The arguments.
+        executable: The computation.
+        data: What C++ needs without a gate.
+        args: The arguments of its first launch; some may have been donated to it.
         before: Called before each launch.
 
     Returns:
@@ -167,13 +168,14 @@ def _gated(data: Any, args: Sequence[Any], before: Callable[[], None]) -> Any:
     """
     from jax._src.array import ArrayImpl
 
-    is_kept = list(data.kept_var_bitvec)[-len(args) :]
+    is_kept = list(data.kept_var_bitvec)[-len(args) :] if args else []
     kept = [arg for arg, kept in zip(args, is_kept, strict=True) if kept]
     layouts = list(data.in_device_local_layouts)
     constants = len(layouts) - len(kept)  # they come before the arguments
     for i, arg in enumerate(kept, constants):
-        if type(arg) is ArrayImpl and layouts[i] is None:
-            layouts[i] = Gate(arg.format.layout._to_xla_layout(arg.dtype), before)
+        expected = executable._xla_in_layouts[i]
+        if type(arg) is ArrayImpl and layouts[i] is None and expected is not None:
+            layouts[i] = Gate(expected._to_xla_layout(arg.dtype), before)
             return data._replace(in_device_local_layouts=layouts)
     return None
 
@@ -190,7 +192,7 @@ def _gates_work() -> bool:
 
     def gated(executable: Any, *args: Any, **kwargs: Any) -> Any:
         data = fastpath(executable, *args, **kwargs)
-        return data and _gated(data, args[1], lambda: passed.append(len(passed)))
+        return data and _gated(executable, data, args[1], lambda: passed.append(len(passed)))
 
     pjit._get_fastpath_data = gated
     try:

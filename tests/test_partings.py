@@ -470,6 +470,15 @@ def test_there_are_enough() -> None:
     }
 
 
+def test_an_unchecked_cell_makes_no_difference_to_the_next(
+    parting_cluster: mcnb.Cluster,
+) -> None:
+    assert parting_cluster.run("jnp.sum(x)", checked=False).verdict is None
+    verdict = parting_cluster.run("jnp.sum(x) if k else jnp.max(x)").verdict
+    assert verdict is not None
+    assert verdict.kind == "mismatch"
+
+
 def test_what_was_launched_is_kept(parting_cluster: mcnb.Cluster) -> None:
     result = parting_cluster.run("jnp.sum(x)\nif k == 0: jnp.max(x)")
     made = [record for record in result.launches if record.began is not None]

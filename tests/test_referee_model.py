@@ -237,28 +237,24 @@ def test_programs_of_several_threads(draw: random.Random) -> None:
     left = {(k, t): list(ops) for k in range(count) for t, ops in enumerate(threads)}
     alive = {key for key, ops in left.items() if ops}
     waiting: dict[tuple[int, int], Op] = {}
-    released = [0] * count
     orders: list[list[str]] = [[] for _ in range(count)]
     while alive:
         k, t = draw.choice(sorted(alive - set(waiting)))
         op = left[k, t][0]
         others = any(key[0] == k and key != (k, t) and key not in waiting for key in alive)
         waiting[k, t] = op
-        rulings = referee.announce(
-            k, t, Launch(op[0], op[0], op[1]), alone=not others, released=released[k]
-        )
+        rulings = referee.announce(k, t, Launch(op[0], op[0], op[1]), alone=not others)
         for ruling in rulings:
             assert isinstance(ruling, Go), "all of them can finish"
             for key in ruling.waiters:
                 orders[key[0]].append(waiting.pop(key)[0])
-                released[key[0]] += 1
                 left[key].pop(0)
                 if not left[key]:
                     alive.discard(key)
                     # The thread has ended: the process is alone if its other one waits.
                     rest = [other for other in alive if other[0] == key[0]]
                     if all(other in waiting for other in rest):
-                        assert referee.quiet(key[0], released[key[0]]) == []
+                        assert referee.quiet(key[0]) == []
     assert all(order == orders[0] for order in orders)
     assert [ruling for k in range(count) for ruling in referee.finish(k)] == []
 
@@ -336,7 +332,7 @@ def test_a_process_that_is_still_busy_is_not_missing() -> None:
     referee = Referee(2)
     referee.announce(0, 0, launch("f", 0, 1))
     assert referee.finish(1, busy=True) == []
-    [stop] = referee.quiet(1, released=0)
+    [stop] = referee.quiet(1)
     assert isinstance(stop, Stop)
     assert stop.verdict.kind == "missing"
 
@@ -349,25 +345,6 @@ def test_a_thread_of_an_earlier_cell_meets_its_partner_in_the_next() -> None:
     assert referee.announce(0, 7, launch("f", 0, 1)) == []
     referee.begin([0, 1])
     assert referee.announce(1, 8, launch("f", 0, 1)) == [Go(((0, 7), (1, 8)))]
-
-
-def test_quiet_that_crossed_a_go_on_the_way_counts_for_nothing() -> None:
-    referee = Referee(2)
-    referee.announce(0, 0, launch("f", 0, 1))
-    referee.announce(1, 0, launch("f", 0, 1))
-    assert referee.quiet(1, released=0) == []
-    assert referee.announce(0, 0, launch("g", 0, 1)) == []
-    assert referee.announce(1, 0, launch("g", 0, 1)) == [Go(((0, 0), (1, 0)))]
-
-
-def test_a_launch_announced_before_a_go_was_heard_is_not_taken_for_alone() -> None:
-    referee = Referee(2)
-    referee.announce(0, 1, launch("f", 0, 1), alone=False)
-    referee.announce(1, 1, launch("f", 0, 1))
-    # Its other thread had just been let go, which it did not know yet.
-    assert referee.announce(0, 2, launch("g", 0, 1), alone=True, released=0) == []
-    assert referee.announce(1, 1, launch("h", 0, 1)) == []
-    assert referee.announce(0, 1, launch("h", 0, 1)) == [Go(((0, 1), (1, 1)))]
 
 
 def test_who_was_interrupted_is_free() -> None:

@@ -72,7 +72,6 @@ class _Process:
     Attributes:
         doing: "runs", or how it ended.
         free: Whether a thread that does not wait may still announce something.
-        released: How many of its announcements went ahead.
         waiting: What its threads wait before.
         parted: What it stood at when it was told that it will never go on.
         error: How its error reads, or how it died.
@@ -81,7 +80,6 @@ class _Process:
 
     doing: Doing = "runs"
     free: bool = True
-    released: int = 0
     waiting: dict[int, _Waiting] = field(default_factory=dict)
     parted: _Waiting | None = None
     error: str = ""
@@ -139,7 +137,6 @@ class Referee:
         line: int | None = None,
         place: str = "",
         alone: bool = True,
-        released: int | None = None,
     ) -> list[Ruling]:
         """Take note that a thread of process k waits before a launch.
 
@@ -150,8 +147,6 @@ class Referee:
             line: The line at which it does so.
             place: The file and line, for a script.
             alone: Whether no other thread of the process may announce something meanwhile.
-            released: How many announcements of the process had gone ahead when it judged that it
-                is alone; by default, all that have.
         """
         process = self._processes[k]
         waiting = _Waiting(launch, line, place)
@@ -160,8 +155,7 @@ class Referee:
             return [Stop(((k, thread),), self.verdict)]
         process.waiting[thread] = waiting
         self._waiting.setdefault(waiting.key, {}).setdefault(k, thread)
-        current = released is None or released == process.released
-        process.free = not (alone and current)
+        process.free = not alone
         together = self._waiting[waiting.key]
         if len(together) == len(launch.participants):
             return [self._release(waiting.key)]
@@ -169,18 +163,9 @@ class Referee:
             return []
         return self._stuck()
 
-    def quiet(self, k: int, released: int) -> list[Ruling]:
-        """Take note that only those threads of process k are left that wait.
-
-        Args:
-            k: The process.
-            released: How many of its announcements had gone ahead when that was so; if more have
-                by now, it is not so any more.
-        """
-        process = self._processes[k]
-        if released != process.released:
-            return []
-        process.free = False
+    def quiet(self, k: int) -> list[Ruling]:
+        """Take note that only those threads of process k are left that wait."""
+        self._processes[k].free = False
         return self._stuck()
 
     def withdraw(self, k: int, thread: int) -> list[Ruling]:
@@ -258,7 +243,6 @@ class Referee:
             self._forget(k, thread)
             process = self._processes[k]
             process.free = process.parted is None or process.doing != "runs"
-            process.released += 1
             process.made[key[1]] = process.made.get(key[1], 0) + 1
         return Go(waiters)
 

@@ -101,8 +101,8 @@ class Sentry:
         self._slots: dict[int, _Slot] = {}
         self._passed: dict[int, Place] = {}
         self._tickets = itertools.count()
-        self._released = 0
-        self._told_alone = (False, 0)
+        self._turn = 0
+        self._told_alone = False
         self._busy = False
         self._suspended: set[int] = set()
         self._turns = Turns()
@@ -206,7 +206,7 @@ class Sentry:
 
         The referee is told when they don't any more.
         """
-        self._busy = self._others_run()
+        self._busy = self._others_run(self._waiting())
         if self._busy:
             self._bell.send(b".")
         return self._busy
@@ -225,10 +225,11 @@ class Sentry:
         if number is None:
             number = self._numbers[launch] = len(self._numbers)
             described = [["launch", number, launch.as_data()]]
-        released = self._released
-        alone = not self._others_run()
-        self._told_alone = (alone, released)
-        at = ["at", ticket, number, place.line, place.name, alone, released]
+        with self._hearing:
+            waiting = self._waiting()
+            self._told_alone = alone = not self._others_run(waiting)
+        others = [other for other in waiting if other != ticket]
+        at = ["at", ticket, number, place.line, place.name, alone, others]
         try:
             self._channel.send(*described, at)
         except OSError:
@@ -275,8 +276,12 @@ class Sentry:
                     other.wake()
                     break
 
-    def _others_run(self) -> bool:
-        return self._threads.others_run([slot.thread for slot in list(self._slots.values())])
+    def _waiting(self) -> dict[int, int]:
+        """Return the threads that wait, by their tickets."""
+        return {t: slot.thread for t, slot in list(self._slots.items()) if not slot.answer}
+
+    def _others_run(self, waiting: dict[int, int]) -> bool:
+        return self._threads.others_run(waiting.values())
 
     def _listen(self) -> None:
         poller = select.poll()
@@ -284,7 +289,7 @@ class Sentry:
             poller.register(end, select.POLLIN)
         try:
             while True:
-                looks = self._busy or (bool(self._slots) and not self._told_alone[0])
+                looks = self._busy or (bool(self._slots) and not self._told_alone)
                 ready = poller.poll(LOOK_S * 1000 if looks else None)
                 if not ready:
                     self._look()
@@ -304,11 +309,13 @@ class Sentry:
 
     def _look(self) -> None:
         """Tell the referee if no thread is left that may announce something."""
-        released = self._released
-        if not self._others_run():
+        with self._hearing:
+            waiting = self._waiting()
+            if self._others_run(waiting):
+                return
             self._busy = False
-            self._told_alone = (True, released)
-            self._channel.send(["quiet", released])
+            self._told_alone = True
+        self._channel.send(["quiet", list(waiting)])
 
     def _hear(self, message: Message) -> None:
         if message[0] == "abort":
@@ -323,10 +330,15 @@ class Sentry:
             if slot is None or slot.answer:
                 return
             if kind in ("go", "went"):
-                slot.turn = self._released
-                self._released += 1
+                slot.turn = self._turn
+                self._turn += 1
             slot.answer = message
+            others_wait = len(self._slots) > 1
+            if others_wait:
+                self._told_alone = False  # the thread runs on, and may end without another launch
         slot.wake()
+        if others_wait:
+            self._bell.send(b".")
 
     def _explain(self, ticket: int, slot: _Slot | None) -> Detail:
         place = self._passed.get(ticket) if slot is None else slot.place

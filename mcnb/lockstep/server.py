@@ -289,8 +289,9 @@ finished without it...
             return
         k = guest.process
         if kind == "at":
-            ticket, number, line, place, alone, released = rest
+            ticket, number, line, place, alone, waiting = rest
             launch = guest.launches[number]
+            alone = alone and self._still_wait(k, waiting)
             self._arrivals[k, ticket] = time.monotonic()
             if not self._holding:
                 self._queues[k].append((ticket, launch, line, place))
@@ -298,14 +299,13 @@ finished without it...
                     self._announce_next(k)
                 return
             self._rule(
-                self._referee.announce(
-                    k, ticket, launch, line=line, place=place, alone=alone, released=released
-                )
+                self._referee.announce(k, ticket, launch, line=line, place=place, alone=alone)
             )
         elif kind == "launch":
             guest.launches[rest[0]] = Launch.from_data(rest[1])
         elif kind == "quiet":
-            self._rule(self._referee.quiet(k, rest[0]))
+            if self._still_wait(k, rest[0]):
+                self._rule(self._referee.quiet(k))
         elif kind == "back":
             self._call_back(k, rest[0])
         elif kind == "detail":
@@ -317,6 +317,13 @@ finished without it...
                     self._give_verdict()
         elif kind == "left" and not self._cells:
             self._rule(self._referee.leave(k))
+
+    def _still_wait(self, k: int, tickets: list[int]) -> bool:
+        """Return whether threads that a process saw waiting had not been let go meanwhile.
+
+        If one was, the process will look again when it hears of it.
+        """
+        return all((k, ticket) in self._arrivals for ticket in tickets)
 
     def _admit(self, guest: _Guest, role: str, process: int, theirs: str, answer: str) -> None:
         expected = proof(self.address.key, "sentry", guest.nonce)

@@ -42,11 +42,14 @@ class Threads:
     def _runs(self, frame: FrameType | None, quiet: set[int]) -> bool:
         if _joined_thread(frame) in quiet:
             return False
+        # One that has just been started, or a timer, has not come to the learner's code yet.
+        only_threading = True
         while frame is not None:
             if self._is_learners(frame):
                 return True
+            only_threading &= frame.f_globals.get("__name__") == "threading"
             frame = frame.f_back
-        return False
+        return only_threading
 
 
 def _joined_thread(frame: FrameType | None) -> int | None:

@@ -12,8 +12,8 @@ What a sentry says, on "launches" but for the first:
 
     ["hello", role, process, nonce, proof]  who it is
     ["launch", number, data]                what a number stands for from now on
-    ["at", ticket, number, line, place, alone, released]
-    ["quiet", released]                     all threads wait or have ended
+    ["at", ticket, number, line, place, alone, tickets]
+    ["quiet", tickets]                      only the threads with these tickets are left
     ["back", ticket]                        the thread that waits with that ticket was interrupted
     ["detail", ticket, data]                the answer to "explain"
     ["left"]                                it ends, as it wanted to

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mcnb.cluster import Cluster as Cluster
-    from mcnb.cluster import current_cluster as current_cluster
+    from mcnb.current import current_cluster as current_cluster
     from mcnb.errors import CellError as CellError
     from mcnb.errors import ClusterError as ClusterError
     from mcnb.errors import LockstepError as LockstepError
@@ -44,7 +44,7 @@ _HOMES = {
     "Result": "result",
     "Verdict": "lockstep.verdicts",
     "check": "exercises",
-    "current_cluster": "cluster",
+    "current_cluster": "current",
 }
 __all__ = [*sorted(_HOMES), "load_ipython_extension"]
 

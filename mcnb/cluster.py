@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import threading
-import warnings
-import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from mcnb.cells import Cell, History, Push
 from mcnb.conduct import Conductor, Watcher
-from mcnb.errors import CellError, ClusterError, McnbError
+from mcnb.errors import CellError, ClusterError
+from mcnb.lifetime import Lifetime
 from mcnb.messages import ProcessError, Reply
 from mcnb.options import Options, process_set, seconds
 from mcnb.outcome import Outcome, aftermath, healing
 from mcnb.process import calls
-from mcnb.processes import Processes, start_processes
-from mcnb.requirements import check_jax
-from mcnb.result import Result, died_sentence
+from mcnb.result import Result
 from mcnb.syntax import syntax_error
 
 CALL_TICK_S = 0.1
-
-_running: weakref.WeakSet[Cluster] = weakref.WeakSet()
-_current: Cluster | None = None
 
 
 class Cluster:
@@ -63,14 +54,11 @@ class Cluster:
     ) -> None:
         self.options = Options(processes, devices_per_process, platform, dict(env or {}), checked)
         self.last: Result | None = None
-        self._lock = threading.RLock()
-        self._processes: Processes | None = None
-        self._conductor: Conductor | None = None
-        self._absence = "was not started yet"
-        self._lost = False
-        self._warned = False
-        self._cells = 0
         self._history = History()
+        self._lifetime = Lifetime(self.options, gone=self._history.restarted)
+        self._lock = self._lifetime.lock
+        self._conductor: Conductor | None = None
+        self._cells = 0
 
     @classmethod
     def of(cls, options: Options) -> Self:
@@ -86,10 +74,10 @@ class Cluster:
     @property
     def running(self) -> bool:
         """Whether its processes run, or are being started anew."""
-        return self._processes is not None or self._lost
+        return self._lifetime.running
 
     def __enter__(self) -> Self:
-        if self._processes is None:
+        if self._lifetime.processes is None:
             self.start()
         return self
 
@@ -111,12 +99,12 @@ class Cluster:
             ClusterError: They run already, or could not be started.
         """
         with self._lock:
-            if self._processes is not None:
+            if self._lifetime.processes is not None:
                 raise ClusterError(
                     f"The cluster runs already, with {self.options.describe()}. To start it anew, "
                     "without its variables: %mcjax restart. For another size, first: %mcjax stop"
                 )
-            self._start()
+            self._lifetime.start()
 
     def run(
         self,
@@ -152,7 +140,7 @@ class Cluster:
             KeyboardInterrupt: Ctrl-C or the stop button; `last` is the result so far.
         """
         with self._lock:
-            self._ready()
+            self._lifetime.ready()
             self._cells += 1
             cell = Cell(
                 source,
@@ -216,8 +204,8 @@ class Cluster:
         conductor = self._conductor
         if conductor is not None:
             conductor.interrupt()
-        elif self._processes is None:
-            raise ClusterError(self._absence_sentence())
+        elif self._lifetime.processes is None:
+            raise ClusterError(self._lifetime.absence_sentence())
 
     def heal(self) -> str:
         """Have the processes leave each other and join anew, and restore their variables.
@@ -233,9 +221,9 @@ class Cluster:
         """
         with self._lock:
             try:
-                healed = self._ready().heal()
+                healed = self._lifetime.ready().heal()
             except ClusterError:
-                self._lose()
+                self._lifetime.lose()
                 raise
         return ". ".join(healing(healed, self.options.processes))
 
@@ -253,8 +241,8 @@ class Cluster:
             ClusterError: They could not be started, or died in the replay.
         """
         with self._lock:
-            self._end("is being restarted")
-            self._start()
+            self._lifetime.end("is being restarted")
+            self._lifetime.start()
             if not replay:
                 return None
             for step in self._history.replayed():
@@ -267,8 +255,7 @@ class Cluster:
     def stop(self) -> None:
         """End the processes; return when nothing of them is left. Does nothing a second time."""
         with self._lock:
-            self._lost = False
-            self._end("was stopped")
+            self._lifetime.end("was stopped")
 
     def _targets(self, processes: str | int | Iterable[int] | None) -> tuple[int, ...]:
         count = self.options.processes
@@ -280,91 +267,27 @@ class Cluster:
         if error is not None:
             self.last = Result({k: Reply(error=error) for k in cell.targets}, count)
             return self.last
-        self._conductor = Conductor(self._ready(), watcher)
+        self._conductor = Conductor(self._lifetime.ready(), watcher)
         try:
             outcome = self._conductor.run(cell)
         except ClusterError:
-            self._lose()
+            self._lifetime.lose()
             raise
         finally:
             ctrl_c = self._conductor.asked_by_ctrl_c
             self._conductor = None
         self.last = _result(outcome, count)
         if not outcome.intact:
-            self._lose()
+            self._lifetime.lose()
         if ctrl_c:
             raise KeyboardInterrupt
         if self.last.ok:
             self._history.add(cell)
         return self.last
 
-    def _start(self) -> None:
-        check_jax()
-        lost, self._lost = self._lost, False
-        try:
-            self._processes = start_processes(self.options)
-        except McnbError as error:
-            self._absence = f"did not start: {error}"
-            raise ClusterError(f"The cluster did not start: {error}") from None
-        except KeyboardInterrupt:
-            self._absence = "was interrupted while it started"
-            self._lost = lost  # the next cell tries again, as this one did
-            raise
-        _running.add(self)
-        unchecked = self._processes.unchecked
-        if unchecked and not self._warned:
-            self._warned = True
-            warnings.warn(unchecked, RuntimeWarning, stacklevel=2)
-
-    def _end(self, absence: str) -> None:
-        processes, self._processes = self._processes, None
-        if processes is not None:
-            processes.close()
-            self._absence = absence
-        self._history.restarted()
-        _running.discard(self)
-
-    def _lose(self) -> None:
-        """Give the processes up and have new ones started, while the user reads why."""
-        lost, self._processes = self._processes, None
-        self._history.restarted()
-        self._absence = "is being started anew"
-        self._lost = True
-        threading.Thread(
-            target=self._recover, args=(lost,), name="mcnb restart", daemon=True
-        ).start()
-
-    def _recover(self, lost: Processes | None) -> None:
-        if lost is not None:
-            lost.close()
-        with self._lock:
-            if self._lost:
-                # Why it failed is kept for the next call to say.
-                with contextlib.suppress(ClusterError):
-                    self._start()
-
-    def _ready(self) -> Processes:
-        """Return the processes if they can be called."""
-        if self._processes is None and self._lost:
-            self._start()
-        if self._processes is None:
-            raise ClusterError(self._absence_sentence())
-        if self._processes.exits:
-            try:
-                died = died_sentence(self._processes.died(), self.options.processes)
-            except ClusterError as error:
-                died = str(error)
-            self._lose()
-            outcome = aftermath(Outcome(intact=False), self.options.processes)
-            raise ClusterError(
-                f"{died[0].upper()}{died[1:]} since the last cell. {outcome}. "
-                "Run the cells that make them, then this one"
-            )
-        return self._processes
-
     def _call(self, function: Any, *args: Any, processes: str | int | Iterable[int] | None) -> Any:
         with self._lock:
-            current = self._ready()
+            current = self._lifetime.ready()
             count = self.options.processes
             targets = self._targets(processes)
             current.referee.begin(targets)
@@ -379,7 +302,7 @@ class Cluster:
                 for k in pending.answers:
                     current.referee.finish(k)
                 if current.exits:
-                    self._ready()
+                    self._lifetime.ready()
         errors = {k: a for k, a in pending.answers.items() if isinstance(a, ProcessError)}
         if errors:
             replies = {k: Reply(error=error) for k, error in sorted(errors.items())}
@@ -388,41 +311,7 @@ class Cluster:
         return dict(sorted(pending.answers.items()))
 
     def _state(self) -> str:
-        if self._conductor is not None:
-            return "running a cell"
-        processes = self._processes
-        if processes is None:
-            return "being started anew" if self._lost else f"it {self._absence}"
-        if processes.exits:
-            return "broken: a process died"
-        return "ready"
-
-    def _absence_sentence(self) -> str:
-        if self._absence.startswith("did not start"):
-            return f"The cluster {self._absence}\nOnce that is mended: %mcjax start"
-        return f"The cluster {self._absence}. Start it: %mcjax start"
-
-
-def current_cluster() -> Cluster:
-    """Return the cluster that `%mcjax` and `%%mcjax` drive.
-
-    Raises:
-        ClusterError: There is none yet.
-    """
-    if _current is None:
-        raise ClusterError("There is no cluster yet. Start one: %mcjax start -n 4 -d 2")
-    return _current
-
-
-def current() -> Cluster | None:
-    """Return the cluster that the magics drive, None if there is none yet."""
-    return _current
-
-
-def set_current(cluster: Cluster | None) -> None:
-    """Have the magics drive this cluster."""
-    global _current
-    _current = cluster
+        return "running a cell" if self._conductor is not None else self._lifetime.state()
 
 
 def _result(outcome: Outcome, count: int) -> Result:
@@ -436,9 +325,3 @@ def _result(outcome: Outcome, count: int) -> Result:
         aftermath=aftermath(outcome, count),
         verdict=outcome.verdict,
     )
-
-
-@atexit.register
-def _stop_all() -> None:
-    for cluster in list(_running):
-        cluster.stop()

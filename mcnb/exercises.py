@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcnb.cluster import Cluster, current_cluster
+from mcnb.cluster import Cluster
+from mcnb.current import current_cluster
 from mcnb.errors import ClusterError
 from mcnb.options import name_processes
 from mcnb.report.fold import Line, fold

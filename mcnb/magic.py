@@ -10,7 +10,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.utils.process import arg_split
 
-from mcnb import cluster as clusters
+from mcnb import current as clusters
 from mcnb.cluster import Cluster
 from mcnb.errors import ClusterError, OptionError
 from mcnb.options import Options, environment

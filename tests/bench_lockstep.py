@@ -96,7 +96,7 @@ def main() -> None:
 def cells(cluster: mcnb.Cluster, rounds: int) -> None:
     """Compare cells without launches with those of a cluster that nobody watches."""
     with mcnb.Cluster(processes=4, devices_per_process=2) as other:
-        processes = other._processes
+        processes = other._lifetime.processes
         assert processes is not None
         for name in ("begin", "finish", "fail"):
             setattr(processes.referee, name, lambda *_, **__: None)

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import mcnb
-from mcnb import cluster as clusters
+from mcnb import current as clusters
 
 RESIDUE_S = 5.0
 

@@ -27,7 +27,7 @@ COLLECTIVE = (
 @contextmanager
 def when_running(cluster: mcnb.Cluster, act: Callable[[], object]) -> Iterator[None]:
     """Do something as soon as the cell has said "running" on every process."""
-    processes = cluster._processes
+    processes = cluster._lifetime.processes
     assert processes is not None
 
     def all_running() -> bool:
@@ -271,7 +271,7 @@ def test_the_first_to_die_is_the_cause(cluster: mcnb.Cluster) -> None:
 
 def test_a_death_between_cells(cluster: mcnb.Cluster) -> None:
     process(3).kill()
-    processes = cluster._processes
+    processes = cluster._lifetime.processes
     assert processes is not None
     assert wait_until(lambda: processes.exits)
     with pytest.raises(mcnb.ClusterError) as died:
@@ -286,7 +286,7 @@ def test_a_death_between_cells(cluster: mcnb.Cluster) -> None:
 @pytest.mark.parametrize("name", ["mcnb.launch.controller", "mcnb.launch.keeper"])
 def test_what_connects_the_processes_dies(cluster: mcnb.Cluster, name: str) -> None:
     helpers = [c for c in psutil.Process().children(recursive=True) if name in c.cmdline()]
-    processes = cluster._processes
+    processes = cluster._lifetime.processes
     assert processes is not None
     min(helpers, key=lambda helper: helper.create_time()).kill()
     assert wait_until(lambda: processes.exits)

@@ -247,7 +247,7 @@ def test_ctrl_c_ends_what_no_check_can_see(prepared: mcnb.Cluster, stall: str) -
     pressed: list[float] = []
 
     def press() -> None:
-        processes = prepared._processes
+        processes = prepared._lifetime.processes
         assert processes is not None
         if wait_until(lambda: all("running" in processes.last_words(k).said for k in range(4)), 30):
             pressed.append(time.monotonic())

@@ -1,0 +1,149 @@
+"""A cluster's processes from start to end: started, lost, started anew, stopped."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+
+from mcnb.errors import ClusterError, McnbError
+from mcnb.options import Options
+from mcnb.outcome import Outcome, aftermath
+from mcnb.processes import Processes, start_processes
+from mcnb.requirements import check_jax
+from mcnb.result import died_sentence
+
+_running: weakref.WeakSet[Lifetime] = weakref.WeakSet()
+
+
+class Lifetime:
+    """Has processes when they are needed.
+
+    Args:
+        options: What to start.
+        gone: Called when the processes go, with their variables.
+
+    Attributes:
+        lock: Held by whoever uses the processes.
+    """
+
+    def __init__(self, options: Options, gone: Callable[[], None]) -> None:
+        self.lock = threading.RLock()
+        self._options = options
+        self._gone = gone
+        self._processes: Processes | None = None
+        self._absence = "was not started yet"
+        self._lost = False
+        self._warned = False
+
+    @property
+    def processes(self) -> Processes | None:
+        """The processes, None while there are none."""
+        return self._processes
+
+    @property
+    def running(self) -> bool:
+        """Whether they run, or are being started anew."""
+        return self._processes is not None or self._lost
+
+    def start(self) -> None:
+        """Start the processes; return when all have joined.
+
+        Raises:
+            ClusterError: They could not be started.
+            KeyboardInterrupt: Ctrl-C; nothing of them is left.
+        """
+        check_jax()
+        lost, self._lost = self._lost, False
+        try:
+            self._processes = start_processes(self._options)
+        except McnbError as error:
+            self._absence = f"did not start: {error}"
+            raise ClusterError(f"The cluster did not start: {error}") from None
+        except KeyboardInterrupt:
+            self._absence = "was interrupted while it started"
+            self._lost = lost  # the next cell tries again, as this one did
+            raise
+        _running.add(self)
+        unchecked = self._processes.unchecked
+        if unchecked and not self._warned:
+            self._warned = True
+            warnings.warn(unchecked, RuntimeWarning, stacklevel=2)
+
+    def end(self, absence: str) -> None:
+        """End the processes; return when nothing of them is left.
+
+        Args:
+            absence: What the cluster did then, for whoever asks for them.
+        """
+        self._lost = False
+        processes, self._processes = self._processes, None
+        if processes is not None:
+            processes.close()
+            self._absence = absence
+        self._gone()
+        _running.discard(self)
+
+    def lose(self) -> None:
+        """Give the processes up and have new ones started, while the user reads why."""
+        lost, self._processes = self._processes, None
+        self._gone()
+        self._absence = "is being started anew"
+        self._lost = True
+        threading.Thread(
+            target=self._recover, args=(lost,), name="mcnb restart", daemon=True
+        ).start()
+
+    def _recover(self, lost: Processes | None) -> None:
+        if lost is not None:
+            lost.close()
+        with self.lock:
+            if self._lost:
+                # Why it failed is kept for the next call to say.
+                with contextlib.suppress(ClusterError):
+                    self.start()
+
+    def ready(self) -> Processes:
+        """Return the processes if they can be called.
+
+        Raises:
+            ClusterError: There are none, or one of them died; then new ones are being started.
+        """
+        if self._processes is None and self._lost:
+            self.start()
+        if self._processes is None:
+            raise ClusterError(self.absence_sentence())
+        if self._processes.exits:
+            try:
+                died = died_sentence(self._processes.died(), self._options.processes)
+            except ClusterError as error:
+                died = str(error)
+            self.lose()
+            outcome = aftermath(Outcome(intact=False), self._options.processes)
+            raise ClusterError(
+                f"{died[0].upper()}{died[1:]} since the last cell. {outcome}. "
+                "Run the cells that make them, then this one"
+            )
+        return self._processes
+
+    def state(self) -> str:
+        """Return how they are, in a few words."""
+        if self._processes is None:
+            return "being started anew" if self._lost else f"it {self._absence}"
+        return "broken: a process died" if self._processes.exits else "ready"
+
+    def absence_sentence(self) -> str:
+        """Return why there are none, and what to do."""
+        if self._absence.startswith("did not start"):
+            return f"The cluster {self._absence}\nOnce that is mended: %mcjax start"
+        return f"The cluster {self._absence}. Start it: %mcjax start"
+
+
+@atexit.register
+def _end_all() -> None:
+    for lifetime in list(_running):
+        with lifetime.lock:
+            lifetime.end("was stopped")

@@ -47,12 +47,13 @@ Step: TypeAlias = Cell | Push
 class History:
     """What made the variables that the processes have: steps that succeeded, in their order.
 
-    A restart does not forget it, so that it can still be replayed; the first step after it does.
+    That the user ended the processes does not forget them at once, so that they can still be
+    replayed; the first step after it does. Processes that died on their own were not meant to.
 
     Example:
         >>> history = History()
         >>> history.add(Push({"n": 3}, (0,)))
-        >>> history.restarted()
+        >>> history.ended()
         >>> len(history.steps)
         1
         >>> history.add(Push({"m": 4}, (0,)))
@@ -75,6 +76,6 @@ class History:
         steps, self.steps, self._old = self.steps, [], False
         return steps
 
-    def restarted(self) -> None:
-        """Take note that the variables are gone."""
+    def ended(self) -> None:
+        """Take note that the user ended the processes, with their variables."""
         self._old = True

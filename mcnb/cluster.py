@@ -55,7 +55,7 @@ class Cluster:
         self.options = Options(processes, devices_per_process, platform, dict(env or {}), checked)
         self.last: Result | None = None
         self._history = History()
-        self._lifetime = Lifetime(self.options, gone=self._history.restarted)
+        self._lifetime = Lifetime(self.options)
         self._lock = self._lifetime.lock
         self._conductor: Conductor | None = None
         self._cells = 0
@@ -231,8 +231,9 @@ class Cluster:
         """End the processes and start as many anew, under the same indices, without variables.
 
         Args:
-            replay: Whether to run the cells again that ran without an error, in their order, up to
-                the first that fails.
+            replay: Whether to run the cells again that ran without an error since the cluster was
+                started or restarted, also those before a process died; in their order, up to the
+                first that fails.
 
         Returns:
             The result of the cell that failed in the replay, or None.
@@ -241,6 +242,7 @@ class Cluster:
             ClusterError: They could not be started, or died in the replay.
         """
         with self._lock:
+            self._history.ended()
             self._lifetime.end("is being restarted")
             self._lifetime.start()
             if not replay:
@@ -255,6 +257,7 @@ class Cluster:
     def stop(self) -> None:
         """End the processes; return when nothing of them is left. Does nothing a second time."""
         with self._lock:
+            self._history.ended()
             self._lifetime.end("was stopped")
 
     def _targets(self, processes: str | int | Iterable[int] | None) -> tuple[int, ...]:
@@ -290,9 +293,9 @@ class Cluster:
             current = self._lifetime.ready()
             count = self.options.processes
             targets = self._targets(processes)
-            current.referee.begin(targets)
+            number = current.referee.begin(targets)
             try:
-                pending = current.call(function, *args, processes=targets)
+                pending = current.call(function, number, *args, processes=targets)
             except ClusterError:
                 raise
             except Exception as error:

@@ -71,9 +71,9 @@ class Conductor:
         outcome = Outcome()
         self._cell = cell
         referee, targets = self._processes.referee, cell.targets
-        referee.begin(targets, holding=cell.checked)
         arguments = cell.source, cell.label, cell.first_line, cell.checked
-        pending = self._processes.call(run_cell, *arguments, processes=targets)
+        number = referee.begin(targets)
+        pending = self._processes.call(run_cell, number, *arguments, processes=targets)
         with self._catching_ctrl_c():
             while not self._over(pending, outcome):
                 pending.wait(SHORT_TICK_S if pending.waits else TICK_S)

@@ -7,7 +7,6 @@ import contextlib
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
 
 from mcnb.errors import ClusterError, McnbError
 from mcnb.options import Options
@@ -24,16 +23,14 @@ class Lifetime:
 
     Args:
         options: What to start.
-        gone: Called when the processes go, with their variables.
 
     Attributes:
         lock: Held by whoever uses the processes.
     """
 
-    def __init__(self, options: Options, gone: Callable[[], None]) -> None:
+    def __init__(self, options: Options) -> None:
         self.lock = threading.RLock()
         self._options = options
-        self._gone = gone
         self._processes: Processes | None = None
         self._absence = "was not started yet"
         self._lost = False
@@ -84,13 +81,11 @@ class Lifetime:
         if processes is not None:
             processes.close()
             self._absence = absence
-        self._gone()
         _running.discard(self)
 
     def lose(self) -> None:
         """Give the processes up and have new ones started, while the user reads why."""
         lost, self._processes = self._processes, None
-        self._gone()
         self._absence = "is being started anew"
         self._lost = True
         threading.Thread(

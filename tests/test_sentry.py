@@ -149,7 +149,7 @@ def test_a_thread_that_still_runs_may_come(server: Server, sentries: list[Sentry
     later = threading.Thread(target=learner_comes_later)
     later.start()
     waiting = Learner(sentries[0], F)
-    server.finish(1, busy=sentries[1].finished())
+    server.finish(1, busy=sentries[1].finish())
     assert wait_until(lambda: server.waits())
     assert not wait_until(lambda: server.verdict, 0.3)
     go.set()
@@ -167,7 +167,7 @@ def test_a_thread_that_ends_will_not_come(server: Server, sentries: list[Sentry]
     other = threading.Thread(target=learner_does_not_come)
     other.start()
     waiting = Learner(sentries[0], F)
-    busy = sentries[1].finished()
+    busy = sentries[1].finish()
     assert busy
     server.finish(1, busy=busy)
     assert wait_until(lambda: server.waits())
@@ -205,11 +205,13 @@ def test_what_was_let_pass_unchecked_leaves_the_next_cell_alone(
     server: Server, sentries: list[Sentry]
 ) -> None:
     for holding in (False, True):
-        server.begin([0, 1], holding=holding)
+        cell = server.begin([0, 1])
         for sentry in sentries:
-            sentry.holding = holding
+            sentry.begin(cell, holding=holding)
         learners = [Learner(sentry, F, F, F) for sentry in sentries]
         assert [one.joined().error for one in learners] == [None, None]
+        for sentry in sentries:
+            assert not sentry.finish()
     learners = [Learner(sentries[0], F), Learner(sentries[1], G)]
     assert [type(one.joined().error) for one in learners] == [LockstepError, LockstepError]
 
@@ -298,9 +300,9 @@ def test_a_launch_in_the_middle_of_a_launch(sentries: list[Sentry]) -> None:
 def test_who_does_not_hold_back_is_followed_all_the_same(
     server: Server, sentries: list[Sentry]
 ) -> None:
-    server.begin([0, 1], holding=False)
+    cell = server.begin([0, 1])
     for sentry in sentries:
-        sentry.holding = False
+        sentry.begin(cell, holding=False)
     for launch in (F, G, F):
         for sentry in sentries:
             with sentry.passing(launch, Place(1)):
@@ -374,7 +376,7 @@ def channels(server: Server) -> Iterator[list[Channel]]:
 
 
 def at(ticket: int, number: int, *, alone: bool = True, tickets: tuple[int, ...] = ()) -> Message:
-    return ["at", ticket, number, 1, "", alone, list(tickets)]
+    return ["at", ticket, number, 1, "", alone, list(tickets), True]
 
 
 def test_quiet_that_crossed_a_go_on_the_way_counts_for_nothing(
@@ -385,7 +387,7 @@ def test_quiet_that_crossed_a_go_on_the_way_counts_for_nothing(
     assert [channel.receive() for channel in channels] == [[["go", 0]], [["go", 0]]]
     channels[0].send(at(1, 0))
     # It saw its only thread wait with ticket 0; that one has run on, and will come.
-    channels[1].send(["quiet", [0]])
+    channels[1].send(["quiet", 0, False, [0]])
     assert not wait_until(lambda: server.verdict, 0.2)
     channels[1].send(at(1, 0))
     assert [channel.receive() for channel in channels] == [[["go", 1]], [["go", 1]]]
@@ -403,3 +405,39 @@ def test_who_judged_itself_alone_before_it_heard_of_a_go_is_not_alone(
     assert not wait_until(lambda: server.verdict, 0.2)
     channels[0].send(at(2, 0, tickets=(1,)))
     assert [channel.receive() for channel in channels] == [[["go", 2]], [["go", 1]]]
+
+
+def test_quiet_after_a_cell_counts_for_nothing_in_the_next(
+    server: Server, channels: list[Channel]
+) -> None:
+    first = server.begin([0, 1])
+    for k in range(2):
+        server.finish(k, busy=True)
+    second = server.begin([0, 1])
+    channels[0].send(at(0, 0))
+    # Its threads of the first cell have ended; the second cell is still on the way to it.
+    channels[1].send(["quiet", first, True, []])
+    assert not wait_until(lambda: server.verdict, 0.2)
+    channels[1].send(["quiet", second, True, []])
+    server.finish(1, busy=True)
+    assert wait_until(lambda: server.verdict)
+    assert server.verdict is not None
+    assert server.verdict.kind == "missing"
+
+
+def test_who_runs_a_cell_is_not_quiet_whatever_its_frames_tell(
+    server: Server, sentries: list[Sentry]
+) -> None:
+    """Nothing in the frames of what mcnb evaluates itself is the learner's."""
+    cell = server.begin([0, 1])
+    for sentry in sentries:
+        sentry.begin(cell)
+    waiting = Learner(sentries[1], F)  # a thread of process 1; its main thread is this one
+    other = Learner(sentries[0], G)
+    sentries[0].finish()
+    server.finish(0, busy=True)
+    assert wait_until(lambda: len(server.waits()) == 2)
+    assert not wait_until(lambda: server.verdict, 0.2)
+    sentries[1].finish()
+    server.finish(1, busy=True)
+    assert [type(one.joined().error) for one in (waiting, other)] == [LockstepError] * 2

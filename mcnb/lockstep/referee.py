@@ -203,6 +203,10 @@ class Referee:
         """Take note that process k died."""
         return self._end(k, "died", how, busy=False)
 
+    def ended(self, k: int) -> bool:
+        """Return whether process k does not run the cell, or not any more."""
+        return self._processes[k].doing != "runs"
+
     def stands(self) -> dict[int, Stand]:
         """Return where every process stands."""
         return {k: self._stand(k) for k in range(len(self._processes))}

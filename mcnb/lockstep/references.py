@@ -225,6 +225,10 @@ _CHANGES: dict[type, Callable[[Any, Callable[[Any], Any]], bool]] = {
 }
 
 
+# IPython's `exit` leads to its shell, which keeps what cells returned.
+_NOT_ENTERED = ("jax", "jaxlib", "numpy", "IPython")
+
+
 def names_of(
     objects: Iterable[Any], namespace: Mapping[str, Any], depth: int = 6
 ) -> dict[int, str]:
@@ -280,6 +284,6 @@ def _children(name: str, value: Any) -> list[tuple[str, Any]]:
         ]
     attributes = getattr(value, "__dict__", None)
     module = type(value).__module__.partition(".")[0]
-    if isinstance(attributes, dict) and module not in ("jax", "jaxlib", "numpy"):
+    if isinstance(attributes, dict) and module not in _NOT_ENTERED:
         return [(f"{name}.{field}", item) for field, item in attributes.items()]
     return []

@@ -72,7 +72,6 @@ class Sentry:
         PermissionError: One of the two ends does not know the key.
 
     Attributes:
-        holding: Whether a launch waits for its go; otherwise it is announced and goes ahead.
         records: The launches since they were last taken.
         dropped: How many more there were than are kept.
     """
@@ -86,7 +85,6 @@ class Sentry:
         abort: Callable[[list[int]], None] = lambda _: None,
     ) -> None:
         self.process = process
-        self.holding = True
         self.records: list[LaunchRecord] = []
         self.dropped = 0
         self._threads = Threads(is_learners)
@@ -104,6 +102,10 @@ class Sentry:
         self._turn = 0
         self._told_alone = False
         self._busy = False
+        self._cell = 0
+        self._main: int | None = None  # the thread that runs the cell
+        self._over = False  # a script has no cell that could be
+        self._holding = True
         self._suspended: set[int] = set()
         self._turns = Turns()
         self._closed = False
@@ -151,9 +153,9 @@ class Sentry:
             return None
         # Not the thread's identifier: a finalizer may launch something while its thread waits.
         ticket = next(self._tickets)
-        if not self.holding:
+        if not self._holding:
             self._passed[ticket] = place
-            self._announce(ticket, launch, place)
+            self._announce(ticket, launch, place, held=False)
             self._record(launch, place, announced, announced)
             return None
         slot = _Slot(place, thread, threading.Lock())
@@ -189,7 +191,6 @@ class Sentry:
     def take_records(self) -> tuple[LaunchRecord, ...]:
         """Return the launches since the last call, and forget them."""
         records, self.records = self.records, []
-        self._passed.clear()
         return tuple(records)
 
     @contextmanager
@@ -201,15 +202,49 @@ class Sentry:
         finally:
             self._suspended.discard(threading.get_ident())
 
-    def finished(self) -> bool:
-        """Take note that the cell has ended; return whether threads still run the learner's code.
+    def begin(self, cell: int, *, holding: bool = True) -> None:
+        """Begin a cell in this thread.
+
+        Args:
+            cell: The number that the referee's server gave it.
+            holding: Whether a launch waits for its go; otherwise it is announced and goes ahead.
+        """
+        self._passed.clear()
+        with self._hearing:
+            self._cell, self._main, self._over = cell, threading.get_ident(), False
+            self._holding = holding
+
+    def finish(self) -> bool:
+        """End the cell; return whether threads still run the learner's code.
 
         The referee is told when they don't any more.
         """
-        self._busy = self._others_run(self._waiting())
+        if not self._holding:
+            self._sync()
+        with self._hearing:
+            self._main, self._over = None, True
+            self._busy = self._others_run(self._waiting())
         if self._busy:
             self._bell.send(b".")
         return self._busy
+
+    def _sync(self) -> None:
+        """Return when the referee knows of all launches that went ahead.
+
+        Otherwise it might hear of them in the next cell.
+        """
+        if self._closed:
+            return
+        ticket, slot = next(self._tickets), _Slot(Place(), threading.get_ident(), threading.Lock())
+        slot.woken.acquire()
+        self._slots[ticket] = slot
+        try:
+            self._channel.send(["sync", ticket])
+            self._wait(ticket, slot)
+        except OSError:
+            self._let_all_pass()
+        finally:
+            del self._slots[ticket]
 
     def close(self) -> None:
         """Tell the referee that the process ends, and let all further launches pass."""
@@ -219,7 +254,7 @@ class Sentry:
         self._channel.close()
         self._control.close()
 
-    def _announce(self, ticket: int, launch: Launch, place: Place) -> None:
+    def _announce(self, ticket: int, launch: Launch, place: Place, *, held: bool = True) -> None:
         number = self._numbers.get(launch)
         described: list[Message] = []
         if number is None:
@@ -229,7 +264,7 @@ class Sentry:
             waiting = self._waiting()
             self._told_alone = alone = not self._others_run(waiting)
         others = [other for other in waiting if other != ticket]
-        at = ["at", ticket, number, place.line, place.name, alone, others]
+        at = ["at", ticket, number, place.line, place.name, alone, others, held]
         try:
             self._channel.send(*described, at)
         except OSError:
@@ -281,7 +316,7 @@ class Sentry:
         return {t: slot.thread for t, slot in list(self._slots.items()) if not slot.answer}
 
     def _others_run(self, waiting: dict[int, int]) -> bool:
-        return self._threads.others_run(waiting.values())
+        return self._threads.others_run(waiting.values(), self._main)
 
     def _listen(self) -> None:
         poller = select.poll()
@@ -315,7 +350,8 @@ class Sentry:
                 return
             self._busy = False
             self._told_alone = True
-        self._channel.send(["quiet", list(waiting)])
+            quiet = ["quiet", self._cell, self._over, list(waiting)]
+        self._channel.send(quiet)
 
     def _hear(self, message: Message) -> None:
         if message[0] == "abort":

@@ -2,57 +2,22 @@
 
 from __future__ import annotations
 
-import collections
-import contextlib
-import hmac
-import os
-import secrets
-import selectors
-import socket
-import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mcnb.lockstep.launches import Launch
+from mcnb.lockstep.listener import Listener
 from mcnb.lockstep.referee import Go, Referee, Ruling, Stop
 from mcnb.lockstep.verdicts import Detail, Stand, Verdict
-from mcnb.lockstep.wire import (
-    MOST_BYTES,
-    Address,
-    Inbox,
-    Message,
-    at_once,
-    encode,
-    nonce,
-    proof,
-)
+from mcnb.lockstep.wire import Address, Message, encode
 from mcnb.lockstep.wording import explain
 
 # Processes that were asked for details are not waited for longer: a verdict is late otherwise.
 DETAILS_S = 0.15
-LONGEST_PATH = 100  # of a Unix socket; the system's limit is 104 to 108 bytes
-
-
-@dataclass(slots=True)
-class _Guest:
-    """A connection.
-
-    Attributes:
-        socket: Its socket.
-        nonce: What it has to prove its key with.
-        role: Which of the process's two connections it is.
-        process: Whose it is; None until it has proved it.
-    """
-
-    socket: socket.socket
-    inbox: Inbox
-    nonce: str
-    launches: dict[int, Launch]
-    role: str = ""
-    process: int | None = None
 
 
 @dataclass(slots=True)
@@ -70,6 +35,20 @@ class _Hearing:
     asked: set[tuple[int, int]]
     details: dict[int, Detail]
     until: float
+
+
+@dataclass(slots=True)
+class _Announced:
+    """A launch that a process made without waiting.
+
+    What a process launches so is taken in its order: the next counts when the one before has been
+    met, as it is on the devices.
+    """
+
+    ticket: int
+    launch: Launch
+    line: int | None
+    place: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,29 +100,16 @@ finished without it...
         self._referee = Referee(count)
         if cells:
             self._referee.begin(())
-        self._guests: dict[tuple[int, str], _Guest] = {}
+        self._launches: dict[tuple[int, int], Launch] = {}
         self._arrivals: dict[tuple[int, int], float] = {}
-        self._holding = True
-        self._queues: dict[int, collections.deque[tuple[int, Launch, int | None, str]]] = {}
+        self._unheld: list[deque[_Announced]] = [deque() for _ in range(count)]
+        self._cell = 0
+        self._given = [0] * count  # the last cell that each was given
+        self._quiet_after = [-1] * count  # the last cell of which no threads are left
         self._hearing: _Hearing | None = None
         self._details: dict[int, Detail] = {}
-        self._selector = selectors.DefaultSelector()
-        self._folder = tempfile.TemporaryDirectory(prefix="mcnb-") if folder is None else None
-        path = Path(self._folder.name if self._folder else str(folder)) / "lockstep"
-        key = secrets.token_hex(32)
-        if host or not hasattr(socket, "AF_UNIX") or len(os.fsencode(path)) > LONGEST_PATH:
-            host = host or "127.0.0.1"
-            self._listener = socket.create_server((host, 0))
-            self.address = Address(host=host, port=self._listener.getsockname()[1], key=key)
-        else:
-            self._listener = socket.socket(socket.AF_UNIX)
-            self._listener.bind(str(path))
-            self._listener.listen(count)
-            self.address = Address(path=str(path), key=key)
-        self._bell, wake = socket.socketpair()
-        self._wake = wake
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._selector.register(self._bell, selectors.EVENT_READ)
+        self._listener = Listener(count, folder, host, self._hear, self._miss)
+        self.address: Address = self._listener.address
         self._thread = threading.Thread(target=self._run, name="mcnb referee", daemon=True)
         self._thread.start()
 
@@ -162,29 +128,34 @@ finished without it...
                 return verdict
             return replace(verdict, details={**verdict.details, **self._details})
 
-    def begin(self, processes: Iterable[int], *, holding: bool = True) -> None:
-        """Begin a cell on these processes.
-
-        Args:
-            processes: The processes that run it.
-            holding: Whether they wait before their launches. If not, what each announces is taken
-                in its order: the next counts when the one before has been met, as it is on the
-                devices.
-        """
+    def begin(self, processes: Iterable[int]) -> int:
+        """Begin a cell on these processes; return its number, which their sentries have to know."""
         with self._lock:
+            if self._hearing is not None:
+                self._give_verdict()
+            self._cell += 1
             self._details = {}
-            self._holding = holding
-            self._queues = {k: collections.deque() for k in range(self.count)}
-            self._rule(self._referee.begin(processes))
+            for k, queue in enumerate(self._unheld):
+                if queue:
+                    self._rule(self._referee.withdraw(k, queue[0].ticket))
+                for announced in queue:
+                    self._arrivals.pop((k, announced.ticket), None)
+                queue.clear()
+            invited = list(processes)
+            for k in invited:
+                self._given[k] = self._cell
+            self._rule(self._referee.begin(invited))
+            return self._cell
 
     def finish(self, process: int, *, busy: bool = False) -> None:
         """Take note that a process has finished the cell; see `Referee.finish`."""
         with self._lock:
-            self._rule(self._referee.finish(process, busy=busy))
+            self._rule(self._referee.finish(process, busy=busy and self._may_be_busy(process)))
 
     def fail(self, process: int, error: str, *, busy: bool = False) -> None:
         """Take note that the cell ended with an error on a process; see `Referee.fail`."""
         with self._lock:
+            busy = busy and self._may_be_busy(process)
             self._rule(self._referee.fail(process, error, busy=busy))
 
     def die(self, process: int, how: str) -> None:
@@ -221,102 +192,70 @@ finished without it...
 
     def close(self) -> None:
         """Let everybody pass who waits, and listen no more."""
-        with contextlib.suppress(OSError):
-            self._wake.send(b"x")
+        self._listener.end()
         self._thread.join()
 
     def _run(self) -> None:
         try:
-            while True:
-                hearing = self._hearing
-                timeout = None if hearing is None else max(hearing.until - time.monotonic(), 0)
-                for key, _ in self._selector.select(timeout):
-                    if key.data is not None:
-                        self._read(key.data)
-                    elif key.fileobj is self._listener:
-                        self._welcome()
-                    elif self._bell.recv(64).startswith(b"x"):
-                        return
-                if self._hearing is not None:
+            while self._listener.poll(self._time_left()):
+                if self._time_left() == 0:
                     with self._lock:
-                        if self._hearing and time.monotonic() >= self._hearing.until:
+                        if self._hearing is not None:
                             self._give_verdict()
         finally:
-            for key in list(self._selector.get_map().values()):
-                key.fileobj.close()  # type: ignore[union-attr]
-            self._selector.close()
-            self._wake.close()
-            if self._folder is not None:
-                self._folder.cleanup()
-            elif self.address.path:
-                Path(self.address.path).unlink(missing_ok=True)
+            self._listener.close()
 
-    def _welcome(self) -> None:
-        connection, _ = self._listener.accept()
-        if connection.family != socket.AF_UNIX:
-            at_once(connection)
-        guest = _Guest(connection, Inbox(), nonce(), {})
-        self._selector.register(connection, selectors.EVENT_READ, guest)
-        with contextlib.suppress(OSError):
-            connection.sendall(encode(["nonce", guest.nonce]))
+    def _time_left(self) -> float | None:
+        """Return for how long a hearing still goes on, in seconds; None if there is none."""
+        hearing = self._hearing
+        return None if hearing is None else max(hearing.until - time.monotonic(), 0)
 
-    def _read(self, guest: _Guest) -> None:
-        try:
-            data = guest.socket.recv(MOST_BYTES)
-            messages = guest.inbox.feed(data)
+    def _miss(self, k: int, role: str) -> None:
+        # How a notebook's process ended is told by who keeps it.
+        if not self._cells and role == "launches":
             with self._lock:
-                for message in messages:
-                    self._hear(guest, message)
-        except (OSError, ValueError, KeyError, IndexError, TypeError):  # gone, or no sentry of ours
-            data = b""
-        if not data:
-            self._selector.unregister(guest.socket)
-            guest.socket.close()
-            with self._lock:
-                key = (guest.process or 0, guest.role)
-                if guest.process is not None and self._guests.get(key) is guest:
-                    del self._guests[key]
-                    # How a notebook's process ended is told by who keeps it.
-                    if not self._cells and guest.role == "launches":
-                        self._rule(self._referee.leave(guest.process))
+                self._rule(self._referee.leave(k))
 
-    def _hear(self, guest: _Guest, message: Message) -> None:
-        kind, *rest = message
-        if guest.process is None:
-            if kind != "hello":
-                raise ValueError("not a sentry")
-            self._admit(guest, *rest)
-            return
-        k = guest.process
-        if kind == "at":
-            ticket, number, line, place, alone, waiting = rest
-            launch = guest.launches[number]
-            alone = alone and self._still_wait(k, waiting)
-            self._arrivals[k, ticket] = time.monotonic()
-            if not self._holding:
-                self._queues[k].append((ticket, launch, line, place))
-                if len(self._queues[k]) == 1:
-                    self._announce_next(k)
-                return
+    def _hear(self, k: int, message: Message) -> None:
+        with self._lock:
+            kind, *rest = message
+            if kind == "at":
+                self._announced(k, *rest)
+            elif kind == "launch":
+                self._launches[k, rest[0]] = Launch.from_data(rest[1])
+            elif kind == "quiet":
+                self._quiet(k, *rest)
+            elif kind == "back":
+                self._call_back(k, rest[0])
+            elif kind == "sync":
+                self._send(k, ["synced", rest[0]])
+            elif kind == "detail":
+                self._explained(k, *rest)
+            elif kind == "left" and not self._cells:
+                self._rule(self._referee.leave(k))
+
+    def _announced(
+        self,
+        k: int,
+        ticket: int,
+        number: int,
+        line: int | None,
+        place: str,
+        alone: bool,
+        tickets: list[int],
+        held: bool,
+    ) -> None:
+        launch = self._launches[k, number]
+        alone = alone and self._still_wait(k, tickets)
+        self._arrivals[k, ticket] = time.monotonic()
+        if held:
             self._rule(
                 self._referee.announce(k, ticket, launch, line=line, place=place, alone=alone)
             )
-        elif kind == "launch":
-            guest.launches[rest[0]] = Launch.from_data(rest[1])
-        elif kind == "quiet":
-            if self._still_wait(k, rest[0]):
-                self._rule(self._referee.quiet(k))
-        elif kind == "back":
-            self._call_back(k, rest[0])
-        elif kind == "detail":
-            ticket, data = rest
-            if self._hearing is not None and (k, ticket) in self._hearing.asked:
-                self._hearing.asked.discard((k, ticket))
-                self._hearing.details[k] = Detail.from_data(data)
-                if not self._hearing.asked:
-                    self._give_verdict()
-        elif kind == "left" and not self._cells:
-            self._rule(self._referee.leave(k))
+        else:
+            self._unheld[k].append(_Announced(ticket, launch, line, place))
+            if len(self._unheld[k]) == 1:
+                self._announce_next(k)
 
     def _still_wait(self, k: int, tickets: list[int]) -> bool:
         """Return whether threads that a process saw waiting had not been let go meanwhile.
@@ -325,19 +264,32 @@ finished without it...
         """
         return all((k, ticket) in self._arrivals for ticket in tickets)
 
-    def _admit(self, guest: _Guest, role: str, process: int, theirs: str, answer: str) -> None:
-        expected = proof(self.address.key, "sentry", guest.nonce)
-        if not hmac.compare_digest(expected, answer) or process not in range(self.count):
-            raise ValueError("it does not know the key")
-        guest.process, guest.role = process, role
-        self._guests[process, role] = guest
-        guest.socket.sendall(encode(["welcome", proof(self.address.key, "server", theirs)]))
+    def _quiet(self, k: int, cell: int, over: bool, tickets: list[int]) -> None:
+        if cell != self._given[k] or not self._still_wait(k, tickets):
+            return
+        if over:
+            self._quiet_after[k] = cell
+        # Where its cell is over for the process itself, the notebook may not have said so yet.
+        if not over or self._referee.ended(k):
+            self._rule(self._referee.quiet(k))
+
+    def _may_be_busy(self, k: int) -> bool:
+        return self._quiet_after[k] != self._given[k]
+
+    def _explained(self, k: int, ticket: int, data: dict[str, object]) -> None:
+        if self._hearing is not None and (k, ticket) in self._hearing.asked:
+            self._hearing.asked.discard((k, ticket))
+            self._hearing.details[k] = Detail.from_data(data)
+            if not self._hearing.asked:
+                self._give_verdict()
 
     def _announce_next(self, k: int) -> None:
         """Announce what a process has launched next, in its own order, without waiting."""
-        if self._queues[k]:
-            ticket, launch, line, place = self._queues[k][0]
-            self._rule(self._referee.announce(k, ticket, launch, line=line, place=place))
+        if self._unheld[k]:
+            one = self._unheld[k][0]
+            self._rule(
+                self._referee.announce(k, one.ticket, one.launch, line=one.line, place=one.place)
+            )
 
     def _call_back(self, k: int, ticket: int) -> None:
         if self._hearing is not None and (k, ticket) in self._hearing.waiters:
@@ -351,17 +303,21 @@ finished without it...
     def _rule(self, rulings: list[Ruling]) -> None:
         for ruling in rulings:
             if isinstance(ruling, Go):
+                met = []
                 for k, ticket in ruling.waiters:
                     self._arrivals.pop((k, ticket), None)
-                    if self._holding:
-                        self._send_data(k, b'["go",%d]\n' % ticket)
+                    if self._is_unheld(k, ticket):
+                        self._unheld[k].popleft()
+                        met.append(k)
                     else:
-                        self._queues[k].popleft()
-                if not self._holding:
-                    for k, _ in ruling.waiters:
-                        self._announce_next(k)
+                        self._listener.send(k, b'["go",%d]\n' % ticket)
+                for k in met:
+                    self._announce_next(k)
             else:
                 self._hold_hearing(ruling)
+
+    def _is_unheld(self, k: int, ticket: int) -> bool:
+        return bool(self._unheld[k]) and self._unheld[k][0].ticket == ticket
 
     def _hold_hearing(self, stop: Stop) -> None:
         """Ask those that will be told what they stand at, in words."""
@@ -377,7 +333,7 @@ finished without it...
         if not self._hearing.asked:
             self._give_verdict()
         elif threading.current_thread() is not self._thread:
-            self._wake.send(b".")  # it has a time to keep now
+            self._listener.wake()  # it has a time to keep now
 
     def _give_verdict(self) -> None:
         hearing, self._hearing = self._hearing, None
@@ -388,14 +344,8 @@ finished without it...
         wording = explain(verdict, self.count)
         for k, ticket in hearing.waiters:
             self._arrivals.pop((k, ticket), None)
-            if self._holding:
+            if not self._is_unheld(k, ticket):
                 self._send(k, ["stop", ticket, wording.sentence, list(wording.lines)])
 
     def _send(self, k: int, message: Message, role: str = "launches") -> None:
-        self._send_data(k, encode(message), role)
-
-    def _send_data(self, k: int, data: bytes, role: str = "launches") -> None:
-        guest = self._guests.get((k, role))
-        if guest is not None:
-            with contextlib.suppress(OSError):  # its end is seen where it is read
-                guest.socket.sendall(data)
+        self._listener.send(k, encode(message), role)

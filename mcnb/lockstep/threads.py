@@ -29,19 +29,25 @@ class Threads:
         """Take note of a thread that never runs the learner's code."""
         self._others.add(thread)
 
-    def others_run(self, waiting: Iterable[int]) -> bool:
+    def others_run(self, waiting: Iterable[int], main: int | None = None) -> bool:
         """Return whether a thread, but for this one and those that wait, runs the learner's code.
 
         One that joins a thread that waits, waits too.
+
+        Args:
+            waiting: The threads that wait.
+            main: A thread that runs the learner's code even where no frame tells so.
         """
         frames = sys._current_frames()
         quiet = {*waiting, threading.get_ident()}
         others = frames.keys() - self._others - quiet
-        return any(self._runs(frames[thread], quiet) for thread in others)
+        return any(self._runs(frames[thread], quiet, thread == main) for thread in others)
 
-    def _runs(self, frame: FrameType | None, quiet: set[int]) -> bool:
+    def _runs(self, frame: FrameType | None, quiet: set[int], is_main: bool) -> bool:
         if _joined_thread(frame) in quiet:
             return False
+        if is_main:
+            return True
         # One that has just been started, or a timer, has not come to the learner's code yet.
         only_threading = True
         while frame is not None:

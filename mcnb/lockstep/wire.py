@@ -12,8 +12,12 @@ What a sentry says, on "launches" but for the first:
 
     ["hello", role, process, nonce, proof]  who it is
     ["launch", number, data]                what a number stands for from now on
-    ["at", ticket, number, line, place, alone, tickets]
-    ["quiet", tickets]                      only the threads with these tickets are left
+    ["at", ticket, number, line, place, alone, tickets, held]
+                                            a thread is about to make a launch, and waits if it is
+                                            held; alone, if only those with these tickets are left
+    ["quiet", cell, over, tickets]          only the threads with these tickets are left, while it
+                                            runs this cell or after that
+    ["sync", ticket]                        what was said until now should be heard
     ["back", ticket]                        the thread that waits with that ticket was interrupted
     ["detail", ticket, data]                the answer to "explain"
     ["left"]                                it ends, as it wanted to
@@ -23,6 +27,7 @@ What the server says on "launches":
     ["nonce", nonce], ["welcome", proof]
     ["go", ticket]                          the launch may go ahead
     ["stop", ticket, message, lines]        it never will
+    ["synced", ticket]                      it was heard
 
 and on "control":
 

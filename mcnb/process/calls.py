@@ -27,26 +27,33 @@ class Call:
         raise RuntimeError("this engine was not started by mcnb")
 
 
-def run_cell(shell: Any, source: str, label: str, first_line: int, checked: bool) -> Reply:
+def run_cell(
+    shell: Any, number: int, source: str, label: str, first_line: int, checked: bool
+) -> Reply:
     """Run a cell."""
     shell.watch.begin(label)
+    shell.lockstep.begin(number, label, checked=checked)
     try:
-        with shell.lockstep.cell(label, checked), interrupt.armed():
+        with interrupt.armed():
             reply: Reply = shell.run(source, label, first_line)
     except KeyboardInterrupt as error:
         reply = Reply(shell.record.take(), describe_error(error, label), None)
     finally:
         shell.watch.end()
-    launches, busy = shell.lockstep.ended()
+    launches, busy = shell.lockstep.end()
     return replace(reply, launches=launches, busy=busy)
 
 
-def pull(shell: Any, expression: str) -> Any:
+def pull(shell: Any, number: int, expression: str) -> Any:
     """Return a value in a form that can leave the process: JAX arrays as NumPy arrays."""
     import jax
 
-    value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
-    return jax.tree.map(partial(_to_host, expression), value)
+    shell.lockstep.begin(number)
+    try:
+        value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
+        return jax.tree.map(partial(_to_host, expression), value)
+    finally:
+        shell.lockstep.end()
 
 
 def _to_host(expression: str, leaf: Any) -> Any:
@@ -64,9 +71,11 @@ def _to_host(expression: str, leaf: Any) -> Any:
     return np.asarray(leaf)
 
 
-def push(shell: Any, values: Mapping[str, Any]) -> None:
+def push(shell: Any, number: int, values: Mapping[str, Any]) -> None:
     """Set variables."""
+    shell.lockstep.begin(number)
     shell.user_ns.update(values)
+    shell.lockstep.end()
 
 
 def probe(shell: Any) -> bool:

@@ -57,25 +57,26 @@ class Lockstep:
             self.sentry = guard(referee, process_index, self._places)
         return "; ".join(str(warning.message) for warning in caught)
 
-    @contextmanager
-    def cell(self, label: str, checked: bool) -> Iterator[None]:
-        """Have launches told by their lines in the cell of that label.
+    def begin(self, number: int, label: str = "", *, checked: bool = True) -> None:
+        """Begin a cell: have launches told by their lines in it.
 
         Args:
-            label: The cell's label.
-            checked: Whether they wait until all participants stand at them.
+            number: The number that the referee's server gave it.
+            label: The cell's label; empty for what is no cell.
+            checked: Whether launches wait until all participants stand at them.
         """
-        self._places.cell = cell_name(label)
+        if label:
+            self._places.cell = cell_name(label)
         if self.sentry is not None:
             self.sentry.take_records()
-            self.sentry.holding = checked
-        yield
+            self.sentry.begin(number, holding=checked)
 
-    def ended(self) -> tuple[tuple[LaunchRecord, ...], bool]:
-        """Return the cell's launches, and whether threads of it still run."""
+    def end(self) -> tuple[tuple[LaunchRecord, ...], bool]:
+        """End the cell; return its launches, and whether threads of it still run."""
         if self.sentry is None:
             return (), False
-        return self.sentry.take_records(), self.sentry.finished()
+        busy = self.sentry.finish()
+        return self.sentry.take_records(), busy
 
     def callbacks_run(self) -> bool:
         """Return whether callbacks of computations run the learner's code."""

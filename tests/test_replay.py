@@ -1,0 +1,99 @@
+"""After a restart, the cells that had succeeded run again, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import mcnb
+
+from .conftest import Notebook
+
+
+@pytest.fixture(scope="module")
+def replayed() -> Iterator[mcnb.Cluster]:
+    with mcnb.Cluster(processes=2, devices_per_process=1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def fresh(replayed: mcnb.Cluster) -> mcnb.Cluster:
+    """A cluster in which nothing has run since its start."""
+    replayed.restart()
+    replayed.run("import jax; made = []; k = jax.process_index()").raise_for_errors()
+    return replayed
+
+
+def test_cells_run_again_in_their_order_and_where_they_ran(fresh: mcnb.Cluster) -> None:
+    fresh.push({"pushed": 7})
+    fresh.run("made.append('all')")
+    fresh.run("made.append('one')", processes=1)
+    fresh.push({"pushed": 8}, processes=[0])
+    fresh.run("made.append(pushed)")
+    fresh.run("made.append('lost'); 1 / 0")
+    assert fresh.restart(replay=True) is None
+    assert fresh.pull("made") == {0: ["all", 8], 1: ["all", "one", 7]}
+    # And again: what was replayed is history, too.
+    fresh.run("made.append('more')")
+    assert fresh.restart(replay=True) is None
+    assert fresh.pull("made")[1] == ["all", "one", 7, "more"]
+
+
+def test_a_replay_stops_at_the_first_that_fails(fresh: mcnb.Cluster, tmp_path: object) -> None:
+    gone = f"{tmp_path}/gone"
+    fresh.run(f"open({gone!r}, 'a').close()", processes=0)
+    fresh.run(
+        f"import os\nif os.path.exists({gone!r} + '2'): raise OSError('mine')\nmade.append(1)",
+        label="9",
+    )
+    fresh.run("made.append(2)")
+    fresh.run(f"open({gone!r} + '2', 'a').close()", processes=0)
+    failed = fresh.restart(replay=True)
+    assert failed is not None
+    assert str(failed.error()) == "both processes raised OSError: mine (line 2)"
+    assert fresh.pull("made") == {0: [], 1: []}
+
+
+def test_what_ran_before_a_death_is_replayed(fresh: mcnb.Cluster) -> None:
+    fresh.run("made.append('before')")
+    died = fresh.run("import os\nif k == 1: os._exit(3)")
+    assert list(died.died) == [1]
+    fresh.run("made = ['after']")
+    fresh.run("made.append('last')")
+    assert fresh.restart(replay=True) is None
+    assert fresh.pull("made") == {0: ["after", "last"], 1: ["after", "last"]}
+    assert fresh.pull("k") == {0: 0, 1: 1}
+
+
+def test_what_ran_before_a_plain_restart_is_not(fresh: mcnb.Cluster) -> None:
+    fresh.run("old = 1")
+    fresh.restart()
+    fresh.run("new = 2")
+    assert fresh.restart(replay=True) is None
+    assert fresh.pull("new") == {0: 2, 1: 2}
+    assert not fresh.run("old").ok
+
+
+def test_what_ran_before_a_stop_can_still_be_replayed(fresh: mcnb.Cluster) -> None:
+    fresh.run("old = 1")
+    fresh.stop()
+    assert fresh.restart(replay=True) is None
+    assert fresh.pull("old") == {0: 1, 1: 1}
+
+
+def test_an_unchecked_cell_and_its_time_limit_are_replayed_as_they_were(
+    fresh: mcnb.Cluster,
+) -> None:
+    fresh.run("made.append(1)", checked=False, timeout=30.0)
+    assert fresh.restart(replay=True) is None
+    assert fresh.pull("made") == {0: [1], 1: [1]}
+
+
+def test_the_magic(notebook: Notebook) -> None:
+    notebook.run("%mcjax restart")
+    notebook.run("%%mcjax\nkept = 3")
+    assert notebook.run("%mcjax restart --replay").stdout == (
+        "Ready: 4 processes x 2 CPU devices, with the variables of the cells that had succeeded\n"
+    )
+    assert notebook.run("%%mcjax\nkept").stdout == "[all 4] 3\n"

@@ -88,16 +88,17 @@ def healing(healed: Mapping[int, Healed], count: int) -> list[str]:
         >>> for sentence in healing({0: Healed(2, lost=("y",)), 1: Healed(2, lost=("y",))}, 2):
         ...     print(sentence)
         The cluster was healed: the same processes, joined anew, with their variables (2 arrays)
-        Without a value, for what was to compute it was ended: y
+        Without a value, as the computation was ended: y
     """
     arrays = max(one.arrays for one in healed.values())
+    same, their = ("process", "its") if count == 1 else ("processes", "their")
     sentences = [
-        "The cluster was healed: the same processes, joined anew, with their variables "
+        f"The cluster was healed: the same {same}, joined anew, with {their} variables "
         f"({plural(arrays, 'array', 'arrays')})"
     ]
     for words, chosen in (
         (
-            "Without a value, for what was to compute it was ended",
+            "Without a value, as the computation was ended",
             {k: h.lost for k, h in healed.items()},
         ),
         ("Not restored", {k: h.stale for k, h in healed.items()}),

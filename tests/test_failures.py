@@ -257,6 +257,37 @@ def test_a_process_that_dies(cluster: mcnb.Cluster, death: str, how: str) -> Non
     assert cluster.run("'fresh'").text() == "[all 4] 'fresh'\n"
 
 
+def test_the_others_wait_for_one_that_dies(cluster: mcnb.Cluster) -> None:
+    processes = cluster._lifetime.processes
+    assert processes is not None
+    killed = []
+
+    def kill() -> None:
+        if wait_until(lambda: set(processes.referee.waits()) == {0, 1, 3}, 30):
+            killed.append(time.monotonic())
+            process(2).kill()
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    result = cluster.run(
+        "import jax, time\nif jax.process_index() == 2:\n    print('last words')\n    time.sleep(60)\n"
+        f"{COLLECTIVE}"
+    )
+    took = time.monotonic() - killed[0]
+    thread.join()
+    assert took < 2
+    verdict = result.verdict
+    assert verdict is not None
+    assert verdict.kind == "died"
+    stands = {k: (stand.doing, stand.line) for k, stand in verdict.stands.items()}
+    assert stands == {**dict.fromkeys((0, 1, 3), ("waits", 6)), 2: ("died", None)}
+    assert result.stdout[2] == "last words\n"
+    assert str(result.error()) == (
+        "process 2 was killed by SIGKILL (from outside, or because the machine ran out of "
+        f"memory). {RENEWED}"
+    )
+
+
 def test_all_die_alike(cluster: mcnb.Cluster) -> None:
     result = cluster.run("import os; os._exit(1)")
     assert str(result.error()) == f"all 4 processes ended with exit code 1. {RENEWED}"

@@ -153,7 +153,7 @@ PARTINGS = {
         "z = (jnp.sum if k else jnp.max)(x)",
         "mismatch",
         all_at(1),
-        says=("What differs: the computation: max on process 0, sum on processes 1-3",),
+        says=("What differs: the computation: max on process 0; sum on processes 1-3",),
     ),
     "other shape": Parting(
         "v = put(np.ones((8, 4 + 4 * (k == 2))), P('a', 'b'))\ntotal(v)",
@@ -161,11 +161,18 @@ PARTINGS = {
         all_at(2),
         says=("the shape of argument", "f32[8,8] on process 2", "same global shapes"),
     ),
+    "other shape, behind an argument that is not used": Parting(
+        "f = jax.jit(lambda unused, used: jnp.sum(used))\n"
+        "f(x, put(np.ones((8, 4 + 4 * (k == 2))), P('a', 'b')))",
+        "mismatch",
+        all_at(2),
+        says=("the shape of argument used: f32[8,4] on processes 0,1,3; f32[8,8] on process 2",),
+    ),
     "other dtype": Parting(
         "v = put(np.ones((8, 4), np.float32 if k else np.int32), P('a', 'b'))\ntotal(v)",
         "mismatch",
         all_at(2),
-        says=("the dtype of argument", "i32[8,4] on process 0, f32[8,4] on processes 1-3"),
+        says=("the dtype of argument", "i32[8,4] on process 0; f32[8,4] on processes 1-3"),
     ),
     "other sharding": Parting(
         "v = put(np.ones((8, 8)), P('a', 'b') if k else P('b', 'a'))\ntotal(v)",
@@ -191,7 +198,7 @@ PARTINGS = {
         "scaled(x, n=k % 2)",
         "mismatch",
         all_at(1),
-        says=("the static argument n: 0 on processes 0,2, 1 on processes 1,3", STATIC),
+        says=("the static argument n: 0 on processes 0,2; 1 on processes 1,3", STATIC),
     ),
     "other closed-over number": Parting(
         "n = float(k == 3)\njax.jit(lambda v: jnp.sum(v) + n)(x)",
@@ -384,7 +391,10 @@ PARTINGS = {
         "for pair in order:\n    total(v[pair])",
         "cycle",
         {0: 4, 1: 4, 2: 4},
-        says=("process 0 waits for process 1 for process 2 for process 0", "in one order"),
+        says=(
+            "process 0 waits for process 1, process 1 for process 2, and process 2 for process 0",
+            "in one order",
+        ),
     ),
     "four in a ring": Parting(
         "pairs = [(k, (k + 1) % 4), ((k - 1) % 4, k)]\n"

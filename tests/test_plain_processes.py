@@ -87,7 +87,7 @@ def test_a_program_that_parts(tmp_path: Path) -> None:
     line = f"train.py:{LINES + 2}"
     sentence = (
         f"mismatch: process 0 waits at {line} in max f32[4,2]; process 1 waits at {line} in sum "
-        "f32[4,2]. What differs: the computation: max on process 0, sum on process 1. Hint: the "
+        "f32[4,2]. What differs: the computation: max on process 0; sum on process 1. Hint: the "
         "order in which processes do things must not depend on the process. Sort what comes from "
         "a set, a directory listing or a random generator before you loop over it"
     )

@@ -94,7 +94,7 @@ def test_what_differs_goes_nowhere(server: Server, sentries: list[Sentry]) -> No
     assert str(errors[0]) == str(errors[1])
     assert str(errors[0]).startswith(
         "mismatch: process 0 waits at line 1 in jit(f); process 1 waits at line 1 in jit(g). "
-        "What differs: the computation: jit(f) on process 0, jit(g) on process 1"
+        "What differs: the computation: jit(f) on process 0; jit(g) on process 1"
     )
     assert all(one.made == [] for one in learners)
     assert server.verdict is not None

@@ -14,9 +14,10 @@ from types import CodeType, FrameType
 
 from mcnb.lockstep import jax_hooks, programs
 from mcnb.lockstep.launches import Launch
-from mcnb.lockstep.places import Place, Places, around
+from mcnb.lockstep.places import Place, Places
 from mcnb.lockstep.rescue import cut_connections, interrupt_callbacks
 from mcnb.lockstep.sentry import Sentry
+from mcnb.lockstep.surroundings import around
 from mcnb.lockstep.verdicts import Detail
 from mcnb.lockstep.wire import Address
 

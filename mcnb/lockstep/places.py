@@ -1,21 +1,15 @@
-"""Where in the learner's code a launch is made, and what stands around it."""
+"""Where in the learner's code a launch is made."""
 
 from __future__ import annotations
 
-import ast
-import linecache
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
 
-from mcnb.lockstep.verdicts import Detail
-
 # JAX's own decorator that filters tracebacks stands between a caller and what it calls.
 _WRAPPERS = {"reraise_with_filtered_traceback", "inner", "wrapper", "wrapped", "__call__"}
-_PROCESS_INDEX = ("process_index", "process_id", "host_id", "is_primary")
-_LONGEST_SOURCE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +84,7 @@ def is_script(filename: str) -> bool:
     """Return whether a file belongs to a learner's own program rather than to a library.
 
     Example:
-        >>> is_script("train.py"), is_script(ast.__file__), is_script("<frozen runpy>")
+        >>> is_script("train.py"), is_script(sysconfig.__file__), is_script("<frozen runpy>")
         (True, False, False)
     """
     if filename.startswith("<"):
@@ -100,70 +94,3 @@ def is_script(filename: str) -> bool:
     inside = any(filename.startswith(f"{path}/") for path in libraries)
     own = __file__.rpartition("/lockstep/")[0]
     return not (inside or "-packages/" in filename or filename.startswith(f"{own}/"))
-
-
-def around(filename: str, line: int) -> Detail:
-    """Return a line of source with what stands around it.
-
-    Args:
-        filename: The file, known to `linecache`.
-        line: The line's number.
-    """
-    lines = linecache.getlines(filename)
-    source = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-    condition = loop = ""
-    tree = _parsed(filename)
-    asking = _names_of_the_process(filename)
-    for node in ast.walk(tree):
-        if not isinstance(node, (ast.If, ast.IfExp, ast.While, ast.For)):
-            continue
-        if not node.lineno <= line <= (node.end_lineno or node.lineno):
-            continue
-        if not isinstance(node, ast.For) and asking & _names(node.test):
-            test = ast.unparse(node.test)
-            chosen = [node.body] if isinstance(node, ast.IfExp) else node.body
-            # Of `a if test else b`, on one line, it can't be told which it was.
-            holds = _in(chosen, line) or isinstance(node, ast.IfExp)
-            condition = test if holds else f"not ({test})"
-        if isinstance(node, (ast.For, ast.While)):
-            loop = lines[node.lineno - 1].strip()
-    return Detail(source[:_LONGEST_SOURCE], condition, loop)
-
-
-def _in(body: Sequence[ast.AST], line: int) -> bool:
-    return any(getattr(s, "lineno", 0) <= line <= (getattr(s, "end_lineno", 0) or 0) for s in body)
-
-
-def _parsed(filename: str) -> ast.Module:
-    try:
-        return ast.parse("".join(linecache.getlines(filename)))
-    except SyntaxError:  # a cell with a magic in it
-        return ast.Module([], [])
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} | {
-        n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)
-    }
-
-
-def _names_of_the_process(filename: str) -> set[str]:
-    """Return what the learner calls the process index, here or, in a notebook, in other cells."""
-    cells = [name for name in linecache.cache if name.startswith("<In[")]
-    found = set(_PROCESS_INDEX)
-    for name in {filename, *cells}:
-        for node in ast.walk(_parsed(name)):
-            if isinstance(node, ast.Assign):
-                for target, value in _assigned(node):
-                    if isinstance(target, ast.Name) and found & _names(value):
-                        found.add(target.id)
-    return found
-
-
-def _assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Return what is assigned to what, with `a, b = c, d` taken apart."""
-    for target in node.targets:
-        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            yield from zip(target.elts, node.value.elts, strict=False)
-        else:
-            yield target, node.value

@@ -85,7 +85,10 @@ def call_under_way(frame: FrameType | None) -> tuple[Any, dict[str, str], tuple[
             execute = local["self"]
         elif frame.f_code.co_name == "cache_miss" and "p" in local and "fun" in local:
             names = tuple(local["p"].arg_names or ())
-            return execute, _static(local["fun"], local["args"], local["kwargs"], names), names
+            static = _static(local["fun"], local["args"], local["kwargs"], names)
+            if execute is not None:  # it has no parameter for an argument that is never used
+                names = tuple(name for i, name in enumerate(names) if i in execute.kept_var_idx)
+            return execute, static, names
         frame = frame.f_back
     return execute, {}, ()
 

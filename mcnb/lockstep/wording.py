@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,7 +17,7 @@ _Group: TypeAlias = tuple[list[int], Stand]
 
 _HINTS = {
     "condition": (
-        "that line runs only where `{0}` holds. What communicates must run on all participants: "
+        "{0} runs only where `{1}` holds. What communicates must run on all participants: "
         "take it out of the condition, and leave printing and saving inside"
     ),
     "loop": (
@@ -60,7 +60,7 @@ _HINTS = {
 }
 
 _HAPPENED = {
-    "hung": "it hung, each waiting for the other, until the computations were cut off",
+    "hung": "it hung until the computations were cut off",
     "crashed": "it crashed",
     "failed": "a computation failed with an error",
     "returned": (
@@ -101,8 +101,7 @@ def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
     with_arguments = verdict.kind in ("mismatch", "cycle")
     said = [f"{name_processes(ks, count)} {_does(s, ks, with_arguments)}" for ks, s in groups]
     if verdict.kind == "cycle":
-        ring = " for ".join(f"process {k}" for k in (*verdict.ring, verdict.ring[0]))
-        said.append(f"{ring.replace(' for ', ' waits for ', 1)}")
+        said.append(_ring(verdict.ring))
     differs, why = _differs(verdict, count) if verdict.kind == "mismatch" else ("", "")
     hint = _hint(verdict, groups, why)
     happened = _HAPPENED.get(verdict.happened, "")
@@ -126,6 +125,15 @@ def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
     if rest:
         lines += ["", *rest]
     return Wording(sentence, tuple(lines))
+
+
+def _ring(ring: Sequence[int]) -> str:
+    first, *others = [
+        f"process {k} {{}}for process {after}"
+        for k, after in zip(ring, (*ring[1:], ring[0]), strict=True)
+    ]
+    others = [other.format("") for other in others]
+    return f"{', '.join([first.format('waits '), *others[:-1]])}, and {others[-1]}"
 
 
 def _groups(verdict: Verdict) -> list[_Group]:
@@ -181,15 +189,17 @@ def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
     if len({(one.program, one.participants) for one in launches}) < 2:
         return "", ""
 
+    def known(ks: list[int]) -> Detail | None:
+        return next((verdict.details[k] for k in ks if k in verdict.details), None)
+
     def told(value: Callable[[Launch, Detail], str]) -> str:
         """Say what each group has, if it is not the same."""
         values: dict[str, list[int]] = {}
         for ks, launch in waiting:
-            detail = next((verdict.details[k] for k in ks if k in verdict.details), Detail())
-            values.setdefault(value(launch, detail), []).extend(ks)
+            values.setdefault(value(launch, known(ks) or Detail()), []).extend(ks)
         if len(values) < 2:
             return ""
-        return ", ".join(
+        return "; ".join(
             f"{text or 'none'} on {name_processes(sorted(ks), count)}"
             for text, ks in values.items()
         )
@@ -217,10 +227,12 @@ def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
         return f"the mesh: {say}", "mesh"
     if say := told(lambda launch, _: launch.devices):
         return f"the devices, or their order: {say}", "mesh"
-    for name in sorted({n for detail in verdict.details.values() for n in detail.static}):
+    details = [detail for ks, _ in waiting if (detail := known(ks)) is not None]
+    if len(details) < len(waiting):  # somebody was too busy to tell
+        return "the compiled program", "program"
+    for name in sorted({n for detail in details for n in detail.static}):
         if say := told(functools.partial(_static, name)):
             return f"the static argument {name}: {say}", "static"
-    details = [verdict.details.get(ks[0], Detail()) for ks, _ in waiting]
     for number, lines in enumerate(itertools.zip_longest(*(d.program for d in details))):
         if len(set(lines)) > 1:
             say = told(functools.partial(_program_line, number))
@@ -253,14 +265,25 @@ def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
     if any(stand.doing == "raised" for _, stand in groups) or verdict.kind == "died":
         return ""
     if len(conditions) == 1 and "" not in conditions and verdict.kind == "missing":
-        return _HINTS["condition"].format(*conditions)
+        return _HINTS["condition"].format("that line", *conditions)
     if verdict.kind == "missing":
         return _HINTS["loop"].format(*loops) if len(loops) == 1 and "" not in loops else ""
     if conditions - {""}:
-        return _HINTS["condition"].format(sorted(conditions - {""})[0])
+        return _HINTS["condition"].format(*_conditional_line(verdict, groups))
     if why == "order" and not _same_line(groups):
         return _HINTS["branch"]
     return _HINTS.get(why, "")
+
+
+def _conditional_line(verdict: Verdict, groups: list[_Group]) -> tuple[str, str]:
+    """Return the first line on which there is a condition, and the condition."""
+    line, condition = next(
+        (_where(stand), verdict.details[k].condition)
+        for ks, stand in groups
+        for k in ks
+        if k in verdict.details and verdict.details[k].condition
+    )
+    return "that line" if _same_line(groups) or not line else line, condition
 
 
 def _same_line(groups: Iterable[_Group]) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from mcnb.lockstep.launches import Launch, LaunchRecord
 from mcnb.options import index_ranges
 from mcnb.report.text import label
 
+# Program, name and arguments, line, and whether it was left undone.
+_Kind: TypeAlias = tuple[str, str, int | None, bool]
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -27,22 +31,7 @@ def log_text(records: Iterable[LaunchRecord], count: int) -> str:
         process  line  launch         communicates
         [all 2]  2     jit(f) f32[8]  nothing
     """
-    rows: list[list[LaunchRecord]] = []
-    position: dict[int, int] = {}
-    for record in sorted(records, key=lambda record: (record.announced, record.process)):
-        # The same launch at the same line, as the process's next: the row of those before it.
-        number = next(
-            (
-                number
-                for number in range(position.get(record.process, 0), len(rows))
-                if _alike(rows[number][0], record)
-            ),
-            len(rows),
-        )
-        if number == len(rows):
-            rows.append([])
-        rows[number].append(record)
-        position[record.process] = number + 1
+    rows = _rows(records)
     table = [("process", "line", "launch", "communicates")]
     for made in rows:
         launch, line = made[0].launch, made[0].line
@@ -62,14 +51,33 @@ def log_text(records: Iterable[LaunchRecord], count: int) -> str:
     )
 
 
-def _alike(one: LaunchRecord, other: LaunchRecord) -> bool:
-    """Return whether two processes' launches stand in one row."""
-    return (one.launch.program, str(one.launch), one.line, one.began is None) == (
-        other.launch.program,
-        str(other.launch),
-        other.line,
-        other.began is None,
-    )
+def _rows(records: Iterable[LaunchRecord]) -> list[list[LaunchRecord]]:
+    """Return the launches that stand in one row: of several processes, the n-th of its kind each.
+
+    Rows come in the processes' own orders. Where these differ, a row is taken apart; where they
+    leave a choice, the process with the lowest index comes first. So times decide nothing.
+    """
+    queues: dict[int, deque[tuple[_Kind, int]]] = {}
+    made: dict[tuple[_Kind, int], dict[int, LaunchRecord]] = {}
+    seen: Counter[tuple[int, _Kind]] = Counter()
+    for record in sorted(records, key=lambda record: record.announced):
+        kind = (record.launch.program, str(record.launch), record.line, record.began is None)
+        row = (kind, seen[record.process, kind])
+        seen[record.process, kind] += 1
+        queues.setdefault(record.process, deque()).append(row)
+        made.setdefault(row, {})[record.process] = record
+    rows = []
+    while any(queues.values()):
+        heads = {k: queue[0] for k, queue in sorted(queues.items()) if queue}
+        at: dict[tuple[_Kind, int], list[int]] = {}
+        for k, row in heads.items():
+            at.setdefault(row, []).append(k)
+        together = [row for row, ks in at.items() if len(ks) == len(made[row])]
+        row = (together or list(at))[0]
+        rows.append([made[row].pop(k) for k in at[row]])
+        for k in at[row]:
+            queues[k].popleft()
+    return rows
 
 
 def _communication(launch: Launch) -> str:
@@ -92,6 +100,6 @@ def size(count: int) -> str:
         ('4 B', '1.5 MB')
     """
     amount, unit = float(count), 0
-    while amount >= 1000 and unit < len(_UNITS) - 1:
+    while amount >= 999.5 and unit < len(_UNITS) - 1:  # which three digits round to 1000
         amount, unit = amount / 1000, unit + 1
-    return f"{amount:.3g} {_UNITS[unit]}"
+    return f"{amount:.3g} {_UNITS[unit]}" if amount < 999.5 else f"{amount:.0f} {_UNITS[unit]}"

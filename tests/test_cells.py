@@ -1,0 +1,117 @@
+"""The history: steps that succeeded, until the first one after a restart."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcnb.cells import Cell, History, Push, Step
+
+FIRST = Cell("n = 3", (0, 1), "1")
+SECOND = Push({"m": 4}, (0,))
+THIRD = Cell("n += m", (1,), "2", first_line=2, checked=False, timeout=1.0)
+
+
+def of(*steps: Step) -> History:
+    history = History()
+    for step in steps:
+        history.add(step)
+    return history
+
+
+def test_steps_are_kept_in_their_order() -> None:
+    assert History().steps == []
+    assert of(FIRST, SECOND, THIRD).steps == [FIRST, SECOND, THIRD]
+
+
+def test_the_same_step_twice_is_two_steps() -> None:
+    assert of(FIRST, FIRST).steps == [FIRST, FIRST]
+
+
+def test_a_restart_forgets_nothing_by_itself() -> None:
+    history = of(FIRST, SECOND)
+    history.ended()
+    history.ended()
+    assert history.steps == [FIRST, SECOND]
+
+
+def test_the_first_step_after_a_restart_forgets_those_before_it() -> None:
+    history = of(FIRST, SECOND)
+    history.ended()
+    history.add(THIRD)
+    assert history.steps == [THIRD]
+    history.add(SECOND)
+    assert history.steps == [THIRD, SECOND]
+
+
+def test_each_restart_counts() -> None:
+    history = of(FIRST)
+    for step in (SECOND, THIRD):
+        history.ended()
+        history.add(step)
+        assert history.steps == [step]
+
+
+def test_what_is_replayed_is_added_again_as_it_succeeds() -> None:
+    history = of(FIRST, SECOND, THIRD)
+    history.ended()
+    steps = history.replayed()
+    assert steps == [FIRST, SECOND, THIRD]
+    assert history.steps == []
+    for step in steps:
+        history.add(step)
+    assert history.steps == [FIRST, SECOND, THIRD]
+    assert steps == [FIRST, SECOND, THIRD]
+
+
+def test_a_replay_that_fails_leaves_what_succeeded() -> None:
+    history = of(FIRST, SECOND, THIRD)
+    history.ended()
+    history.add(history.replayed()[0])
+    assert history.steps == [FIRST]
+    assert history.replayed() == [FIRST]
+
+
+def test_a_replay_without_a_restart() -> None:
+    history = of(FIRST)
+    assert history.replayed() == [FIRST]
+    assert history.replayed() == []
+    history.add(SECOND)
+    assert history.steps == [SECOND]
+
+
+def test_a_restart_amid_a_replay() -> None:
+    history = of(FIRST, SECOND)
+    history.replayed()
+    history.add(FIRST)
+    history.ended()
+    assert history.replayed() == [FIRST]
+
+
+def test_histories_share_nothing() -> None:
+    one, other = of(FIRST), of()
+    other.add(SECOND)
+    assert one.steps == [FIRST]
+    assert other.steps == [SECOND]
+
+
+@given(st.lists(st.sampled_from(["add", "restart", "replay"]), max_size=20))
+def test_what_is_kept_is_what_came_after_the_last_restart_that_something_followed(
+    events: list[str],
+) -> None:
+    history = History()
+    expected: list[Step] = []
+    forget = False
+    for number, event in enumerate(events):
+        if event == "add":
+            step = Push({"n": number}, (0,))
+            history.add(step)
+            expected = [step] if forget else [*expected, step]
+            forget = False
+        elif event == "restart":
+            history.ended()
+            forget = True
+        else:
+            assert history.replayed() == expected
+            expected, forget = [], False
+        assert history.steps == expected

@@ -1,0 +1,161 @@
+"""What had to be done to end a cell, in whole sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcnb.lockstep.rescue import Healed
+from mcnb.lockstep.verdicts import Verdict
+from mcnb.outcome import Outcome, aftermath, healing
+
+PARTED = Verdict("missing", {})
+INTACT = "The cluster is intact, with its variables"
+HEALED = "The cluster was healed: the same processes, joined anew, with their variables (2 arrays)"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "count", "expected"),
+    [
+        (Outcome(), 4, ""),
+        (Outcome(died={1: "was killed"}), 4, ""),
+        (Outcome(verdict=PARTED), 4, INTACT),
+        (Outcome(interrupted=True), 4, INTACT),
+        (Outcome(stopped={1: 3}), 4, "Process 1 (line 3) waited and was stopped"),
+        (Outcome(stopped={1: None}), 4, "Process 1 waited and was stopped"),
+        (Outcome(stopped={3: 5, 1: 5}), 4, "Processes 1,3 (line 5) waited and were stopped"),
+        (
+            Outcome(stopped={0: 11, 1: 3, 2: None}),
+            4,
+            "Processes 0-2 (lines 3, 11) waited and were stopped",
+        ),
+        (
+            Outcome(stopped={0: None, 1: None}),
+            2,
+            "Both processes waited and were stopped",
+        ),
+        (
+            Outcome(stopped=dict.fromkeys(range(4), 3), verdict=PARTED),
+            4,
+            f"All 4 processes (line 3) waited and were stopped. {INTACT}",
+        ),
+        (
+            Outcome(stopped={0: 7}, interrupted=True),
+            1,
+            f"Process 0 (line 7) was interrupted. {INTACT}",
+        ),
+        (
+            Outcome(stopped={0: 7, 1: 7}, interrupted=True),
+            2,
+            f"Both processes (line 7) were interrupted. {INTACT}",
+        ),
+        (
+            Outcome(stopped={0: 7, 1: 8}, time_limit=10.0, verdict=PARTED),
+            2,
+            f"Both processes (lines 7, 8) were interrupted at the time limit of 10 s. {INTACT}",
+        ),
+        (
+            Outcome(stopped={1: None}, time_limit=0.5, verdict=PARTED),
+            12,
+            f"Process 1 was interrupted at the time limit of 0.5 s. {INTACT}",
+        ),
+        (
+            Outcome(intact=False),
+            1,
+            "Process 0 was started anew: its variables are gone",
+        ),
+        (
+            Outcome(intact=False, interrupted=True, verdict=PARTED),
+            2,
+            "Both processes were started anew: their variables are gone",
+        ),
+        (
+            Outcome(died={1: "was killed"}, intact=False),
+            12,
+            "All 12 processes were started anew: their variables are gone",
+        ),
+        (
+            Outcome(stopped={0: 1, 2: 1}, time_limit=3.0, intact=False, verdict=PARTED),
+            4,
+            "Processes 0,2 (line 1) were interrupted at the time limit of 3 s. "
+            "All 4 processes were started anew: their variables are gone",
+        ),
+        (
+            Outcome(cut=True, verdict=PARTED, healed={0: Healed(2), 1: Healed(2)}),
+            2,
+            HEALED,
+        ),
+        (
+            Outcome(
+                stopped={0: 4},
+                interrupted=True,
+                cut=True,
+                healed={0: Healed(2, lost=("y",)), 1: Healed(2)},
+            ),
+            2,
+            f"Process 0 (line 4) was interrupted. {HEALED}. "
+            "Without a value, as the computation was ended, on process 0: y",
+        ),
+        (
+            Outcome(cut=True, intact=False, verdict=PARTED, healed={0: Healed(2)}),
+            2,
+            "Both processes were started anew: their variables are gone",
+        ),
+    ],
+)
+def test_aftermath(outcome: Outcome, count: int, expected: str) -> None:
+    assert aftermath(outcome, count) == expected
+
+
+LOST = "Without a value, as the computation was ended"
+
+
+@pytest.mark.parametrize(
+    ("healed", "expected"),
+    [
+        ([Healed(2), Healed(2)], []),
+        ([Healed(2, lost=("y",)), Healed(2, lost=("y",))], [f"{LOST}: y"]),
+        ([Healed(2), Healed(2, lost=("y",))], [f"{LOST}, on process 1: y"]),
+        (
+            [Healed(2, lost=("y",)), Healed(2), Healed(2, lost=("y",)), Healed(2, lost=("y",))],
+            [f"{LOST}, on processes 0,2,3: y"],
+        ),
+        (
+            [Healed(2, lost=("y",)), Healed(2, lost=("z",))],
+            [f"{LOST}, on process 0: y", f"{LOST}, on process 1: z"],
+        ),
+        (
+            [Healed(2, stale=("m: make it anew", "f: compile it anew"))] * 4,
+            ["Not restored: m: make it anew, f: compile it anew"],
+        ),
+        (
+            [Healed(2), Healed(2, stale=("m: make it anew",)), Healed(2)],
+            ["Not restored, on process 1: m: make it anew"],
+        ),
+        (
+            [Healed(2, lost=("y",), stale=("m: make it anew",)), Healed(2, lost=("y",)), Healed(2)],
+            [f"{LOST}, on processes 0,1: y", "Not restored, on process 0: m: make it anew"],
+        ),
+    ],
+)
+def test_what_healing_left_out(healed: list[Healed], expected: list[str]) -> None:
+    assert healing(dict(enumerate(healed)), len(healed)) == [HEALED, *expected]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "expected"),
+    [((0, 0), "0 arrays"), ((1, 1), "1 array"), ((1, 3), "3 arrays"), ((3, 1), "3 arrays")],
+)
+def test_the_most_arrays_that_a_process_has_are_told(
+    arrays: tuple[int, ...], expected: str
+) -> None:
+    healed = {k: Healed(number) for k, number in enumerate(arrays)}
+    assert healing(healed, 2) == [HEALED.replace("2 arrays", expected)]
+
+
+def test_every_sentence_begins_with_a_capital() -> None:
+    outcome = Outcome(
+        stopped={2: 3}, verdict=PARTED, healed={k: Healed(2, stale=("m",)) for k in range(4)}
+    )
+    assert aftermath(outcome, 4) == (
+        f"Process 2 (line 3) waited and was stopped. {HEALED}. Not restored: m"
+    )

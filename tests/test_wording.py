@@ -1,0 +1,784 @@
+"""Verdicts in words: every kind, everything that may differ, every hint, to the letter."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcnb.errors import CellError, ClusterError, LockstepError
+from mcnb.lockstep.launches import Launch
+from mcnb.lockstep.verdicts import Detail, Doing, Happened, Kind, Stand, Verdict
+from mcnb.lockstep.wording import explain, left_waiting
+from mcnb.messages import ProcessError, Reply
+from mcnb.result import Result
+
+IF_ZERO = (
+    "that line runs only where `k == 0` holds. What communicates must run on all participants: "
+    "take it out of the condition, and leave printing and saving inside"
+)
+
+
+def at_line(line: int, hint: str) -> str:
+    return hint.replace("that line", f"line {line}")
+
+
+LOOP = (
+    "the loop `for batch in batches:` ran a different number of times. Agree on the number of "
+    "steps before it, such as the smallest of all processes, or drop the last, incomplete batch"
+)
+SHAPE = (
+    "all processes must pass the same global shapes. Pad to a length that all agree on, and drop "
+    "or pad the last batch"
+)
+DTYPE = "all processes must pass the same types. Give the dtype where the array is made"
+SHARDING = "all processes must shard an array alike. Make the sharding once, from one spec"
+MESH = (
+    "all processes must use the same mesh, with the same devices in the same order. Make it from "
+    "jax.devices() or with jax.make_mesh, without anything that depends on the process"
+)
+STATIC = "a static argument is part of the program. Pass what differs between processes as an array"
+PROGRAM = (
+    "a value that differs between processes became part of the program: a constant, a closed-over "
+    "value or a branch taken in Python. Pass it as an array instead"
+)
+ORDER = (
+    "the order in which processes do things must not depend on the process. Sort what comes from "
+    "a set, a directory listing or a random generator before you loop over it"
+)
+BRANCH = (
+    "the processes took different branches, or one has an extra or a missing launch. Have all "
+    "participants run the same lines in the same order"
+)
+NOT_INVITED = (
+    "run the cell on all participants, or give the computation a mesh of devices that belong to "
+    "the processes which run it"
+)
+CYCLE = (
+    "each of them communicates with the next before it does with the one before. Have all do so "
+    "in one order, such as along rows first and along columns then"
+)
+
+ASKS_FOR_ZERO = Detail("jnp.sum(x)", "k == 0")
+IN_LOOP = Detail("step(batch)", loop="for batch in batches:")
+FINISHED = Stand("finished")
+
+
+def launch(name: str = "sum", program: str = "1", **more: Any) -> Launch:
+    return Launch(name, program, **{"participants": (0, 1), **more})
+
+
+SUM, MAX = launch("sum", "1"), launch("max", "2")
+TWO = launch("jit(f)", "1", arguments=("f32[8]", "i32[]"))
+
+
+def at(line: int | None = 4, what: Launch = SUM, place: str = "") -> Stand:
+    return Stand("waits", what, line, place)
+
+
+def stands(*each: Stand) -> Mapping[int, Stand]:
+    return dict(enumerate(each))
+
+
+def sentence(kind: Kind, *each: Stand, **more: Any) -> str:
+    return explain(Verdict(kind, stands(*each), **more), len(each)).sentence
+
+
+def lines(kind: Kind, *each: Stand, **more: Any) -> Sequence[str]:
+    return explain(Verdict(kind, stands(*each), **more), len(each)).lines
+
+
+@pytest.mark.parametrize(
+    ("kind", "each", "expected"),
+    [
+        (
+            "missing",
+            [at(), FINISHED],
+            "missing: process 0 waits at line 4 in sum; process 1 finished without it",
+        ),
+        (
+            "missing",
+            [FINISHED, at(what=TWO)],
+            "missing: process 1 waits at line 4 in jit(f); process 0 finished without it",
+        ),
+        (
+            "missing",
+            [at(), Stand("left")],
+            "missing: process 0 waits at line 4 in sum; process 1 ended without it",
+        ),
+        (
+            "missing",
+            [at(None), FINISHED],
+            "missing: process 0 waits in sum; process 1 finished without it",
+        ),
+        (
+            "missing",
+            [at(2, place="In[3], line 2"), FINISHED],
+            "missing: process 0 waits at In[3], line 2 in sum; process 1 finished without it",
+        ),
+        (
+            "missing",
+            [at(), at(), Stand("raised", error="ValueError: mine (line 2)")],
+            "missing: process 2 raised ValueError: mine (line 2); "
+            "processes 0,1 wait at line 4 in sum",
+        ),
+        (
+            "missing",
+            [at(), at(6), FINISHED, Stand("left")],
+            "missing: process 0 waits at line 4 in sum; process 1 waits at line 6 in sum; "
+            "process 2 finished without it; process 3 ended without it",
+        ),
+        (
+            "died",
+            [at(), Stand("died", error="was killed by SIGKILL")],
+            "died: process 1 was killed by SIGKILL; process 0 waits at line 4 in sum",
+        ),
+        (
+            "died",
+            [*[Stand("died", error="was killed by SIGKILL")] * 2, at(), FINISHED],
+            "died: processes 0,1 were killed by SIGKILL; process 2 waits at line 4 in sum; "
+            "process 3 finished without it",
+        ),
+        (
+            "died",
+            [*[Stand("died", error="ended with exit code 3")] * 2, at()],
+            "died: processes 0,1 ended with exit code 3; process 2 waits at line 4 in sum",
+        ),
+        (
+            "not invited",
+            [at(), Stand("not invited")],
+            "not invited: process 0 waits at line 4 in sum; process 1 was not given this cell. "
+            f"Hint: {NOT_INVITED}",
+        ),
+        (
+            "not invited",
+            [Stand("not invited"), at(), at(), Stand("not invited")],
+            "not invited: processes 1,2 wait at line 4 in sum; "
+            f"processes 0,3 were not given this cell. Hint: {NOT_INVITED}",
+        ),
+        (
+            "stalled",
+            [Stand("hangs", line=3), Stand("runs", line=5)],
+            "stalled: process 0 waited inside JAX at line 3; process 1 was at line 5",
+        ),
+        (
+            "stalled",
+            [Stand("hangs", line=3), *[Stand("runs", line=5)] * 2],
+            "stalled: process 0 waited inside JAX at line 3; processes 1,2 were at line 5",
+        ),
+        (
+            "stalled",
+            [Stand("hangs"), Stand("runs")],
+            "stalled: process 0 waited inside JAX; process 1 had not come that far yet",
+        ),
+        (
+            "stalled",
+            [Stand("runs", place="train.py:9"), at(what=TWO), FINISHED],
+            "stalled: process 1 waits at line 4 in jit(f); process 0 was at train.py:9; "
+            "process 2 finished without it",
+        ),
+        (
+            "mismatch",
+            [at(what=TWO), at(5, replace(TWO, program="2"))],
+            "mismatch: process 0 waits at line 4 in jit(f) f32[8] i32[]; "
+            "process 1 waits at line 5 in jit(f) f32[8] i32[]. "
+            f"What differs: the compiled program. Hint: {PROGRAM}",
+        ),
+    ],
+)
+def test_kinds(kind: Kind, each: Sequence[Stand], expected: str) -> None:
+    assert sentence(kind, *each) == expected
+
+
+def test_a_ring_is_told_from_its_first_to_its_first() -> None:
+    pairs = [(0, 2), (0, 1), (1, 2)]
+    each = [at(what=launch(f"f{p}{q}", str(p), participants=(p, q))) for p, q in pairs]
+    said = sentence("cycle", *each, ring=(0, 2, 1))
+    assert said.startswith(
+        "cycle: process 0 waits at line 4 in f02; process 1 waits at line 4 in f01; "
+        "process 2 waits at line 4 in f12; process 0 waits for process 2, process 2 for process 1, "
+        "and process 1 for process 0. "
+    )
+    assert said.endswith(f". Hint: {CYCLE}")
+    assert lines("cycle", *each, ring=(0, 2, 1)) == (
+        "The processes parted: cycle",
+        "",
+        "[0] waits at line 4 in f02",
+        "[1] waits at line 4 in f01",
+        "[2] waits at line 4 in f12",
+        "process 0 waits for process 2, process 2 for process 1, and process 1 for process 0",
+        "",
+        f"Hint: {CYCLE}",
+    )
+
+
+def test_a_ring_shows_arguments_and_a_missing_process_does_not() -> None:
+    assert "in jit(f) f32[8] i32[];" in sentence("cycle", at(what=TWO), FINISHED, ring=(0, 1))
+    assert "in jit(f);" in sentence("missing", at(what=TWO), FINISHED)
+
+
+FULL = launch(
+    "jit(f)",
+    arguments=("f32[8,4]", "i32[3]"),
+    shardings=("P('a',)", "P()"),
+    mesh="{'a': 2}",
+    devices="P0.0 P1.0",
+)
+OTHERS = {
+    "name": "jit(g)",
+    "arguments": ("f32[8,8]", "i32[3]"),
+    "shardings": ("P('a',)", "P('b',)"),
+    "mesh": "{'b': 2}",
+    "devices": "P1.0 P0.0",
+}
+
+
+def other(**more: Any) -> Launch:
+    return replace(FULL, program="2", **more)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "details", "differs", "hint"),
+    [
+        (
+            FULL,
+            other(name="jit(g)"),
+            {},
+            "the computation: jit(f) on process 0; jit(g) on process 1",
+            ORDER,
+        ),
+        (
+            FULL,
+            other(arguments=("f32[8,4]",)),
+            {},
+            "the number of arguments: 2 arguments on process 0; 1 argument on process 1",
+            SHAPE,
+        ),
+        (
+            FULL,
+            other(arguments=("f32[8,8]", "i32[3]")),
+            {},
+            "the shape of argument 0: f32[8,4] on process 0; f32[8,8] on process 1",
+            SHAPE,
+        ),
+        (
+            FULL,
+            other(arguments=("f32[8,4]", "i32[]")),
+            {1: Detail(names=("v", "n"))},
+            "the shape of argument n: i32[3] on process 0; i32[] on process 1",
+            SHAPE,
+        ),
+        (
+            FULL,
+            other(arguments=("f32[8,4]", "f32[4]")),
+            {0: Detail(names=("v",)), 1: Detail(names=("v",))},
+            "the shape of argument 1: i32[3] on process 0; f32[4] on process 1",
+            SHAPE,
+        ),
+        (
+            FULL,
+            other(arguments=("f16[8,4]", "i32[4]")),
+            {},
+            "the dtype of argument 0: f32[8,4] on process 0; f16[8,4] on process 1",
+            DTYPE,
+        ),
+        (
+            replace(FULL, arguments=("key<fry>[]",)),
+            other(arguments=("u32[]",)),
+            {0: Detail(names=("key",))},
+            "the dtype of argument key: key<fry>[] on process 0; u32[] on process 1",
+            DTYPE,
+        ),
+        (
+            FULL,
+            other(shardings=("P('a',)", "P('b',)")),
+            {},
+            "the sharding of argument 1: P() on process 0; P('b',) on process 1",
+            SHARDING,
+        ),
+        (
+            FULL,
+            other(shardings=("", "P()")),
+            {1: Detail(names=("v",))},
+            "the sharding of argument v: P('a',) on process 0; none on process 1",
+            SHARDING,
+        ),
+        (
+            FULL,
+            other(mesh="{'b': 2}"),
+            {},
+            "the mesh: {'a': 2} on process 0; {'b': 2} on process 1",
+            MESH,
+        ),
+        (
+            FULL,
+            other(mesh=""),
+            {},
+            "the mesh: {'a': 2} on process 0; none on process 1",
+            MESH,
+        ),
+        (
+            FULL,
+            other(devices="P1.0 P0.0"),
+            {},
+            "the devices, or their order: P0.0 P1.0 on process 0; P1.0 P0.0 on process 1",
+            MESH,
+        ),
+        (
+            FULL,
+            other(),
+            {0: Detail(static={"m": "1", "n": "2"}), 1: Detail(static={"m": "1", "n": "3"})},
+            "the static argument n: 2 on process 0; 3 on process 1",
+            STATIC,
+        ),
+        (
+            FULL,
+            other(),
+            {0: Detail(static={"z": "1", "n": "2"}), 1: Detail(static={"z": "2"})},
+            "the static argument n: 2 on process 0; none on process 1",
+            STATIC,
+        ),
+        (
+            FULL,
+            other(),
+            {0: Detail(program=("a", "b", "c")), 1: Detail(program=("a", "d", "e"))},
+            "the compiled program, first in: `b` on process 0; `d` on process 1",
+            PROGRAM,
+        ),
+        (
+            FULL,
+            other(),
+            {0: Detail(program=("a", "b")), 1: Detail(program=("a",))},
+            "the compiled program, first in: `b` on process 0; nothing on process 1",
+            PROGRAM,
+        ),
+        (FULL, other(), {}, "the compiled program", PROGRAM),
+        (
+            FULL,
+            other(),
+            {k: Detail(static={"n": "1"}, program=("a", "b")) for k in range(2)},
+            "the compiled program",
+            PROGRAM,
+        ),
+    ],
+)
+def test_what_differs(
+    one: Launch, two: Launch, details: dict[int, Detail], differs: str, hint: str
+) -> None:
+    texts = {str(one), str(two)}
+    stood = (
+        f"both processes wait at line 4 in {one}"
+        if len(texts) == 1
+        else f"process 0 waits at line 4 in {one}; process 1 waits at line 4 in {two}"
+    )
+    assert sentence("mismatch", at(what=one), at(what=two), details=details) == (
+        f"mismatch: {stood}. What differs: {differs}. Hint: {hint}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (0, "the computation:"),
+        (1, "the shape of argument 0:"),
+        (2, "the sharding of argument 1:"),
+        (3, "the mesh:"),
+        (4, "the devices, or their order:"),
+        (5, "the static argument n:"),
+        (6, "the compiled program, first in:"),
+    ],
+)
+def test_what_differs_first(number: int, expected: str) -> None:
+    two = other(**dict(list(OTHERS.items())[number:]))
+    details = {
+        k: Detail(static={} if number > 5 else {"n": str(k)}, program=(f"line of {k}",))
+        for k in range(2)
+    }
+    said = sentence("mismatch", at(what=FULL), at(what=two), details=details)
+    assert f". What differs: {expected} " in said
+
+
+def test_nothing_differs_between_launches_that_are_the_same() -> None:
+    assert sentence("mismatch", at(4), at(5)) == (
+        "mismatch: process 0 waits at line 4 in sum; process 1 waits at line 5 in sum"
+    )
+    assert "What differs" not in sentence("missing", at(what=SUM), at(what=MAX), FINISHED)
+
+
+def test_launches_with_other_partners_differ() -> None:
+    two = replace(SUM, participants=(0, 1, 2), devices="P0.0 P1.0 P2.0")
+    one = replace(SUM, devices="P0.0 P1.0")
+    assert ". What differs: the devices, or their order: P0.0 P1.0 on process 0; P0.0 P1.0 " in (
+        sentence("mismatch", at(what=one), at(what=two), FINISHED)
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "each", "details", "hint"),
+    [
+        ("missing", [at(), FINISHED], {0: ASKS_FOR_ZERO}, IF_ZERO),
+        ("missing", [at(), FINISHED], {0: replace(ASKS_FOR_ZERO, loop="for i in x:")}, IF_ZERO),
+        ("missing", [at(), FINISHED], {0: IN_LOOP}, LOOP),
+        ("missing", [at(), FINISHED], {0: Detail("jnp.sum(x)")}, ""),
+        ("missing", [at(), at(5), FINISHED], {0: ASKS_FOR_ZERO, 1: ASKS_FOR_ZERO}, IF_ZERO),
+        ("missing", [at(), at(5), FINISHED], {0: ASKS_FOR_ZERO, 1: Detail()}, ""),
+        ("missing", [at(), at(5), FINISHED], {0: ASKS_FOR_ZERO, 1: IN_LOOP}, ""),
+        (
+            "missing",
+            [at(), at(5), FINISHED],
+            {0: ASKS_FOR_ZERO, 1: Detail(condition="k == 1")},
+            "",
+        ),
+        (
+            "missing",
+            [at(), at(5), FINISHED],
+            {0: replace(IN_LOOP, condition="k == 0"), 1: IN_LOOP},
+            LOOP,
+        ),
+        ("missing", [at(), at(5), FINISHED], {0: IN_LOOP, 1: Detail(loop="while True:")}, ""),
+        ("missing", [at(), Stand("raised", error="KeyError")], {0: ASKS_FOR_ZERO}, ""),
+        ("died", [at(), Stand("died", error="was killed")], {0: ASKS_FOR_ZERO}, ""),
+        ("not invited", [at(), Stand("not invited")], {0: ASKS_FOR_ZERO}, NOT_INVITED),
+        ("stalled", [at(), Stand("runs")], {0: ASKS_FOR_ZERO}, IF_ZERO),
+        ("stalled", [at(), Stand("runs")], {0: IN_LOOP}, ""),
+        ("mismatch", [at(4), at(4, MAX)], {}, ORDER),
+        ("mismatch", [at(4), at(4, MAX)], {0: IN_LOOP}, ORDER),
+        ("mismatch", [at(4), at(5, MAX)], {}, BRANCH),
+        ("mismatch", [at(4, place="a.py:4"), at(4, MAX, "b.py:4")], {}, BRANCH),
+        ("mismatch", [at(4), at(5, MAX)], {1: ASKS_FOR_ZERO}, at_line(5, IF_ZERO)),
+        ("mismatch", [at(4), at(4, MAX)], {1: ASKS_FOR_ZERO}, IF_ZERO),
+        ("mismatch", [at(4), at(5, MAX)], {0: ASKS_FOR_ZERO, 1: Detail()}, at_line(4, IF_ZERO)),
+        (
+            "mismatch",
+            [at(4), at(5, MAX)],
+            {0: Detail(condition="not (k == 0)"), 1: ASKS_FOR_ZERO},
+            at_line(4, IF_ZERO.replace("k == 0", "not (k == 0)")),
+        ),
+        ("mismatch", [at(4), at(4, MAX), Stand("raised", error="KeyError")], {}, ""),
+        ("mismatch", [at(4), at(4, MAX), FINISHED], {}, ORDER),
+    ],
+)
+def test_hints(kind: Kind, each: Sequence[Stand], details: dict[int, Detail], hint: str) -> None:
+    said = sentence(kind, *each, details=details)
+    assert said.partition(". Hint: ")[2] == hint
+    assert said.count("Hint") == bool(hint)
+
+
+@pytest.mark.parametrize(
+    ("happened", "expected"),
+    [
+        ("", ""),
+        (
+            "hung",
+            ". What happened: it hung until the computations were cut off",
+        ),
+        ("crashed", ". What happened: it crashed"),
+        ("failed", ". What happened: a computation failed with an error"),
+        (
+            "returned",
+            ". What happened: nothing stopped it. Launches that do not belong together met, and "
+            "what they returned is wrong",
+        ),
+    ],
+)
+def test_what_happened(happened: Happened, expected: str) -> None:
+    assert sentence("mismatch", at(4), at(4, MAX), happened=happened) == (
+        "mismatch: process 0 waits at line 4 in sum; process 1 waits at line 4 in max"
+        f"{expected}. What differs: the computation: sum on process 0; max on process 1. "
+        f"Hint: {ORDER}"
+    )
+
+
+def test_what_happened_has_a_line_of_its_own() -> None:
+    assert lines("missing", at(), FINISHED, happened="crashed")[-2:] == (
+        "",
+        "What happened: it crashed",
+    )
+
+
+def test_the_consequence_comes_last() -> None:
+    verdict = Verdict("missing", stands(at(), FINISHED), details={0: ASKS_FOR_ZERO})
+    wording = explain(verdict, 2, "The cluster is intact, with its variables")
+    assert wording.sentence == (
+        "missing: process 0 waits at line 4 in sum; process 1 finished without it. "
+        f"Hint: {IF_ZERO}. The cluster is intact, with its variables"
+    )
+    assert wording.lines[-3:] == (
+        "",
+        f"Hint: {IF_ZERO}",
+        "The cluster is intact, with its variables",
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "apart", "many", "one"),
+    [
+        (2, [1], "process 0 waits", "process 1 finished"),
+        (4, [3], "processes 0-2 wait", "process 3 finished"),
+        (4, [0, 1], "processes 2,3 wait", "processes 0,1 finished"),
+        (4, [0, 2], "processes 1,3 wait", "processes 0,2 finished"),
+        (12, [5], "processes 0-4,6-11 wait", "process 5 finished"),
+        (12, [0, 10, 11], "processes 1-9 wait", "processes 0,10,11 finished"),
+        (12, [0, 2, 4, 5, 6], "processes 1,3,7-11 wait", "processes 0,2,4-6 finished"),
+    ],
+)
+def test_many_processes(count: int, apart: list[int], many: str, one: str) -> None:
+    each = [FINISHED if k in apart else at() for k in range(count)]
+    assert sentence("missing", *each) == f"missing: {many} at line 4 in sum; {one} without it"
+
+
+@pytest.mark.parametrize(
+    ("count", "who"), [(2, "both processes"), (4, "all 4 processes"), (12, "all 12 processes")]
+)
+def test_all_at_one_line(count: int, who: str) -> None:
+    each = [at(what=replace(TWO, program=str(k % 2))) for k in range(count)]
+    verdict = Verdict("mismatch", stands(*each), details={0: Detail("f(x, 1)")})
+    wording = explain(verdict, count)
+    assert wording.sentence == (
+        f"mismatch: {who} wait at line 4 in jit(f) f32[8] i32[]. "
+        f"What differs: the compiled program. Hint: {PROGRAM}"
+    )
+    assert wording.lines == (
+        "The processes parted: mismatch",
+        "",
+        f"[all {count}] wait at line 4 in jit(f) f32[8] i32[]",
+        f"{'':{len(f'[all {count}]')}} ----> 4 f(x, 1)",
+        "",
+        "What differs: the compiled program",
+        f"Hint: {PROGRAM}",
+    )
+
+
+def test_values_that_differ_name_their_processes() -> None:
+    each = [at(what=replace(TWO, program=str(k), mesh=f"m{k % 3}")) for k in range(12)]
+    assert (
+        "What differs: the mesh: m0 on processes 0,3,6,9; m1 on processes 1,4,7,10; "
+        "m2 on processes 2,5,8,11. "
+    ) in sentence("mismatch", *each)
+
+
+def test_lines_hold_labels_and_source() -> None:
+    each = [at(), FINISHED, FINISHED, FINISHED]
+    assert lines("missing", *each, details={0: ASKS_FOR_ZERO}) == (
+        "The processes parted: missing",
+        "",
+        "[0]   waits at line 4 in sum",
+        "      ----> 4 jnp.sum(x)",
+        "[1-3] finished without it",
+        "",
+        f"Hint: {IF_ZERO}",
+    )
+
+
+def test_source_is_that_of_the_group() -> None:
+    each = [at(7, MAX), at(4), at(4), at(None, TWO)]
+    details = {0: Detail("jnp.max(x)"), 2: Detail("jnp.sum(x)"), 3: Detail("f(x, 1)")}
+    assert lines("mismatch", *each, details=details)[2:8] == (
+        "[0]   waits at line 7 in max",
+        "      ----> 7 jnp.max(x)",
+        "[1,2] wait at line 4 in sum",
+        "      ----> 4 jnp.sum(x)",
+        "[3]   waits in jit(f) f32[8] i32[]",
+        "",
+    )
+
+
+def test_places_of_scripts() -> None:
+    each = [at(7, place="train.py:7"), at(3, MAX, "model.py:3")]
+    details = {0: Detail("jnp.sum(x)"), 1: Detail()}
+    assert lines("mismatch", *each, details=details)[:5] == (
+        "The processes parted: mismatch",
+        "",
+        "[0] waits at train.py:7 in sum",
+        "    ----> 7 jnp.sum(x)",
+        "[1] waits at model.py:3 in max",
+    )
+    assert sentence("mismatch", *each).startswith(
+        "mismatch: process 0 waits at train.py:7 in sum; process 1 waits at model.py:3 in max. "
+    )
+
+
+def test_the_same_line_of_two_files_is_two_places() -> None:
+    each = [at(7, place="train.py:7"), at(7, place="model.py:7"), FINISHED]
+    assert sentence("missing", *each) == (
+        "missing: process 0 waits at train.py:7 in sum; process 1 waits at model.py:7 in sum; "
+        "process 2 finished without it"
+    )
+
+
+def test_nothing_more_to_say_leaves_no_blank_line() -> None:
+    assert lines("stalled", Stand("hangs", line=3), Stand("runs")) == (
+        "The cell stalled",
+        "",
+        "[0] waited inside JAX at line 3",
+        "[1] had not come that far yet",
+    )
+
+
+@pytest.mark.parametrize("kind", ["mismatch", "missing", "not invited", "cycle", "died"])
+def test_headings(kind: Kind) -> None:
+    assert lines(kind, at(), Stand("died", error="was killed"), ring=(0, 1))[:2] == (
+        f"The processes parted: {kind}",
+        "",
+    )
+
+
+def test_who_stands_alike_stands_together() -> None:
+    died = [Stand("died", error=f"ended with exit code {code}") for code in (1, 2, 1)]
+    assert sentence("died", *died, at()) == (
+        "died: processes 0,2 ended with exit code 1; process 1 ended with exit code 2; "
+        "process 3 waits at line 4 in sum"
+    )
+    made = [replace(FINISHED, launches=n) for n in (0, 1)]
+    assert sentence("missing", at(), *made) == (
+        "missing: process 0 waits at line 4 in sum; processes 1,2 finished without it"
+    )
+
+
+DOINGS: tuple[Doing, ...] = (
+    "runs",
+    "hangs",
+    "waits",
+    "finished",
+    "raised",
+    "left",
+    "died",
+    "not invited",
+)
+STANDS = st.builds(
+    Stand,
+    st.sampled_from(DOINGS),
+    st.sampled_from([SUM, MAX, TWO]),
+    st.sampled_from([None, 4, 5]),
+    error=st.sampled_from(["was killed", "KeyError: 'x'"]),
+)
+
+
+@given(st.lists(STANDS, min_size=2, max_size=12))
+def test_each_process_is_in_one_line(each: list[Stand]) -> None:
+    told = lines("stalled", *each)
+    numbers: list[int] = []
+    for line in told[2 : told.index("", 2) if "" in told[2:] else None]:
+        said = re.match(r"\[(all \d+|[\d,-]+)\] ", line)
+        assert said is not None
+        for part in (f"0-{len(each) - 1}" if "all" in said[1] else said[1]).split(","):
+            first, _, last = part.partition("-")
+            numbers += range(int(first), int(last or first) + 1)
+    assert sorted(numbers) == list(range(len(each)))
+
+
+@given(st.permutations(range(5)))
+def test_the_order_in_which_stands_are_known_changes_nothing(order: list[int]) -> None:
+    each = [at(), at(5, MAX), FINISHED, Stand("raised", error="KeyError"), at()]
+    verdict = Verdict("stalled", {k: each[k] for k in order})
+    assert explain(verdict, 5) == explain(Verdict("stalled", stands(*each)), 5)
+
+
+@pytest.mark.parametrize(
+    ("each", "expected"),
+    [
+        ([], ""),
+        ([FINISHED, Stand("raised", error="KeyError")], ""),
+        ([at(), Stand("raised")], "process 0 waited at line 4 in sum"),
+        ([at(None), Stand("raised")], "process 0 waited in sum"),
+        ([at(), at(), Stand("raised")], "processes 0,1 waited at line 4 in sum"),
+        ([at(), at()], "both processes waited at line 4 in sum"),
+        (
+            [at(), Stand("raised"), at(7, place="train.py:7"), at(), at(4, MAX)],
+            "processes 0,3 waited at line 4 in sum; process 2 waited at train.py:7 in sum; "
+            "process 4 waited at line 4 in max",
+        ),
+    ],
+)
+def test_left_waiting(each: Sequence[Stand], expected: str) -> None:
+    assert left_waiting(stands(*each), len(each)) == expected
+
+
+ANEW = "Both processes were started anew: their variables are gone"
+MINE = ProcessError("ValueError", "mine", 2, "traceback")
+
+
+def test_processes_that_parted_are_a_lockstep_error() -> None:
+    verdict = Verdict("missing", stands(at(), FINISHED))
+    error = Result({}, 2, stopped=(0,), verdict=verdict, aftermath=ANEW).error()
+    assert type(error) is LockstepError
+    assert str(error) == (
+        f"missing: process 0 waits at line 4 in sum; process 1 finished without it. {ANEW}"
+    )
+    assert error.lines == [
+        "LockstepError: The processes parted: missing",
+        "",
+        "[0] waits at line 4 in sum",
+        "[1] finished without it",
+        "",
+        ANEW,
+    ]
+
+
+def test_the_error_that_left_others_waiting_is_the_headline() -> None:
+    verdict = Verdict("missing", stands(at(), Stand("raised", error="ValueError: mine")))
+    error = Result({1: Reply((), MINE)}, 2, stopped=(0,), verdict=verdict, aftermath=ANEW).error()
+    assert type(error) is CellError
+    assert str(error) == (
+        "process 1 raised ValueError: mine (line 2). Process 0 waited at line 4 in sum. " + ANEW
+    )
+    waited = "Process 0 waited at line 4 in sum"
+    assert error.lines == ["[1] ValueError in line 2", "traceback", "", waited, ANEW]
+
+
+def test_an_error_after_a_mismatch_is_not_the_headline() -> None:
+    verdict = Verdict("mismatch", stands(at(), at(4, MAX)))
+    error = Result({1: Reply((), MINE)}, 2, stopped=(0,), verdict=verdict).error()
+    assert type(error) is LockstepError
+    assert str(error) == (
+        f"{explain(verdict, 2).sentence}. process 1 raised ValueError: mine (line 2)"
+    )
+    assert error.lines[0] == "LockstepError: The processes parted: mismatch"
+    assert error.lines[-3:] == ["", "[1] ValueError in line 2", "traceback"]
+
+
+def test_a_cell_that_took_too_long_is_no_lockstep_error() -> None:
+    verdict = Verdict("stalled", stands(Stand("hangs", line=3), Stand("runs", line=5)))
+    error = Result({}, 2, stopped=(0, 1), time_limit=2.0, verdict=verdict).error()
+    assert type(error) is CellError
+    assert str(error) == "stalled: process 0 waited inside JAX at line 3; process 1 was at line 5"
+    assert error.lines[0] == "CellError: The cell stalled"
+
+
+def test_a_death_comes_before_what_parted() -> None:
+    verdict = Verdict("mismatch", stands(at(), at(4, MAX)), happened="crashed")
+    result = Result({}, 2, died={1: "was killed"}, verdict=verdict, aftermath=ANEW)
+    error = result.error()
+    assert type(error) is ClusterError
+    assert str(error) == (f"process 1 was killed. {ANEW}. {explain(verdict, 2).sentence}")
+    assert error.lines == [
+        f"ClusterError: process 1 was killed. {ANEW}",
+        "",
+        *explain(verdict, 2).lines,
+    ]
+    verdict = Verdict("died", stands(at(), Stand("died", error="was killed")))
+    assert str(replace(result, verdict=verdict).error()) == f"process 1 was killed. {ANEW}"
+
+
+TEXT = st.text(max_size=8)
+
+
+@given(
+    st.builds(
+        Detail,
+        source=TEXT,
+        condition=TEXT,
+        loop=TEXT,
+        static=st.dictionaries(TEXT, TEXT, max_size=3),
+        program=st.lists(TEXT, max_size=3).map(tuple),
+        names=st.lists(TEXT, max_size=3).map(tuple),
+    )
+)
+def test_details_survive_the_wire(detail: Detail) -> None:
+    assert Detail.from_data(json.loads(json.dumps(asdict(detail)))) == detail

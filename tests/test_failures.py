@@ -270,8 +270,8 @@ def test_the_others_wait_for_one_that_dies(cluster: mcnb.Cluster) -> None:
     thread = threading.Thread(target=kill)
     thread.start()
     result = cluster.run(
-        "import jax, time\nif jax.process_index() == 2:\n    print('last words')\n    time.sleep(60)\n"
-        f"{COLLECTIVE}"
+        "import jax, time\nif jax.process_index() == 2:\n    print('last words')\n"
+        f"    time.sleep(60)\n{COLLECTIVE}"
     )
     took = time.monotonic() - killed[0]
     thread.join()

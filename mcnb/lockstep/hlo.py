@@ -8,6 +8,7 @@ The text is XLA's HLO. Replica groups come in four spellings: lists, `{{0,1},{2,
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -29,10 +30,11 @@ KINDS = (
 _BITS = {"pred": 8, "token": 0, "opaque": 0, "c64": 64, "c128": 128, "bf16": 16}
 
 _COLLECTIVE = re.compile(
-    rf"^\s*(?:ROOT )?\S+ = (?P<type>.+?) (?P<kind>{'|'.join(KINDS)})(?:-start)?\((?P<rest>.*)$"
+    r"^\s*(?:ROOT )?\S+ = (?P<type>\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\S+) "
+    rf"(?P<kind>{'|'.join(KINDS)})(?P<start>-start)?\((?P<rest>.*)$"
 )
 _SHAPE = re.compile(r"([a-z][a-z0-9]*)\[([0-9,]*)\]")
-_LISTS = re.compile(r"(?:replica_groups|source_target_pairs)=\{((?:\{[0-9,]*\},?)*)\}")
+_LISTS = re.compile(r"(replica_groups|source_target_pairs)=\{((?:\{[0-9,]*\},?)*)\}")
 _IOTA = re.compile(r"replica_groups=\[([0-9,]+)\]<=\[([0-9,]+)\](?:T\(([0-9,]+)\))?")
 _MESH = re.compile(
     r"replica_groups=mesh\[(?P<axes>[^\]]*)\](?:, device_ids=\((?P<ids>[^{]*)\))? "
@@ -76,8 +78,23 @@ def operations(text: str, partitions: int) -> list[Operation]:
         match = _COLLECTIVE.match(line)
         if match:
             groups = replica_groups(match["rest"], partitions)
-            found.append(Operation(match["kind"], _bytes(match["type"]), groups))
+            kind, result = match["kind"], match["type"]
+            if match["start"] and kind in ("all-gather", "collective-permute"):
+                result = _second(result)  # behind the operand, before what the runtime needs
+            found.append(Operation(kind, _bytes(result), groups))
     return found
+
+
+def _second(types: str) -> str:
+    """Return the second of the types that a tuple is made of."""
+    parts, depth, begin = [], 0, 1
+    for i, character in enumerate(types):
+        depth += character in "([{"
+        depth -= character in ")]}"
+        if (depth == 1 and character == ",") or depth == 0:
+            parts.append(types[begin:i])
+            begin = i + 1
+    return parts[1] if len(parts) > 1 else types
 
 
 def replica_groups(attributes: str, partitions: int) -> tuple[tuple[int, ...], ...] | None:
@@ -97,12 +114,16 @@ def replica_groups(attributes: str, partitions: int) -> tuple[tuple[int, ...], .
         ((0, 1, 2),)
     """
     if match := _LISTS.search(attributes):
-        lists = re.findall(r"\{([0-9,]*)\}", match[1])
+        lists = re.findall(r"\{([0-9,]*)\}", match[2])
         groups = tuple(tuple(_numbers(one)) for one in lists if one)
+        if match[1] == "source_target_pairs":
+            return groups  # nobody sends anything where there are none
         return groups or (tuple(range(partitions)),)
     if match := _IOTA.search(attributes):
         dims, ids = _numbers(match[1]), _iota(match[2], match[3])
-        return _rows(ids.reshape(dims[0], -1)) if ids.size == math.prod(dims) else None
+        if ids is None or ids.size != math.prod(dims):
+            return None
+        return _rows(ids.reshape(dims[0], -1))
     if match := _MESH.search(attributes):
         return _mesh_groups(match["axes"], match["ids"], match["over"])
     return None
@@ -110,30 +131,46 @@ def replica_groups(attributes: str, partitions: int) -> tuple[tuple[int, ...], .
 
 def _mesh_groups(axes: str, ids: str | None, over: str) -> tuple[tuple[int, ...], ...] | None:
     sizes = {name: int(size) for name, size in re.findall(r"'([^']*)'=([0-9]+)", axes)}
-    order = np.arange(math.prod(sizes.values()))
+    order: np.ndarray | None = np.arange(math.prod(sizes.values()))
     if ids is not None:
         iota = re.fullmatch(r"\[([0-9,]+)\](?:T\(([0-9,]+)\))?", ids)
         order = _iota(iota[1], iota[2]) if iota else np.array(_numbers(ids))
-    # Each axis in up to three parts, of which one may be what the group goes over.
-    shape: list[int] = []
-    grouped: list[int] = []
-    chosen = dict(re.findall(r"'([^']*)'(?::(\([0-9]+\)[0-9]+))?", over))
-    for name, size in sizes.items():
-        part = re.fullmatch(r"\(([0-9]+)\)([0-9]+)", chosen.get(name, ""))
-        before, middle = (int(part[1]), int(part[2])) if part else (1, size)
-        if name in chosen:
-            grouped.append(len(shape) + 1)
-        shape += [before, middle, size // (before * middle)]
-    if order.size != math.prod(shape) or not chosen.keys() <= sizes.keys():
+    # What the group goes over, in its order: an axis, or `size` of one behind `before` of it.
+    chosen = [
+        (name, int(before or 1), int(size) if size else sizes.get(name, 0))
+        for name, before, size in re.findall(r"'([^']*)'(?::\(([0-9]+)\)([0-9]+))?", over)
+    ]
+    mentioned = over.count(",") + 1 if over.strip() else 0
+    if not sizes or len(chosen) < mentioned or any(name not in sizes for name, *_ in chosen):
         return None
-    others = [axis for axis in range(len(shape)) if axis not in grouped]
-    members = math.prod(shape[axis] for axis in grouped)
+    # Each axis in as many parts as are told apart.
+    shape: list[int] = []
+    position: dict[tuple[str, int, int], int] = {}
+    for axis, size in sizes.items():
+        cuts = {1, size}
+        for name, before, part in chosen:
+            cuts |= {before, before * part} if name == axis else set()
+        edges = sorted(cuts)
+        for low, high in itertools.pairwise(edges):
+            if high % low:
+                return None
+            position[axis, low, high // low] = len(shape)
+            shape.append(high // low)
+    grouped = [position.get((name, before, part), -1) for name, before, part in chosen if part > 1]
+    if order is None or order.size != math.prod(shape) or -1 in grouped:
+        return None
+    others = [i for i in range(len(shape)) if i not in grouped]
+    members = math.prod(shape[i] for i in grouped)
     return _rows(order.reshape(shape).transpose(others + grouped).reshape(-1, members))
 
 
-def _iota(dims: str, permutation: str | None) -> np.ndarray:
-    ids = np.arange(math.prod(_numbers(dims))).reshape(_numbers(dims))
-    return ids.transpose(_numbers(permutation)).ravel() if permutation else ids.ravel()
+def _iota(dims: str, permutation: str | None) -> np.ndarray | None:
+    sizes = _numbers(dims)
+    ids = np.arange(math.prod(sizes)).reshape(sizes)
+    if permutation is None:
+        return ids.ravel()
+    axes = _numbers(permutation)
+    return ids.transpose(axes).ravel() if sorted(axes) == list(range(len(sizes))) else None
 
 
 def _numbers(text: str) -> list[int]:
@@ -168,10 +205,15 @@ def fingerprint(text: str, partitions: int, devices: str) -> str:
     header, _, body = text.partition("\n")
     body = _NAMES_OF_PARAMETERS.sub("{", body)
     body = re.sub(r", (?:frontend_attributes|sharding)=\{.*\}$", "", body, flags=re.MULTILINE)
-    body = _ANY_GROUPS.sub(lambda match: f"groups={replica_groups(match[0], partitions)}", body)
+    body = _ANY_GROUPS.sub(lambda match: _one_spelling(match[0], partitions), body)
     layout = re.search(r"entry_computation_layout=\{.*?\}(?=, \w+=|$)", header)
     content = f"{layout and layout[0]}\n{devices}\n{body}"
     return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+def _one_spelling(groups: str, partitions: int) -> str:
+    read = replica_groups(groups, partitions)
+    return groups if read is None else f"groups={read}"
 
 
 def by_process(found: Iterable[Operation], owners: Sequence[int]) -> tuple[Collective, ...]:

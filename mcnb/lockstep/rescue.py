@@ -25,8 +25,9 @@ import numpy as np
 import psutil
 
 from mcnb.lockstep import jax_hooks
+from mcnb.lockstep.names import names_of
 from mcnb.lockstep.programs import device_names
-from mcnb.lockstep.references import names_of, replace_references
+from mcnb.lockstep.references import replace_references
 from mcnb.lockstep.revive import (
     ArrayForm,
     MeshContext,

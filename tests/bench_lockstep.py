@@ -55,6 +55,14 @@ def measure(side, name, times):
         f(v).block_until_ready()
         taken.append(time.perf_counter() - begin)
     return taken
+
+def measure_in_a_row(side, name, times):
+    f, v = side[name]
+    begin = time.perf_counter()
+    for _ in range(times):
+        last = f(v)
+    last.block_until_ready()
+    return [(time.perf_counter() - begin) / times]
 """
 ROUND = """
 taken = {name: ([], []) for name in plain}
@@ -62,10 +70,16 @@ for name in plain:
     for _ in range(10):
         for kind, side in enumerate((plain, checked)):
             taken[name][kind].extend(measure(side, name, 20))
+for name in list(plain)[:2]:
+    row = taken[name + ", 20 in a row"] = ([], [])
+    for _ in range(10):
+        for kind, side in enumerate((plain, checked)):
+            row[kind].extend(measure_in_a_row(side, name, 20))
 taken
 """
 HUNDRED_MB = """
 weights = [jax.device_put(np.full((64, 2**15), i, np.float32), split_rows) for i in range(12)]
+jax.block_until_ready(weights);
 """
 
 

@@ -32,6 +32,7 @@ from mcnb.lockstep.revive import (
     ArrayForm,
     MeshContext,
     all_shardings,
+    copied,
     moved_mesh,
     moved_sharding,
 )
@@ -128,6 +129,7 @@ def heal(
     """
     import jax
 
+    gc.collect()  # what JAX computed on the way to something else, and nobody has any more
     saved = [_Saved(array) for array in jax_hooks.all_arrays()]
     names = names_of([one.array for one in saved], namespace)
     context = MeshContext.current()
@@ -196,8 +198,7 @@ class _Saved:
             return
         self.form = ArrayForm.of(array)
         try:
-            # Not a view: what JAX keeps is about to go.
-            self.shards = [np.array(shard.data) for shard in array.addressable_shards]
+            self.shards = [copied(shard.data) for shard in array.addressable_shards]
         except Exception:  # what was to compute it was ended
             self.failed = True
 

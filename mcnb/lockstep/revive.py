@@ -11,6 +11,8 @@ import numpy as np
 
 from mcnb.lockstep import jax_hooks
 
+_ALIGNMENT = 64  # bytes
+
 
 def all_shardings() -> list[Any]:
     """Return all shardings that are alive."""
@@ -46,6 +48,20 @@ def moved_sharding(old: Any, new: Mapping[int, tuple[Any, Any]]) -> Any:
     if not devices or not all(id(device) in new for device in devices):
         return None
     return jax_hooks.moved_inner_sharding(old, [new[id(device)][1] for device in devices])
+
+
+def copied(data: Any) -> np.ndarray:
+    """Return the values of an array of one device, out of JAX's hands.
+
+    They are aligned as JAX wants it, so that a new array can take this memory over: to touch fresh
+    memory twice would be most of what healing costs.
+    """
+    view = np.asarray(data)
+    raw = np.empty(view.nbytes + _ALIGNMENT, np.uint8)
+    begin = -raw.ctypes.data % _ALIGNMENT
+    copy = raw[begin : begin + view.nbytes].view(view.dtype).reshape(view.shape)
+    copy[...] = view
+    return copy
 
 
 @dataclass(frozen=True)

@@ -220,8 +220,9 @@ class Cluster:
             ClusterError: The cluster does not run, or could not be healed.
         """
         with self._lock:
+            processes = self._lifetime.ready()
             try:
-                healed = self._lifetime.ready().heal()
+                healed = processes.heal()
             except ClusterError:
                 self._lifetime.lose()
                 raise

@@ -20,7 +20,7 @@ from mcnb.errors import ClusterError, LockstepError
 from mcnb.lockstep.verdicts import Doing, Happened, Verdict
 from mcnb.messages import Reply, Text
 from mcnb.outcome import Outcome
-from mcnb.process.calls import probe, run_cell
+from mcnb.process.calls import probe, run_cell, settle
 from mcnb.process.tracebacks import crash_line, crash_report
 from mcnb.processes import Pending, Processes
 
@@ -34,7 +34,8 @@ INTERRUPT_S = 0.8
 # How long to wait for what follows from a death: JAX ends the others when process 0 is gone.
 DEATHS_S = 0.3
 # How long a computation that is cut off has to fail.
-CUT_S = 1.0
+CUT_S = 1.5
+AGAIN_S = 0.25
 
 Watcher = Callable[[Pending], None]
 
@@ -84,6 +85,8 @@ class Conductor:
             self._report(pending, targets)
             if outcome.verdict is None:
                 outcome.verdict = referee.verdict
+            if not cell.checked and outcome.verdict is not None and not outcome.cut:
+                self._settle(outcome)
             self._mend(outcome)
             if self._processes.exits and not outcome.died:
                 self._collect_deaths(outcome)
@@ -189,9 +192,30 @@ class Conductor:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     break
-                pending.wait(min(left, TICK_S))
+                # Again: one that was still making its connections may wait in the next one now.
+                if not pending.wait(min(left, AGAIN_S)):
+                    self._processes.abort()
         if pending.waiting:
             outcome.intact = False
+            outcome.unfreed = tuple(sorted(pending.waiting))
+
+    def _settle(self, outcome: Outcome) -> None:
+        """See what becomes of launches that went ahead and that nobody waited for."""
+        if not outcome.intact or self._processes.exits:
+            return
+        pending = self._processes.call(settle)
+        self._wait_while_it_goes_on(pending)
+        if pending.waiting:
+            self._cut(pending, outcome)
+        outcome.failed = not all(answer is True for answer in pending.answers.values())
+
+    def _wait_while_it_goes_on(self, pending: Pending) -> None:
+        """Wait for a call in which processes may hang: until they all do, or the user asks."""
+        asked = self._asked
+        while pending.waiting and not self._processes.exits and self._asked == asked:
+            pending.wait(TICK_S)
+            if all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting):
+                break
 
     def _mend(self, outcome: Outcome) -> None:
         """See to it that the processes can compute together, or find that they can't."""
@@ -204,8 +228,9 @@ class Conductor:
         if heal and outcome.intact:
             try:
                 outcome.healed = self._processes.heal()
-            except ClusterError:
+            except ClusterError as error:
                 outcome.intact = False
+                outcome.unhealed = str(error)
 
     def _collect_deaths(self, outcome: Outcome) -> None:
         deadline = time.monotonic() + DEATHS_S
@@ -235,11 +260,7 @@ class Conductor:
         An interrupt may have come between one process's launch of a collective and another's.
         """
         pending = self._processes.call(probe)
-        asked = self._asked
-        while pending.waiting and not self._processes.exits and self._asked == asked:
-            pending.wait(TICK_S)
-            if all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting):
-                break
+        self._wait_while_it_goes_on(pending)
         if pending.waiting:
             self._cut(pending, outcome)
             return False
@@ -252,5 +273,6 @@ def _happened(outcome: Outcome, pending: Pending) -> Happened:
         return "crashed"
     if outcome.cut or outcome.stopped:
         return "hung"
-    failed = any(isinstance(a, Reply) and a.error is not None for a in pending.answers.values())
+    raised = any(isinstance(a, Reply) and a.error is not None for a in pending.answers.values())
+    failed = raised or outcome.failed
     return "failed" if failed else "returned"

@@ -118,10 +118,7 @@ class Lifetime:
                 died = str(error)
             self.lose()
             outcome = aftermath(Outcome(intact=False), self._options.processes)
-            raise ClusterError(
-                f"{died[0].upper()}{died[1:]} since the last cell. {outcome}. "
-                "Run the cells that make them, then this one"
-            )
+            raise ClusterError(f"{died[0].upper()}{died[1:]} since the last cell. {outcome}")
         return self._processes
 
     def state(self) -> str:

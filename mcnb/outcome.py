@@ -25,6 +25,9 @@ class Outcome:
         time_limit: The time limit that ended the cell, in seconds.
         cut: Whether computations had to be cut off.
         healed: What was restored when the processes had to join anew, by process.
+        unfreed: Processes that could not be got out of what they were in.
+        unhealed: Why the processes could not be healed.
+        failed: Whether a computation failed that nobody waited for.
     """
 
     replies: dict[int, Reply] = field(default_factory=dict)
@@ -36,6 +39,9 @@ class Outcome:
     time_limit: float | None = None
     cut: bool = False
     healed: dict[int, Healed] = field(default_factory=dict)
+    unfreed: tuple[int, ...] = ()
+    unhealed: str = ""
+    failed: bool = False
 
 
 def aftermath(outcome: Outcome, count: int) -> str:
@@ -48,7 +54,7 @@ def aftermath(outcome: Outcome, count: int) -> str:
     Example:
         >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)
         'Processes 1,2 (line 3) waited and were stopped. All 4 processes were started anew: their \
-variables are gone'
+variables are gone. To run the cells again that made them: %mcjax restart --replay'
     """
     sentences = []
     if outcome.stopped:
@@ -62,7 +68,13 @@ variables are gone'
     if not outcome.intact:
         everyone = name_processes(list(range(count)), count)
         was, their = ("was", "its") if count == 1 else ("were", "their")
+        if outcome.unfreed:
+            name = name_processes(list(outcome.unfreed), count)
+            sentences.append(f"{name} could not be got out of what runs there")
+        elif outcome.unhealed:
+            sentences.append(outcome.unhealed)
         sentences.append(f"{everyone} {was} started anew: {their} variables are gone")
+        sentences.append("To run the cells again that made them: %mcjax restart --replay")
     elif outcome.healed:
         sentences += healing(outcome.healed, count)
     elif outcome.interrupted or outcome.verdict is not None:

@@ -17,7 +17,10 @@ from mcnb.report.text import without_escapes
 
 from .conftest import wait_until
 
-RENEWED = "All 4 processes were started anew: their variables are gone"
+RENEWED = (
+    "All 4 processes were started anew: their variables are gone. To run the cells again that made "
+    "them: %mcjax restart --replay"
+)
 INTACT = "The cluster is intact, with its variables"
 COLLECTIVE = (
     "from jax.experimental import multihost_utils\nmultihost_utils.sync_global_devices('x')"
@@ -309,7 +312,7 @@ def test_a_death_between_cells(cluster: mcnb.Cluster) -> None:
         cluster.run("1")
     assert str(died.value) == (
         "Process 3 was killed by SIGKILL (from outside, or because the machine ran out of memory) "
-        f"since the last cell. {RENEWED}. Run the cells that make them, then this one"
+        f"since the last cell. {RENEWED}"
     )
     assert cluster.run("'fresh'").text() == "[all 4] 'fresh'\n"
 

@@ -8,6 +8,8 @@ from mcnb.lockstep.rescue import Healed
 from mcnb.lockstep.verdicts import Verdict
 from mcnb.outcome import Outcome, aftermath, healing
 
+AGAIN = "To run the cells again that made them: %mcjax restart --replay"
+
 PARTED = Verdict("missing", {})
 INTACT = "The cluster is intact, with its variables"
 HEALED = "The cluster was healed: the same processes, joined anew, with their variables (2 arrays)"
@@ -61,23 +63,23 @@ HEALED = "The cluster was healed: the same processes, joined anew, with their va
         (
             Outcome(intact=False),
             1,
-            "Process 0 was started anew: its variables are gone",
+            f"Process 0 was started anew: its variables are gone. {AGAIN}",
         ),
         (
             Outcome(intact=False, interrupted=True, verdict=PARTED),
             2,
-            "Both processes were started anew: their variables are gone",
+            f"Both processes were started anew: their variables are gone. {AGAIN}",
         ),
         (
             Outcome(died={1: "was killed"}, intact=False),
             12,
-            "All 12 processes were started anew: their variables are gone",
+            f"All 12 processes were started anew: their variables are gone. {AGAIN}",
         ),
         (
             Outcome(stopped={0: 1, 2: 1}, time_limit=3.0, intact=False, verdict=PARTED),
             4,
             "Processes 0,2 (line 1) were interrupted at the time limit of 3 s. "
-            "All 4 processes were started anew: their variables are gone",
+            f"All 4 processes were started anew: their variables are gone. {AGAIN}",
         ),
         (
             Outcome(cut=True, verdict=PARTED, healed={0: Healed(2), 1: Healed(2)}),
@@ -98,7 +100,7 @@ HEALED = "The cluster was healed: the same processes, joined anew, with their va
         (
             Outcome(cut=True, intact=False, verdict=PARTED, healed={0: Healed(2)}),
             2,
-            "Both processes were started anew: their variables are gone",
+            f"Both processes were started anew: their variables are gone. {AGAIN}",
         ),
     ],
 )

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -330,7 +331,7 @@ def test_the_line_and_what_is_around_it(program: Program, name: str) -> None:
     path = str(program.folder / "train.py")
     assert program.script(source) == Place(line, f"train.py:{line}", path, line)
     assert {called and called.co_name for _, called in program.found} == {"launch"}
-    assert around(path, line) == Detail(text.strip(), condition, loop)
+    assert replace(around(path, line), skip="") == Detail(text.strip(), condition, loop)
 
 
 @pytest.mark.parametrize(
@@ -374,8 +375,14 @@ def test_a_name_for_the_process_may_come_from_another_cell(program: Program) -> 
     program.cell("1", "rank = process_index()")
     program.cell("2", "if rank == 0:\n    launch(x)", rank=0)
     assert around("<In[2]>", 2) == Detail("launch(x)", "rank == 0")
-    program.cell("1", "rank = 0")
-    assert around("<In[2]>", 2) == Detail("launch(x)")
+
+
+def test_cells_may_all_have_one_number(program: Program) -> None:
+    compiler = CellCompiler()
+    compiler.label = "0"
+    for source in ("rank = process_index()", "print()", "if rank == 0:\n    launch(x)"):
+        compiler.cache(source)
+    assert around("<In[0]>", 2) == Detail("launch(x)", "rank == 0")
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations("123")))
@@ -393,6 +400,28 @@ def test_odd_source_is_read_in_silence(tmp_path: Path) -> None:
     assert around(str(path), 3).condition == "process_index() == 0"
 
 
+@pytest.mark.parametrize(
+    ("body", "skip"),
+    [
+        ("launch(x)", ""),
+        ("y = 1\n    launch(x)", ""),
+        ("if done: break\n    launch(x)", "if done: break"),
+        ("if done:\n        y = 1\n        continue\n    launch(x)", "continue"),
+        ("launch(x)\n    if done: break", "if done: break"),
+        ("if not done:\n        launch(x)", "if not done:"),
+        ("if not done:\n        y = 1\n    launch(x)", ""),
+        ("for j in y:\n        break\n    launch(x)", ""),
+        ("def f(): return 1\n    launch(x)", ""),
+    ],
+)
+def test_what_in_a_loop_may_skip_the_line(tmp_path: Path, body: str, skip: str) -> None:
+    source = f"for i in y:\n    {body}"
+    path = tmp_path / "train.py"
+    path.write_text(source)
+    [line] = [i for i, text in enumerate(source.splitlines(), 1) if "launch" in text]
+    assert around(str(path), line).skip == skip
+
+
 def test_a_name_from_another_script_says_nothing(program: Program) -> None:
     program.module("other.py", "rank = process_index()", program.names())
     linecache.getlines(str(program.folder / "other.py"))
@@ -406,7 +435,9 @@ def test_lines_of_a_cell_are_those_of_the_notebook(program: Program, first_line:
     program.cell("3", source, first_line)
     line = first_line + 3
     assert {place for place, _ in program.found} == {Place(line, "", "<In[3]>", line)}
-    assert around("<In[3]>", line) == Detail("launch(x)", "k == 0", "for i in range(2):")
+    assert around("<In[3]>", line) == Detail(
+        "launch(x)", "k == 0", "for i in range(2):", "if k == 0:"
+    )
     assert around("<In[3]>", first_line).source == "k = process_index()"
 
 

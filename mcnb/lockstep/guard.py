@@ -44,6 +44,8 @@ def guard(address: Address, process: int, places: Places) -> Sentry | None:
         return places.runs(frame.f_code.co_filename)
 
     def abort(ports: list[int]) -> None:
+        # Before the cut: who makes a connection at that moment would wait for its partner anew.
+        jax_hooks.refuse_latecomers()
         cut_connections(ports)
         interrupt_callbacks(runs)
 

@@ -14,6 +14,7 @@ Where a version of JAX does not fit, `install` says so, and nothing is changed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import inspect
@@ -311,6 +312,28 @@ def make_waits_interruptible() -> None:
     client = distributed.global_state.client
     if client is not None and not isinstance(client, InterruptibleClient):
         distributed.global_state.client = InterruptibleClient(client)
+
+
+def refuse_latecomers() -> None:
+    """End the wait of communicators for processes that have not come to make them.
+
+    Gloo finds its partners by addresses that they leave with the coordination service. Where one is
+    missing, half of another one's is put: who reads it fails at once.
+    """
+    from jax._src import distributed
+
+    client = distributed.global_state.client
+    if client is None:
+        return
+    with contextlib.suppress(Exception):  # it is gone, or keeps them elsewhere
+        entries = dict(client.key_value_dir_get_bytes("cpu:gloo"))
+        for group in {key.rpartition("/")[0] for key in entries}:
+            devices = group.rpartition("/")[2].split(",")
+            left = [value for key, value in entries.items() if key.rpartition("/")[0] == group]
+            for rank in range(len(devices)):
+                if f"{group}/{rank}" not in entries:
+                    with contextlib.suppress(Exception):  # another process was faster
+                        client.key_value_set_bytes(f"{group}/{rank}", left[0][:-1])
 
 
 def shut_down(keep_client: bool = False) -> None:

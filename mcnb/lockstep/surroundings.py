@@ -29,13 +29,14 @@ def around(filename: str, line: int) -> Detail:
     source = lines[line - 1].strip() if 0 < line <= len(lines) else ""
     search = _Search(line, lines, frozenset(_names_of_the_process(filename)))
     found = search.inside(_parsed(filename), _Around())
-    return Detail(source[:_LONGEST_SOURCE], found.condition, found.loop)
+    return Detail(source[:_LONGEST_SOURCE], found.condition, found.loop, found.skip)
 
 
 @dataclass(frozen=True, slots=True)
 class _Around:
     condition: str = ""
     loop: str = ""
+    skip: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,10 @@ class _Search:
                 if self._on(body):
                     found = self._only_if(ast.unparse(test), [test], found)
                 if self._on([test, *body]):
-                    found = replace(found, loop=self._header(node))
+                    found = replace(found, loop=self._header(node), skip=self._skip(node.body))
             case ast.For(body=body) | ast.AsyncFor(body=body):
                 if self._on(body):
-                    found = replace(found, loop=self._header(node))
+                    found = replace(found, loop=self._header(node), skip=self._skip(body))
             case ast.BoolOp(op=op, values=values):
                 return self._operands(op, values, found)
             case ast.match_case(guard=ast.expr() as guard, body=body) if self._on(body):
@@ -133,7 +134,7 @@ class _Search:
             return self._children(ast.iter_child_nodes(node), found)
         for generator in node.generators:
             words = f"for {ast.unparse(generator.target)} in {ast.unparse(generator.iter)}"
-            found = replace(found, loop=words)
+            found = replace(found, loop=words, skip="")
             for test in generator.ifs:
                 found = self._only_if(ast.unparse(test), [test], found)
         return self._children(results, found)
@@ -146,8 +147,26 @@ class _Search:
     def _on(self, nodes: Sequence[ast.AST]) -> bool:
         return any(_first(node) <= self.line <= _last(node) for node in nodes)
 
+    def _skip(self, body: Sequence[ast.AST]) -> str:
+        """Return the first line of a loop's body that may have it skip the line, if any."""
+        for statement in body:
+            for node in _of_this_loop(statement):
+                leaves = isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Raise))
+                around_it = isinstance(node, ast.If) and self._on([*node.body, *node.orelse])
+                if leaves or around_it:
+                    return self.lines[_first(node) - 1].strip()
+        return ""
+
     def _header(self, node: ast.For | ast.AsyncFor | ast.While) -> str:
         return self.lines[node.lineno - 1].strip()
+
+
+def _of_this_loop(node: ast.AST) -> Iterator[ast.AST]:
+    """Return a node and what is in it, but for functions and loops in it."""
+    yield node
+    if not isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.Lambda)):
+        for child in ast.iter_child_nodes(node):
+            yield from _of_this_loop(child)
 
 
 def _first(node: ast.AST) -> int:

@@ -47,6 +47,7 @@ class Detail:
         source: The line of source at which it stands.
         condition: The `if` or `while` around that line that asks for the process index, if any.
         loop: The innermost loop around that line, if any: its first line.
+        skip: What in that loop may have it skip the line: its line of source, if there is any.
         static: Static arguments of the function, by name, as text.
         program: The compiled program, line by line.
         names: The names of the arguments.
@@ -55,6 +56,7 @@ class Detail:
     source: str = ""
     condition: str = ""
     loop: str = ""
+    skip: str = ""
     static: Mapping[str, str] = field(default_factory=dict)
     program: tuple[str, ...] = ()
     names: tuple[str, ...] = ()

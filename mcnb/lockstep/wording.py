@@ -24,6 +24,10 @@ _HINTS = {
         "the loop `{0}` ran a different number of times. Agree on the number of steps before it, "
         "such as the smallest of all processes, or drop the last, incomplete batch"
     ),
+    "skipped": (
+        "the loop `{0}` may be left, or go on, before that line: `{1}`. Have all processes decide "
+        "alike, from a value that they all have, such as one that was broadcast"
+    ),
     "shape": (
         "all processes must pass the same global shapes. Pad to a length that all agree on, and "
         "drop or pad the last batch"
@@ -64,8 +68,8 @@ _HAPPENED = {
     "crashed": "it crashed",
     "failed": "a computation failed with an error",
     "returned": (
-        "nothing stopped it. Launches that do not belong together met, and what they returned is "
-        "wrong"
+        "nothing stopped it. Launches that do not belong together met, and what they returned may "
+        "be wrong"
     ),
 }
 
@@ -267,7 +271,17 @@ def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
     if len(conditions) == 1 and "" not in conditions and verdict.kind == "missing":
         return _HINTS["condition"].format("that line", *conditions)
     if verdict.kind == "missing":
-        return _HINTS["loop"].format(*loops) if len(loops) == 1 and "" not in loops else ""
+        if len(loops) != 1 or "" in loops:
+            return ""
+        skips = {detail.skip for detail in details}
+        hint = "skipped" if "" not in skips else "loop"
+        return _HINTS[hint].format(*loops, sorted(skips)[0])
+    if verdict.kind == "mismatch" and all(
+        any(k in verdict.details and verdict.details[k].condition for k in ks)
+        for ks, stand in groups
+        if stand.launch is not None
+    ):
+        return _HINTS["branch"]  # one side of a condition each
     if conditions - {""}:
         return _HINTS["condition"].format(*_conditional_line(verdict, groups))
     if why == "order" and not _same_line(groups):

@@ -135,7 +135,36 @@ def _connect(address: str, processes: int, process_index: int) -> int:
     # Gloo's is the one port that comes with the devices.
     ports = rescue.listening_ports() - before
     jax_hooks.make_waits_interruptible()
+    if processes > 1:
+        _meet()
     return ports.pop() if len(ports) == 1 else 0
+
+
+def _meet() -> None:
+    """Compute something with all other processes.
+
+    The first computation that all make together has them connect to each other. Who waits for a
+    connection that never comes can't be freed as reliably as who waits in a computation.
+    """
+    import jax
+    import numpy as np
+    from jax import lax
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("device",))
+    split = PartitionSpec("device")
+    with jax.set_mesh(mesh):
+        own = [jax.device_put(np.ones(1, np.int32), device) for device in jax.local_devices()]
+        ones = jax.make_array_from_single_device_arrays(
+            (mesh.size,), NamedSharding(mesh, split), own
+        )
+
+        def count(v: jax.Array) -> jax.Array:
+            return lax.psum(v, "device")
+
+        total = jax.shard_map(count, mesh=mesh, in_specs=split, out_specs=PartitionSpec())
+        if int(jax.jit(total)(ones)[0]) != mesh.size:
+            raise RuntimeError("the processes computed a wrong sum together")
 
 
 def _wait_for_listener(address: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from mcnb.lockstep import jax_hooks
 from mcnb.messages import Reply
 from mcnb.process import interrupt
 from mcnb.process.tracebacks import describe_error
@@ -76,6 +77,33 @@ def push(shell: Any, number: int, values: Mapping[str, Any]) -> None:
     shell.lockstep.begin(number)
     shell.user_ns.update(values)
     shell.lockstep.end()
+
+
+def settle(shell: Any) -> bool:
+    """Wait until what was launched has come to its end; return whether all of it succeeded."""
+    import jax
+
+    shell.watch.begin("")
+    try:
+        with interrupt.armed():
+            jax.effects_barrier()
+            fates = [_succeeds(array) for array in jax_hooks.all_arrays()]
+            return all(fates)
+    except KeyboardInterrupt:
+        return False
+    finally:
+        shell.watch.end()
+
+
+def _succeeds(array: Any) -> bool:
+    import jax
+
+    try:
+        if not array.is_deleted():
+            jax.block_until_ready(array)
+    except Exception:
+        return False
+    return True
 
 
 def probe(shell: Any) -> bool:

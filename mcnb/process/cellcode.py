@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import linecache
 import re
 from types import FrameType
 
@@ -51,6 +52,7 @@ class CellCompiler(CachingCompiler):
 
     label = ""
     first_line = 1
+    _replaced = 0
 
     def get_code_name(self, raw_code: str, transformed_code: str, number: int) -> str:
         """Return the name under which the cell's code is known."""
@@ -64,6 +66,11 @@ class CellCompiler(CachingCompiler):
 
     def cache(self, transformed_code: str, number: int = 0, raw_code: str | None = None) -> str:
         """Keep the cell's source for tracebacks, with the lines that the notebook has above it."""
+        before = linecache.cache.get(cell_name(self.label))
+        if before is not None:
+            # Whoever runs a notebook without a history gives all cells one number.
+            self._replaced += 1
+            linecache.cache[f"{cell_name(self.label)} replaced {self._replaced}"] = before
         return str(super().cache("\n" * (self.first_line - 1) + transformed_code, number, raw_code))
 
     def ast_parse(self, source: str, filename: str = "<unknown>", symbol: str = "exec") -> ast.AST:

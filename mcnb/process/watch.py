@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 import threading
 import time
@@ -15,6 +16,12 @@ from mcnb.process.cellcode import frame_line
 PERIOD_S = 0.25
 # A process that waits in a collective uses next to no processor time; one that compiles does.
 IDLE_SHARE = 0.05
+
+
+# Python's own modules that wait for other threads, as XLA does.
+_WAITING_THEMSELVES = {"threading", "queue", "concurrent", "multiprocessing", "asyncio"}
+# The number of futex(2), on x86-64 and on ARM.
+_FUTEX = {"202"} if platform.machine() in ("x86_64", "AMD64") else {"98"}
 
 
 class Watch:
@@ -32,6 +39,7 @@ class Watch:
         self._publish = publish
         self._newest_line = newest_line
         self._main_thread = threading.get_ident()
+        self._main_task = Path(f"/proc/self/task/{threading.get_native_id()}/syscall")
         # The thread polls it. To wake it for every cell would cost more than many cells take.
         self._cell: tuple[str] | None = None
         # Held while a report is sent, so that none follows the end of its cell.
@@ -60,7 +68,7 @@ class Watch:
                 cell = self._cell
                 if cell is not None and cell is last_cell:
                     frame = sys._current_frames().get(self._main_thread)
-                    if not (idle and _stands_in_jax(frame) and _all_threads_sleep()):
+                    if not (idle and self._stands_in_jax(frame) and _all_threads_sleep()):
                         waits_since = None
                     elif waits_since is None:
                         waits_since = last_clock
@@ -71,11 +79,21 @@ class Watch:
                 else:
                     last_cell, waits_since = cell, None
 
-
-def _stands_in_jax(frame: FrameType | None) -> bool:
-    return frame is not None and str(frame.f_globals.get("__name__", "")).startswith(
-        ("jax.", "jax_", "jaxlib")
-    )
+    def _stands_in_jax(self, frame: FrameType | None) -> bool:
+        if frame is None:
+            return False
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith(("jax.", "jax_", "jaxlib")):
+            return True
+        # Native code that is called from the learner's line has no frame of its own. A thread that
+        # sleeps, reads or waits for a process is in another system call than one that waits for
+        # a thread of XLA's.
+        if module.partition(".")[0] in _WAITING_THEMSELVES:
+            return False
+        try:
+            return self._main_task.read_text().split()[0] in _FUTEX
+        except (OSError, IndexError):
+            return False
 
 
 def _all_threads_sleep() -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from mcnb.options import plural
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -44,6 +46,41 @@ class Push:
 Step: TypeAlias = Cell | Push
 
 
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What came of a replay.
+
+    Attributes:
+        ran: How many cells ran again.
+        stopped_at: The label of the cell that failed; empty if none did.
+        not_run: How many more there were behind it.
+        left_out: The labels of cells that were left out, because they had failed before.
+    """
+
+    ran: int
+    stopped_at: str = ""
+    not_run: int = 0
+    left_out: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return it in words.
+
+        Example:
+            >>> print(Replay(1, "4", 2, ("2", "3")))
+            1 cell ran again. In[4] failed, and 2 cells after it did not run. Left out, because \
+they had failed before: In[2], In[3]
+        """
+        said = [f"{plural(self.ran, 'cell', 'cells')} ran again"]
+        if self.stopped_at:
+            rest = f", and {plural(self.not_run, 'cell', 'cells')} after it did not run"
+            said.append(f"In[{self.stopped_at}] failed{rest if self.not_run else ''}")
+        if self.left_out:
+            they = "it" if len(self.left_out) == 1 else "they"
+            labels = ", ".join(f"In[{label}]" for label in self.left_out)
+            said.append(f"Left out, because {they} had failed before: {labels}")
+        return ". ".join(said)
+
+
 class History:
     """What made the variables that the processes have: steps that succeeded, in their order.
 
@@ -63,13 +100,22 @@ class History:
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
+        self.left_out: list[str] = []
         self._old = False
 
     def add(self, step: Step) -> None:
         """Add a step that succeeded."""
-        if self._old:
-            self.steps, self._old = [], False
+        self._forget_old()
         self.steps.append(step)
+
+    def leave_out(self, cell: Cell) -> None:
+        """Take note of a cell that failed."""
+        self._forget_old()
+        self.left_out.append(cell.label)
+
+    def _forget_old(self) -> None:
+        if self._old:
+            self.steps, self.left_out, self._old = [], [], False
 
     def replayed(self) -> list[Step]:
         """Return the steps, to be added again as they succeed."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from mcnb.cells import Cell, History, Push
+from mcnb.cells import Cell, History, Push, Replay
 from mcnb.conduct import Conductor, Watcher
 from mcnb.errors import CellError, ClusterError
 from mcnb.lifetime import Lifetime
@@ -36,6 +36,7 @@ class Cluster:
     Attributes:
         options: What the cluster is made of.
         last: The result of the cell that ran last, or None.
+        replay: What came of the last replay, or None.
 
     Example:
         >>> with Cluster(processes=2, devices_per_process=1) as cluster:
@@ -54,6 +55,7 @@ class Cluster:
     ) -> None:
         self.options = Options(processes, devices_per_process, platform, dict(env or {}), checked)
         self.last: Result | None = None
+        self.replay: Replay | None = None
         self._history = History()
         self._lifetime = Lifetime(self.options)
         self._lock = self._lifetime.lock
@@ -248,11 +250,18 @@ class Cluster:
             self._lifetime.start()
             if not replay:
                 return None
-            for step in self._history.replayed():
+            left_out, ran = tuple(self._history.left_out), 0
+            steps = self._history.replayed()
+            for number, step in enumerate(steps):
                 if isinstance(step, Push):
                     self.push(step.values, step.targets)
                 elif not (result := self._run(step)).ok:
+                    behind = sum(isinstance(one, Cell) for one in steps[number + 1 :])
+                    self.replay = Replay(ran, step.label, behind, left_out)
                     return result
+                else:
+                    ran += 1
+            self.replay = Replay(ran, left_out=left_out)
             return None
 
     def stop(self) -> None:
@@ -287,6 +296,8 @@ class Cluster:
             raise KeyboardInterrupt
         if self.last.ok:
             self._history.add(cell)
+        else:
+            self._history.leave_out(cell)
         return self.last
 
     def _call(self, function: Any, *args: Any, processes: str | int | Iterable[int] | None) -> Any:

@@ -270,11 +270,13 @@ class McjaxMagics(Magics):
         cluster = clusters.current_cluster()
         failed: list[Result | None] = []
         self._while_starting(cluster, lambda: failed.append(cluster.restart(replay=args.replay)))
+        if args.replay:
+            print(cluster.replay)
         if failed[0] is not None:
             show(failed[0])
             failed[0].raise_for_errors()
-        what = "with the variables of the cells that had succeeded" if args.replay else ""
-        print(f"Ready: {cluster.options.describe()}, {what or 'without variables'}")
+        what = "with" if args.replay else "without"
+        print(f"Ready: {cluster.options.describe()}, {what} variables")
 
     def _stop(self, _: Any) -> None:
         cluster = clusters.current_cluster()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from mcnb.errors import CellError, ClusterError, LockstepError, McnbError
+from mcnb.lockstep.doubts import met_nobody, other_lines
 from mcnb.lockstep.launches import LaunchRecord
 from mcnb.lockstep.verdicts import Verdict
 from mcnb.lockstep.wording import explain, left_waiting
@@ -87,6 +88,14 @@ class Result:
         """What the processes said, folded."""
         return fold_events({k: reply.events for k, reply in self.replies.items()})
 
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What looks odd about the launches, though it proves nothing: in sentences."""
+        found = [other_lines(self.launches, self.count)]
+        if self.verdict is not None:
+            found.append(met_nobody(self.verdict, self.launches, self.count))
+        return tuple(f"{note[0].upper()}{note[1:]}" for note in found if note)
+
     def text(self) -> str:
         """Return the folded output and errors as plain text."""
         shown = "".join(
@@ -94,7 +103,9 @@ class Result:
             for entry in entries(self.blocks, self.count)
         )
         error = self.error()
-        return shown if error is None else shown + without_escapes("\n".join(error.lines)) + "\n"
+        if error is None:
+            return shown + "".join(f"Note: {note}\n" for note in self.notes)
+        return shown + without_escapes("\n".join(error.lines)) + "\n"
 
     def error(self) -> McnbError | None:
         """Return the exception that the cell's failure makes, None if it did not fail."""
@@ -147,7 +158,8 @@ class Result:
 
     def _parted(self, verdict: Verdict) -> LockstepError:
         """Return the error for processes that parted, with what else went wrong after it."""
-        wording = explain(verdict, self.count, self.aftermath)
+        consequence = ". ".join(filter(None, (*self.notes, self.aftermath)))
+        wording = explain(verdict, self.count, consequence)
         message = ". ".join((wording.sentence, *self._summaries()))
         lines = [f"{LockstepError.__name__}: {wording.lines[0]}", *wording.lines[1:]]
         others = self._traceback_lines()

@@ -31,8 +31,9 @@ def test_cells_run_again_in_their_order_and_where_they_ran(fresh: mcnb.Cluster) 
     fresh.run("made.append('one')", processes=1)
     fresh.push({"pushed": 8}, processes=[0])
     fresh.run("made.append(pushed)")
-    fresh.run("made.append('lost'); 1 / 0")
+    fresh.run("made.append('lost'); 1 / 0", label="7")
     assert fresh.restart(replay=True) is None
+    assert str(fresh.replay) == ("4 cells ran again. Left out, because it had failed before: In[7]")
     assert fresh.pull("made") == {0: ["all", 8], 1: ["all", "one", 7]}
     # And again: what was replayed is history, too.
     fresh.run("made.append('more')")
@@ -53,6 +54,10 @@ def test_a_replay_stops_at_the_first_that_fails(fresh: mcnb.Cluster, tmp_path: o
     assert failed is not None
     assert str(failed.error()) == "both processes raised OSError: mine (line 2)"
     assert fresh.pull("made") == {0: [], 1: []}
+    # The first cell of all, and the one that leaves the file.
+    assert str(fresh.replay) == (
+        "2 cells ran again. In[9] failed, and 2 cells after it did not run"
+    )
 
 
 def test_what_ran_before_a_death_is_replayed(fresh: mcnb.Cluster) -> None:
@@ -94,6 +99,6 @@ def test_the_magic(notebook: Notebook) -> None:
     notebook.run("%mcjax restart")
     notebook.run("%%mcjax\nkept = 3")
     assert notebook.run("%mcjax restart --replay").stdout == (
-        "Ready: 4 processes x 2 CPU devices, with the variables of the cells that had succeeded\n"
+        "1 cell ran again\nReady: 4 processes x 2 CPU devices, with variables\n"
     )
     assert notebook.run("%%mcjax\nkept").stdout == "[all 4] 3\n"

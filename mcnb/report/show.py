@@ -34,6 +34,9 @@ def show(result: Result) -> None:
         print(f"… {plural(omitted, 'line', 'lines')} more here; all of it: {where} …")
     for entry in entries(tail, result.count, width):
         _show(entry)
+    if result.ok:
+        for note in result.notes:
+            print(f"Note: {note}")
 
 
 def _show(entry: Entry) -> None:

@@ -42,6 +42,7 @@ class _Slot:
         woken: Held until there is an answer.
         answer: The answer.
         turn: Which of the process's launches it is to make, once it may.
+        announced: Whether the referee was told that it waits.
     """
 
     place: Place
@@ -49,6 +50,7 @@ class _Slot:
     woken: threading.Lock
     answer: Message = field(default_factory=list)
     turn: int = 0
+    announced: bool = False
 
     def wake(self) -> None:
         """Have the thread look whether there is an answer, or read for all."""
@@ -163,6 +165,7 @@ class Sentry:
         self._slots[ticket] = slot
         try:
             self._announce(ticket, launch, place)
+            slot.announced = True
             interrupt = self._wait(ticket, slot)
         except BaseException:
             self._record(launch, place, announced, None)
@@ -219,8 +222,8 @@ class Sentry:
 
         The referee is told when they don't any more.
         """
-        if not self._holding:
-            self._sync()
+        if not self._holding or self._slots:
+            self._sync()  # the end of the cell takes another way, and may be faster
         with self._hearing:
             self._main, self._over = None, True
             self._busy = self._others_run(self._waiting())
@@ -313,7 +316,8 @@ class Sentry:
 
     def _waiting(self) -> dict[int, int]:
         """Return the threads that wait, by their tickets."""
-        return {t: slot.thread for t, slot in list(self._slots.items()) if not slot.answer}
+        slots = list(self._slots.items())
+        return {t: slot.thread for t, slot in slots if slot.announced and not slot.answer}
 
     def _others_run(self, waiting: dict[int, int]) -> bool:
         return self._threads.others_run(waiting.values(), self._main)

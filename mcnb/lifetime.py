@@ -54,16 +54,17 @@ class Lifetime:
             KeyboardInterrupt: Ctrl-C; nothing of them is left.
         """
         check_jax()
-        lost, self._lost = self._lost, False
         try:
             self._processes = start_processes(self._options)
         except McnbError as error:
             self._absence = f"did not start: {error}"
+            self._lost = False
             raise ClusterError(f"The cluster did not start: {error}") from None
         except KeyboardInterrupt:
+            # Where it was being started anew, the next cell tries again, as this one did.
             self._absence = "was interrupted while it started"
-            self._lost = lost  # the next cell tries again, as this one did
             raise
+        self._lost = False
         _running.add(self)
         unchecked = self._processes.unchecked
         if unchecked and not self._warned:

@@ -164,6 +164,7 @@ class Slotted:
 
 slotted = Slotted()
 slotted.w = x
+jax.numpy.kept, np.random.kept = x, {"in a module": [x]}
 model = types.SimpleNamespace(layers=[{"w": x}, (x, [big])], frozen=Frozen(x, (1, (big, "b"))))
 closure = (lambda w: lambda v: jnp.sum(w * v))(x)
 partial = functools.partial(jnp.multiply, x)
@@ -189,6 +190,7 @@ next(generator)
 context = jax.set_mesh(mesh)
 """
 HELD = """
+assert jax.numpy.kept is x and np.random.kept["in a module"][0] is x
 assert slotted.w is x and model.layers[0]["w"] is x and model.layers[1][0] is x
 assert model.layers[1][1][0] is big and model.frozen.w is x and model.frozen.inner[1][0] is big
 assert partial.args[0] is x and queue[0] is x and state.w is x and type(state) is State

@@ -129,6 +129,7 @@ def heal(
     """
     import jax
 
+    gc.unfreeze()  # what a forked process shares with its parent may refer to the learner's arrays
     gc.collect()  # what JAX computed on the way to something else, and nobody has any more
     saved = [_Saved(array) for array in jax_hooks.all_arrays()]
     names = names_of([one.array for one in saved], namespace)

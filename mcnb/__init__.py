@@ -61,6 +61,15 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """Register `%mcjax` and `%%mcjax`; IPython calls this for `%load_ext mcnb`."""
+    import os
+
+    from mcnb.launch.environment import process_environment
+    from mcnb.launch.warm import warm
+    from mcnb.options import Options
+
+    # By the time somebody starts a cluster, what its processes import has been imported. It begins
+    # before what the notebook imports itself.
+    warm(process_environment(Options(), os.environ))
     from mcnb.magic import register
 
     register(shell)

@@ -195,7 +195,10 @@ class Cluster:
 
     def status(self) -> str:
         """Return what the cluster is made of and what it is doing, as text."""
-        return f"{self.options.describe()}: {self._state()}"
+        processes = self._lifetime.processes
+        cold = processes.cold if processes is not None else ""
+        slowly = f". Each process imports JAX by itself, which takes longer: {cold}" if cold else ""
+        return f"{self.options.describe()}: {self._state()}{slowly}"
 
     def interrupt(self) -> None:
         """Interrupt the cell that runs, as the stop button does; from another thread.

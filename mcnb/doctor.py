@@ -154,7 +154,7 @@ def lessons() -> Finding:
 
 def environment() -> Finding:
     """Name the settings that the processes would inherit."""
-    from mcnb.launch.local import process_environment
+    from mcnb.launch.environment import process_environment
 
     by_mcnb = process_environment(Options(), {})
     settings = [

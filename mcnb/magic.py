@@ -13,6 +13,7 @@ from IPython.utils.process import arg_split
 from mcnb import current as clusters
 from mcnb.cluster import Cluster
 from mcnb.errors import ClusterError, OptionError
+from mcnb.launch.warm import cool
 from mcnb.options import Options, environment
 from mcnb.report.live import LiveView, somebody_looks
 from mcnb.report.log import log_text
@@ -320,5 +321,6 @@ def unregister(shell: Any) -> None:
     if cluster is not None:
         cluster.stop()
         clusters.set_current(None)
+    cool()
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("mcjax", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import queue
 import re
 import shutil
@@ -16,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from mcnb.errors import ClusterError
-from mcnb.launch.keeping import Keeping
-from mcnb.launch.local import CONTROLLER, KeptCluster, output_path, process_index, process_name
+from mcnb.launch.environment import process_environment
+from mcnb.launch.names import CONTROLLER, output_path, process_index, process_name
+from mcnb.launch.warm import give_back, take
 from mcnb.lockstep.rescue import Healed
 from mcnb.lockstep.server import Server, Waits
 from mcnb.messages import ProcessError, Progress
@@ -152,7 +154,8 @@ class Processes:
         self.referee = Server(options.processes, self.folder, cells=True)
         self.unchecked = ""
         self._communicator_ports: set[int] = set()
-        self._keeping = Keeping(str(self.folder), self._notice_exit)
+        self._keeping = take(process_environment(options, os.environ))
+        self._keeping.begin(self.folder, self._notice_exit)
 
     def start(self) -> None:
         """Start them; return when all have joined.
@@ -163,6 +166,11 @@ class Processes:
         self._start_controller()
         self._connect()
         self._join()
+
+    @property
+    def cold(self) -> str:
+        """Why they were started one by one and not forked; empty if they were forked."""
+        return self._keeping.cold or ""
 
     def call(
         self, function: Callable[..., Any], *args: Any, processes: Sequence[int] | None = None
@@ -236,7 +244,7 @@ class Processes:
             self._client.close()
             self._client = None
         self._views = []
-        self._keeping.close()
+        give_back(self._keeping)
         self.referee.close()
         shutil.rmtree(self.folder, ignore_errors=True)  # where the keeper was killed
 
@@ -246,6 +254,9 @@ class Processes:
         self._inbox.put(None)
 
     def _start_controller(self) -> None:
+        # Not before the keeper imports, at the same time, what is the longer part.
+        from mcnb.launch.local import KeptCluster
+
         for try_number in range(1, START_TRIES + 1):
             self._cluster = KeptCluster(self._keeping, self.folder, self.options, self.exits)
             try:
@@ -256,7 +267,7 @@ class Processes:
                     raise ClusterError(
                         f"ipyparallel's controller could not be started: {error}.{lines}"
                     ) from None
-                self._keeping.end()
+                self._keeping.end(remove=False)
                 self.exits.clear()
             else:
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 
 import mcnb
 from mcnb import current as clusters
+from mcnb.launch import warm
 
 RESIDUE_S = 5.0
 
@@ -23,11 +25,13 @@ def descendants() -> set[psutil.Process]:
 
 def using(folder: Path) -> list[psutil.Process]:
     """Return the processes, whosever children they are, that were told to use a folder."""
-    return [
-        process
-        for process in psutil.process_iter(["cmdline"])
-        if str(folder) in " ".join(process.info["cmdline"] or [])
-    ]
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        with contextlib.suppress(psutil.Error):
+            words = [*(process.info["cmdline"] or []), *(f.path for f in process.open_files())]
+            if any(str(folder) in word for word in words):
+                found.append(process)
+    return found
 
 
 def wait_until(condition: Callable[[], object], timeout: float = 10.0) -> bool:
@@ -49,6 +53,7 @@ def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         patch.setattr(tempfile, "tempdir", None)
         before = descendants()
         yield
+        warm.cool()
         assert wait_until(lambda: descendants() <= before, RESIDUE_S), descendants() - before
         assert wait_until(lambda: not using(temporary), RESIDUE_S), using(temporary)
         assert [path.name for path in temporary.iterdir() if "mcnb" in path.name] == []

@@ -6,6 +6,7 @@ import importlib.metadata
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 import mcnb
 from mcnb import processes as processes_module
+from mcnb.launch import local
 from mcnb.syntax import syntax_error
 
 from .conftest import Notebook
@@ -158,16 +160,29 @@ def test_an_engine_that_dies_while_starting(empty_notebook: Notebook) -> None:
     assert empty_notebook.error("%%mcjax\n1") == f"{error}\nOnce that is mended: %mcjax start"
 
 
-def test_a_process_that_can_not_even_begin(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys\nif 'mcnb.process' in ' '.join(sys.orig_argv):\n"
-        "    os.write(2, b'no licence for this machine\\n')\n    os._exit(1)\n"
+def test_a_process_that_can_not_even_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "ENGINE_ARGS", [*local.ENGINE_ARGS, "--IPEngine.timeout=soon"])
+    with pytest.raises(mcnb.ClusterError) as failed:
+        mcnb.Cluster(1, 1).start()
+    message = str(failed.value)
+    assert message.startswith(
+        "The cluster did not start: process 0 ended with exit code 1 while starting. Its last "
+        "lines:"
     )
+    assert "Bad config encountered during initialization" in message
+
+
+def test_a_keeper_that_can_not_even_begin(tmp_path: Any) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nif 'mcnb.launch.keeper' in sys.orig_argv: os._exit(1)\n"
+    )
+    began = time.monotonic()
     with pytest.raises(mcnb.ClusterError) as failed:
         mcnb.Cluster(1, env={"PYTHONPATH": str(tmp_path)}).start()
+    assert time.monotonic() - began < 20
     assert str(failed.value) == (
-        "The cluster did not start: process 0 ended with exit code 1 while starting. "
-        "Its last lines:\nno licence for this machine"
+        "The cluster did not start: The process that looks after the cluster is gone, and the "
+        "cluster with it. Start it again: %mcjax restart"
     )
 
 

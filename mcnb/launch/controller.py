@@ -1,14 +1,6 @@
-"""ipyparallel's controller, whose own child processes end when it does.
+"""`python -P -m mcnb.launch.controller`: ipyparallel's controller."""
 
-It runs its task scheduler in a child, which would otherwise outlive a controller that is killed.
-"""
-
-import os
-
-from ipyparallel.controller.app import main
-
-from mcnb.launch.keeper import die_with_parent
+from mcnb.ipyparallel_inside import run_controller
 
 if __name__ == "__main__":
-    os.register_at_fork(after_in_child=die_with_parent)
-    main()
+    run_controller()

@@ -3,18 +3,18 @@
     notebook kernel ──stdin──▶ keeper ──fork──▶ controller, process 0, process 1, ...
                     ◀─stdout──        ◀─exit──
 
-It starts processes, delivers signals to them and reports how they end. When the notebook is
-gone, however it went, it ends everything that it started, and everything that those started,
-removes the folder that they shared, and goes too. Orders and reports are lines of JSON.
+It imports what processes need and forks them, so that none has to import it again; delivers
+signals to them and reports how they end. When the notebook is gone, however it went, it ends
+everything that it started, and everything that those started, removes the folder that they shared,
+and goes too. Orders and reports are lines of JSON. It serves one cluster after the other.
 
-It runs as `python -P -m mcnb.launch.keeper FOLDER` and imports nothing but the standard library
-and psutil.
+It runs as `python -P -m mcnb.launch.keeper [--gently]`. At first it has imported nothing but the
+standard library and psutil, so that it hears orders at once.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import selectors
@@ -28,40 +28,74 @@ from typing import Any
 
 import psutil
 
+from mcnb.launch import forking, warmth
+
 GRACE_S = 1.0  # for atexit handlers and open files, before SIGKILL
 PARENT_POLL_S = 1.0  # only where the kernel cannot tell us that the notebook died
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+IDLE_S = 1.0  # without an order, before it imports what few need
+_PR_SET_CHILD_SUBREAPER = 36
 
 
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+class _Child:
+    """A process that was forked, as `subprocess.Popen` has one that was started."""
 
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
 
-def die_with_parent() -> None:
-    """Have the system kill this process when its parent ends, where the system can."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    def poll(self) -> int | None:
+        """Return how it ended, None while it runs."""
+        return self._wait(os.WNOHANG)
+
+    def wait(self) -> int:
+        """Return how it ended, when it has."""
+        status = self._wait(0)
+        assert status is not None
+        return status
+
+    def _wait(self, options: int) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, options)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
 
 class Keeper:
     """The keeper's state: the processes that it started and still has.
 
     Args:
+        gently: Whether to import at the lowest priority, until somebody waits for it.
+
+    Attributes:
         folder: The folder to remove at the end.
     """
 
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
+    def __init__(self, *, gently: bool) -> None:
+        self.folder = ""
+        self.running: dict[str, _Child | subprocess.Popen[bytes]] = {}
         self.graceful: set[str] = set()
         self.parent = os.getppid()
         self.selector = selectors.DefaultSelector()
         self.pending = b""
+        self.warmth = warmth.Warmth(gently=gently)
+        self.cold = ""  # why it can't fork
+        self.looked_at: set[tuple[str, ...]] = set()  # with what imported it can
 
-    def run(self) -> None:
-        """Serve until the notebook is gone, then end everything."""
+    def run(self) -> forking.Spec | None:
+        """Serve until the notebook is gone, then end everything.
+
+        Returns:
+            What this process is to become, where it was forked from the keeper.
+        """
         # Orphans of what we start become our children, so that none can slip away.
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        forking.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        forking.prctl(forking.PR_SET_NAME, b"mcnb keeper")
         for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(ignored, signal.SIG_IGN)
         wake_read, wake_write = os.pipe()
@@ -70,26 +104,42 @@ class Keeper:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.selector.register(wake_read, selectors.EVENT_READ, "wake")
         self.selector.register(0, selectors.EVENT_READ, "order")
+        self.own = [wake_read, wake_write]
         timeout = self._watch_parent()
+        self.warmth.begin()
         try:
-            while os.getppid() == self.parent:
-                for key, _ in self.selector.select(timeout):
-                    if key.data == "notebook gone":
-                        return
-                    data = os.read(key.fd, 65536)
-                    if key.data == "order" and not self._obey(data):
-                        return
-                self._reap()
-        finally:
-            self._end_all()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._serve(timeout)
+        except forking.Forked as forked:
+            self.selector.close()
+            for file in self.own:
+                os.close(file)
+            return forked.spec
+        except BaseException:
+            self._end_cluster()
+            raise
+        self._end_cluster()
+        return None
+
+    def _serve(self, timeout: float | None) -> None:
+        while os.getppid() == self.parent:
+            idle = IDLE_S if self.warmth.left and not self.cold else None
+            events = self.selector.select(timeout or idle)
+            if not events and idle:
+                self.warmth.begin()
+            for key, _ in events:
+                if key.data == "notebook gone":
+                    return
+                data = os.read(key.fd, 65536)
+                if key.data == "order" and not self._obey(data):
+                    return
+            self._reap()
 
     def _watch_parent(self) -> float | None:
         # The pipe alone is not enough: a process that the notebook forked keeps it open.
         try:
-            self.selector.register(
-                os.pidfd_open(self.parent), selectors.EVENT_READ, "notebook gone"
-            )
+            notebook = os.pidfd_open(self.parent)
+            self.selector.register(notebook, selectors.EVENT_READ, "notebook gone")
+            self.own.append(notebook)
         except (AttributeError, OSError):
             return PARENT_POLL_S
         return None
@@ -103,45 +153,74 @@ class Keeper:
             getattr(self, f"_do_{order.pop('do')}")(**order)
         return True
 
-    def _do_start(
-        self,
-        name: str,
-        argv: list[str],
-        env: dict[str, str],
-        cwd: str,
-        output: str,
-        graceful: bool,
-        umask: int,
-    ) -> None:
+    def _do_begin(self, folder: str) -> None:
+        """Begin a cluster."""
+        self.folder = folder
+
+    def _do_start(self, graceful: bool, **spec: Any) -> None:
+        """Start a process."""
+        self._start(forking.Spec(**spec), graceful)
+
+    def _start(self, spec: forking.Spec, graceful: bool) -> None:
+        self.warmth.stop()
         try:
-            with open(f"{output}.out", "ab") as out, open(f"{output}.err", "ab") as err:  # noqa: PTH123
-                process = subprocess.Popen(
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
-                    env=env,
-                    cwd=cwd,
-                    start_new_session=True,
-                    umask=umask,
-                    preexec_fn=die_with_parent,
-                )
+            if self._can_fork(spec):
+                process: _Child | subprocess.Popen[bytes] = _Child(forking.fork(spec))
+            else:
+                process = self._execute(spec)
         except OSError as error:
-            self._report(name=name, failed=f"{error.strerror}: {error.filename}")
+            self._report(name=spec.name, failed=f"{error.strerror}: {error.filename}")
         else:
-            self.running[name] = process
+            self.running[spec.name] = process
             if graceful:
-                self.graceful.add(name)
+                self.graceful.add(spec.name)
+        if self.warmth.urgent and not self.cold:
+            self.warmth.begin()
+
+    def _can_fork(self, spec: forking.Spec) -> bool:
+        needed = warmth.NEEDED.get(spec.module)
+        if needed is None or self.cold:
+            return False
+        self.warmth.get(needed)
+        if needed not in self.looked_at:
+            self.looked_at.add(needed)
+            self.cold = forking.why_not(spec)
+            self._report(cold=self.cold)
+        forking.settle()
+        return not self.cold
+
+    def _execute(self, spec: forking.Spec) -> subprocess.Popen[bytes]:
+        with open(f"{spec.output}.out", "ab") as out, open(f"{spec.output}.err", "ab") as err:  # noqa: PTH123
+            return subprocess.Popen(
+                spec.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=spec.env,
+                cwd=spec.cwd,
+                start_new_session=True,
+                umask=spec.umask,
+                preexec_fn=forking.die_with_parent,
+            )
 
     def _do_signal(self, name: str, number: int) -> None:
         if name in self.running:
             self.running[name].send_signal(number)
 
-    def _do_end(self) -> None:
+    def _do_end(self, remove: bool) -> None:
         """End everything that runs, and say when it is gone."""
         self._end_all()
         self.graceful.clear()
+        if remove:
+            self._end_cluster()
         self._report(ended=True)
+
+    def _end_cluster(self) -> None:
+        self._end_all()
+        self.graceful.clear()
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = ""
 
     def _reap(self) -> None:
         if not hasattr(os, "waitid"):  # macOS, before Python 3.13; there are no orphans of ours
@@ -188,5 +267,12 @@ class Keeper:
             os.write(1, json.dumps(report).encode() + b"\n")
 
 
+def main() -> None:
+    """Keep, or be what was forked."""
+    spec = Keeper(gently="--gently" in sys.argv).run()
+    if spec is not None:
+        spec.run()
+
+
 if __name__ == "__main__":
-    Keeper(sys.argv[1]).run()
+    main()

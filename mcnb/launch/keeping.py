@@ -4,35 +4,50 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
+import re
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from mcnb.errors import ClusterError
+from mcnb.launch.names import KEEPER
 
-KEEPER = "keeper"
 ENDING_S = 10.0
+
+_GONE = (
+    "The process that looks after the cluster is gone, and the cluster with it. "
+    "Start it again: %mcjax restart"
+)
 
 
 class Keeping:
-    """A keeper process, as the notebook sees it.
+    """A keeper process, as the notebook sees it. It serves one cluster after the other.
 
     Args:
-        folder: The folder that the keeper removes when all is over.
-        on_exit: Called with a process's name and how it ended, in words, when one ends; from
-            another thread.
+        env: Its environment, in which it imports what processes need.
+        gently: Whether it does so at the lowest priority, until somebody waits for it.
+
+    Attributes:
+        env: The environment.
+        cold: Why it can't fork processes, in words; empty if it can, None if that is not known yet.
     """
 
-    def __init__(self, folder: str, on_exit: Callable[[str, str], None]) -> None:
-        self._on_exit = on_exit
+    def __init__(self, env: Mapping[str, str], *, gently: bool = False) -> None:
+        self.env = dict(env)
+        self.cold: str | None = None
+        self._on_exit: Callable[[str, str], None] | None = None
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "mcnb.launch.keeper", folder],
+            [sys.executable, "-P", "-m", "mcnb.launch.keeper", *(["--gently"] if gently else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env=self.env,
+            cwd="/",  # it outlives the folder in which the notebook began, perhaps
             # A stop button's SIGINT, and a Jupyter server's SIGKILL, go to the notebook's group.
             start_new_session=True,
         )
@@ -42,50 +57,76 @@ class Keeping:
         self._reader = threading.Thread(target=self._read, name="mcnb keeper", daemon=True)
         self._reader.start()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the keeper runs."""
+        return self._process.poll() is None
+
+    def begin(self, folder: Path, on_exit: Callable[[str, str], None]) -> None:
+        """Begin a cluster.
+
+        Args:
+            folder: The folder that the keeper removes when the cluster ends.
+            on_exit: Called with a process's name and how it ended, in words, when one ends; from
+                another thread.
+        """
+        self._on_exit = on_exit
+        self._order(do="begin", folder=str(folder))
+
     def start(
         self,
         name: str,
-        argv: list[str],
+        module: str,
+        arguments: list[str],
         env: Mapping[str, str],
         cwd: str,
         output: str,
+        *,
         graceful: bool,
-        umask: int = -1,
+        umask: int | None = None,
     ) -> None:
         """Start a process.
 
         Args:
             name: What it is called in orders and reports.
-            argv: Its command line.
+            module: The module that it runs.
+            arguments: The module's arguments.
             env: Its environment.
             cwd: Its working folder.
             output: Where it writes to: files of that name with ".out" and ".err" appended.
             graceful: Whether it gets SIGHUP and a moment to leave before it is killed.
-            umask: Its file mode creation mask; -1 for the notebook's.
+            umask: Its file mode creation mask; the notebook's by default.
         """
         self._order(
             do="start",
             name=name,
-            argv=argv,
+            module=module,
+            arguments=arguments,
             env=dict(env),
             cwd=cwd,
             output=output,
             graceful=graceful,
-            umask=umask,
+            umask=_umask() if umask is None else umask,
         )
 
     def signal(self, name: str, number: int) -> None:
         """Send a signal to a process, if it still runs."""
         self._order(do="signal", name=name, number=number)
 
-    def end(self) -> None:
-        """End all processes; return when they are gone."""
-        self._order(do="end")
+    def end(self, *, remove: bool = True) -> None:
+        """End all processes of the cluster; return when they are gone.
+
+        Args:
+            remove: Whether the cluster ends with them, and its folder is removed.
+        """
+        self._order(do="end", remove=remove)
         if not self._ended.get(timeout=ENDING_S):
-            raise ClusterError("mcnb's keeper process was killed: start the cluster again")
+            raise ClusterError(_GONE)
+        if remove:
+            self._on_exit = None
 
     def close(self) -> None:
-        """End everything, the keeper and its folder too; return when they are gone."""
+        """End everything, and the keeper too; return when all is gone."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._lock:
@@ -105,10 +146,7 @@ class Keeping:
                 self._process.stdin.write(json.dumps(order).encode() + b"\n")
                 self._process.stdin.flush()
         except (OSError, ValueError):
-            raise ClusterError(
-                "The process that looks after the cluster is gone, and the cluster with it. "
-                "Start it again: %mcjax restart"
-            ) from None
+            raise ClusterError(_GONE) from None
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -116,13 +154,33 @@ class Keeping:
             report = json.loads(line)
             if "ended" in report:
                 self._ended.put(True)
+            elif "cold" in report:
+                self.cold = report["cold"]
             elif "failed" in report:
-                self._on_exit(report["name"], f"could not be started ({report['failed']})")
+                self._tell(report["name"], f"could not be started ({report['failed']})")
             else:
-                self._on_exit(report["name"], describe_exit(report["status"]))
+                self._tell(report["name"], describe_exit(report["status"]))
         self._ended.put(False)
         if not self._closing:
-            self._on_exit(KEEPER, "was killed")
+            self._tell(KEEPER, "was killed")
+
+    def _tell(self, name: str, how: str) -> None:
+        if self._on_exit is not None:
+            self._on_exit(name, how)
+
+
+def _umask() -> int:
+    """Return this process's file mode creation mask."""
+    with contextlib.suppress(OSError):
+        # To ask the system for it is to change it, for other threads too.
+        match = re.search(
+            r"^Umask:\s*([0-7]+)", Path("/proc/self/status").read_text(), re.MULTILINE
+        )
+        if match:
+            return int(match[1], 8)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def describe_exit(status: int) -> str:

@@ -10,7 +10,6 @@ import asyncio
 import json
 import logging
 import os
-import re
 import sys
 import time
 from collections.abc import Mapping
@@ -21,20 +20,21 @@ import ipyparallel
 from ipyparallel.cluster.launcher import ControllerLauncher, EngineLauncher
 from traitlets import Instance
 
+from mcnb.launch.environment import process_environment
 from mcnb.launch.keeping import Keeping
+from mcnb.launch.names import CONTROLLER, KEEPER, output_path, process_name
 from mcnb.options import Options
 
-CONTROLLER = "controller"
 CONNECTION_POLL_S = 0.005
 
 # The keeper sees deaths, so no nanny has to, and a process that is stopped or deep in native code
-# must not be given up for dead. A new engine is known only at the next heartbeat: be quick there.
+# must not be given up for dead.
 CONTROLLER_ARGS = [
     "--ip=127.0.0.1",
     "--nodb",
     "--usethreads",
     "--log-level=WARN",
-    "--HeartMonitor.period=200",
+    "--HeartMonitor.period=20",
     "--HeartMonitor.max_heartmonitor_misses=1000000",
     "--IPController.broadcast_scheduler_depth=0",
 ]
@@ -46,30 +46,16 @@ ENGINE_ARGS = [
 ]
 
 
-def process_name(index: int) -> str:
-    """Return the keeper's name for a JAX process."""
-    return f"process {index}"
-
-
-def process_index(name: str) -> int | None:
-    """Return the index of the process of that name, None for the controller."""
-    match = re.fullmatch(r"process (\d+)", name)
-    return int(match[1]) if match else None
-
-
-def output_path(folder: Path, name: str) -> str:
-    """Return the common path of a process's output files."""
-    return str(folder / name.replace(" ", "-"))
-
-
 class KeptController(ControllerLauncher):
     """ipyparallel's controller, started by the keeper."""
 
     def find_args(self) -> list[str]:
         """Return the command line."""
         return [
-            *(sys.executable, "-P", "-m", "mcnb.launch.controller"),
+            *_python("mcnb.launch.controller"),
             f"--profile-dir={self.profile_dir}",
+            f"--work-dir={self.parent.cwd}",
+            f"--HeartMonitor.expected={self.parent.n}",
             *CONTROLLER_ARGS,
         ]
 
@@ -80,8 +66,8 @@ class KeptController(ControllerLauncher):
 
     def poll(self) -> str | None:
         """Return None while the controller runs, how it ended when it has."""
-        how: str | None = self.parent.exits.get(CONTROLLER)
-        return how
+        exits: Mapping[str, str] = self.parent.exits
+        return exits.get(CONTROLLER) or exits.get(KEEPER)
 
     async def get_connection_info(self, timeout: float | None = None) -> dict[str, Any]:
         """Return the connection files' contents once both are whole.
@@ -117,8 +103,9 @@ class KeptProcesses(EngineLauncher):
     def find_args(self) -> list[str]:
         """Return the command line, but for the process index."""
         return [
-            *(sys.executable, "-P", "-m", "mcnb.process"),
+            *_python("mcnb.process"),
             f"--profile-dir={self.profile_dir}",
+            f"--work-dir={self.parent.cwd}",
             *ENGINE_ARGS,
         ]
 
@@ -165,6 +152,7 @@ class KeptCluster(ipyparallel.Cluster):
             cluster_id="",
             cluster_file="",
             shutdown_atexit=False,
+            delay=0,  # the controller listens before its connection files are there
             send_engines_connection_env=True,
             log=_silent_log(),
         )
@@ -175,9 +163,11 @@ class KeptCluster(ipyparallel.Cluster):
 
     def start_kept(self, name: str, argv: list[str], env: Mapping[str, str]) -> None:
         """Have the keeper start a process in the notebook's own working folder."""
+        module, *arguments = argv[len(_python()) :]
         self.keeping.start(
             name,
-            argv,
+            module,
+            arguments,
             {
                 **self._base_env,
                 **env,
@@ -189,42 +179,12 @@ class KeptCluster(ipyparallel.Cluster):
             output_path(self.folder, name),
             graceful=name != CONTROLLER,
             # ipyparallel writes some files for all to read. What cells write is the user's affair.
-            umask=0o077 if name == CONTROLLER else -1,
+            umask=0o077 if name == CONTROLLER else None,
         )
 
 
-def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the cluster's processes.
-
-    What would fight with the number of devices or with `jax.distributed.initialize` is left out.
-
-    Args:
-        options: Platform, number of devices and the user's own settings, which win.
-        inherited: The notebook's environment.
-
-    Example:
-        >>> env = process_environment(
-        ...     Options(devices_per_process=2),
-        ...     {"XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_dump_to=d"},
-        ... )
-        >>> env["XLA_FLAGS"], env["JAX_NUM_CPU_DEVICES"]
-        ('--xla_dump_to=d', '2')
-    """
-    env = {
-        name: value
-        for name, value in inherited.items()
-        if name not in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
-    }
-    flags = env.get("XLA_FLAGS", "").split()
-    flags = [f for f in flags if not f.startswith("--xla_force_host_platform_device_count")]
-    env["XLA_FLAGS"] = " ".join(flags)
-    env["JAX_PLATFORMS"] = options.platform
-    env["JAX_NUM_CPU_DEVICES"] = str(options.devices_per_process)
-    # Plots are drawn into the notebook: no process needs a display.
-    env["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-    env["PYTHONIOENCODING"] = "utf-8"
-    env.update(options.env)
-    return env
+def _python(*module: str) -> list[str]:
+    return [sys.executable, "-P", "-m", *module]
 
 
 def _silent_log() -> logging.Logger:

@@ -1,8 +1,4 @@
-"""A process as an ipyparallel engine: the only file that touches ipyparallel's inner names.
-
-It fits ipyparallel 9. What it reaches into: the kernel class that `IPEngine` instantiates, the
-engine's redirection of output and its signal handlers, and how a kernel applies functions.
-"""
+"""A process as an ipyparallel engine, with all that mcnb puts around its cells."""
 
 from __future__ import annotations
 
@@ -10,80 +6,22 @@ import asyncio
 import builtins
 import faulthandler
 import getpass
-import importlib
 import logging
 import os
 import sys
 import tempfile
 import threading
-from typing import Any
-
-import ipyparallel.engine.app as engine_app
-from ipyparallel.engine.datapub import publish_data
-from ipyparallel.engine.kernel import IPythonParallelKernel
-from ipyparallel.serialize import serialize_object, unpack_apply_message
-from traitlets import Type
 
 from mcnb.errors import LockstepError
+from mcnb.ipyparallel_inside import ProcessEngine, publish_data
 from mcnb.messages import STREAMS
-from mcnb.process import interrupt
 from mcnb.process.blackbox import BlackBox
-from mcnb.process.calls import Call
 from mcnb.process.lockstep import Lockstep
 from mcnb.process.native import NativeOutput
 from mcnb.process.record import Record, RecordedStream, as_text_io
 from mcnb.process.shell import ProcessShell, RecordingHook, RecordingPublisher, refuse_input
-from mcnb.process.tracebacks import describe_error, format_error
+from mcnb.process.tracebacks import format_error
 from mcnb.process.watch import Watch
-
-
-class ProcessKernel(IPythonParallelKernel):
-    """The engine's kernel, with mcnb's shell and a short way for mcnb's own calls."""
-
-    shell_class = Type(ProcessShell)
-
-    def pre_handler_hook(self) -> None:
-        """Leave SIGINT alone: `interrupt` decides what it reaches."""
-
-    def post_handler_hook(self) -> None:
-        """Leave SIGINT alone."""
-
-    def do_apply(
-        self, content: Any, bufs: Any, msg_id: str, reply_metadata: Any
-    ) -> tuple[dict[str, Any], list[Any]]:
-        """Apply a function; one of mcnb's own without a trace in the learner's namespace."""
-        call, args, kwargs = unpack_apply_message(bufs, self.shell.user_ns, copy=False)
-        if not isinstance(call, Call):
-            reply: tuple[dict[str, Any], list[Any]] = super().do_apply(
-                content, bufs, msg_id, reply_metadata
-            )
-            return reply
-        try:
-            module, _, name = call.target.rpartition(".")
-            answer = getattr(importlib.import_module(module), name)(self.shell, *args, **kwargs)
-            return {"status": "ok"}, self._serialize(answer)
-        except Exception as error:
-            described = describe_error(error, "")
-            return {"status": "ok"}, self._serialize(described)
-
-    def _serialize(self, answer: Any) -> list[Any]:
-        buffers: list[Any] = serialize_object(
-            answer,
-            buffer_threshold=self.session.buffer_threshold,
-            item_threshold=self.session.item_threshold,
-        )
-        return buffers
-
-
-class ProcessEngine(engine_app.IPEngine):
-    """The engine application, whose output goes into a record instead of to ipyparallel."""
-
-    def init_signal(self) -> None:
-        """Have SIGHUP end the process, and SIGINT reach cells only."""
-        interrupt.install()
-
-    def redirect_output(self, iopub_socket: Any) -> None:
-        """Redirect nothing: the record has taken the streams over."""
 
 
 def main() -> None:
@@ -101,7 +39,6 @@ def main() -> None:
         lambda progress: publish_data({"progress": progress}), record.newest_line
     )
     ProcessShell.lockstep = Lockstep()
-    engine_app.Kernel = ProcessKernel
     engine = ProcessEngine.instance()
     engine.initialize(sys.argv[1:])
     _log_to_file(engine.log, f"{output}.log")
@@ -124,7 +61,8 @@ def _show_thread_error(args: threading.ExceptHookArgs) -> None:
 
 
 def _log_to_file(log: logging.Logger, path: str) -> None:
-    """Keep the engine's own messages out of the cells' output."""
+    """Keep the engine's own messages out of the cells' output, and leave the small talk out."""
+    log.setLevel(logging.WARNING)
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     log.handlers[:] = [handler]

@@ -1,0 +1,151 @@
+"""ipyparallel's engine and controller as mcnb needs them: the only file that knows its inner names.
+
+It fits ipyparallel 9. What it reaches into:
+
+- of the engine: the kernel class that `IPEngine` instantiates, whether kernels have a debugger, the
+  redirection of output, the signal handlers, and how a kernel applies functions;
+- of the controller: the heart monitor that it instantiates and when that counts a heart as new, the
+  socket on which its hub listens to what passes, and its module `time`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import ipyparallel.controller.app as controller_app
+import ipyparallel.controller.heartmonitor as heartmonitor
+import ipyparallel.engine.app as engine_app
+from ipyparallel.engine.datapub import publish_data
+from ipyparallel.engine.kernel import IPythonParallelKernel
+from ipyparallel.serialize import serialize_object, unpack_apply_message
+from traitlets import Integer, Type
+
+from mcnb.launch.forking import die_with_parent
+from mcnb.process import interrupt
+from mcnb.process.calls import Call
+from mcnb.process.shell import ProcessShell
+from mcnb.process.tracebacks import describe_error
+
+__all__ = ["ProcessEngine", "publish_data", "run_controller"]
+
+
+class ProcessKernel(IPythonParallelKernel):
+    """The engine's kernel, with mcnb's shell and a short way for mcnb's own calls."""
+
+    shell_class = Type(ProcessShell)
+
+    def pre_handler_hook(self) -> None:
+        """Leave SIGINT alone: `interrupt` decides what it reaches."""
+
+    def post_handler_hook(self) -> None:
+        """Leave SIGINT alone."""
+
+    def _publish_status(self, status: str, *args: Any, **kwargs: Any) -> None:
+        """Say when the kernel is idle, for which the client waits, but not when it is busy."""
+        if status != "busy":
+            super()._publish_status(status, *args, **kwargs)
+
+    def do_apply(
+        self, content: Any, bufs: Any, msg_id: str, reply_metadata: Any
+    ) -> tuple[dict[str, Any], list[Any]]:
+        """Apply a function; one of mcnb's own without a trace in the learner's namespace."""
+        call, args, kwargs = unpack_apply_message(bufs, self.shell.user_ns, copy=False)
+        if not isinstance(call, Call):
+            reply: tuple[dict[str, Any], list[Any]] = super().do_apply(
+                content, bufs, msg_id, reply_metadata
+            )
+            return reply
+        try:
+            module, _, name = call.target.rpartition(".")
+            answer = getattr(importlib.import_module(module), name)(self.shell, *args, **kwargs)
+            return {"status": "ok"}, self._serialize(answer)
+        except Exception as error:
+            described = describe_error(error, "")
+            return {"status": "ok"}, self._serialize(described)
+
+    def _serialize(self, answer: Any) -> list[Any]:
+        buffers: list[Any] = serialize_object(
+            answer,
+            buffer_threshold=self.session.buffer_threshold,
+            item_threshold=self.session.item_threshold,
+        )
+        return buffers
+
+
+class ProcessEngine(engine_app.IPEngine):
+    """The engine application, whose output goes into a record instead of to ipyparallel."""
+
+    def initialize(self, argv: Any = None) -> None:
+        """Initialize, with mcnb's kernel."""
+        engine_app.Kernel = ProcessKernel
+        _leave_debugpy_out()
+        super().initialize(argv)
+
+    def init_signal(self) -> None:
+        """Have SIGHUP end the process, and SIGINT reach cells only."""
+        interrupt.install()
+
+    def redirect_output(self, iopub_socket: Any) -> None:
+        """Redirect nothing: the record has taken the streams over."""
+
+
+def _leave_debugpy_out() -> None:
+    """Have kernels made without a debugger, which nobody could reach and each would import.
+
+    Cells can still import debugpy.
+    """
+    if "debugpy" not in sys.modules:
+        sys.modules["debugpy"] = None  # type: ignore[assignment]
+        importlib.import_module("ipykernel.debugger")
+        del sys.modules["debugpy"]
+
+
+class _EagerHeartMonitor(heartmonitor.HeartMonitor):
+    """Has the hub know an engine as soon as its heart beats.
+
+    A new engine is registered when its heart has answered a beat, at the next beat. The period is
+    short, so that this is soon; once engines are known no beat is needed, for the keeper sees
+    deaths, and each would wake all of them up.
+    """
+
+    expected = Integer(config=True, help="How many engines will register.")
+
+    def handle_pong(self, msg: list[bytes]) -> None:
+        """Take the answer to a beat, and have the hub know whose it is."""
+        super().handle_pong(msg)
+        new = self.responses - self.hearts
+        if new:
+            self.handle_new_hearts(new)
+        if len(self.hearts) >= self.expected:
+            self.caller.stop()
+
+
+class QuietController(controller_app.IPController):
+    """The controller, whose hub keeps no account of what passes between client and engines.
+
+    It would read every message again, and remember each. Nobody asks it for that.
+    """
+
+    def init_hub(self) -> None:
+        """Make the hub, which then hears of heartbeats and registrations only."""
+        super().init_hub()
+        passing = self.hub.monitor.socket
+        passing.unsubscribe(b"")
+        passing.subscribe(b"heartmonitor")
+
+
+def run_controller() -> None:
+    """Run ipyparallel's controller, the arguments of the command line being its own.
+
+    Its own child processes end when it does, also when it is killed.
+    """
+    os.register_at_fork(after_in_child=die_with_parent)
+    heartmonitor.HeartMonitor = controller_app.HeartMonitor = _EagerHeartMonitor
+    # It sleeps a quarter of a second between binding its ports and connecting to one of them.
+    controller_app.time = SimpleNamespace(**{**vars(time), "sleep": lambda _: None})
+    QuietController.launch_instance()

@@ -12,16 +12,16 @@ import mcnb
 
 
 @pytest.mark.slow
-def test_sixteen_processes() -> None:
-    with mcnb.Cluster(processes=16, devices_per_process=1) as cluster:
+def test_thirty_two_processes() -> None:
+    with mcnb.Cluster(processes=32, devices_per_process=1) as cluster:
         result = cluster.run("""
 import jax, numpy as np, jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
-mesh = jax.make_mesh((16,), ("i",))
+mesh = jax.make_mesh((32,), ("i",))
 x = jax.make_array_from_process_local_data(NamedSharding(mesh, P("i")), np.ones(1))
 print(int(jnp.sum(x)))
 """)
-        assert result.text() == "[all 16] 16\n"
+        assert result.text() == "[all 32] 32\n"
 
 
 @pytest.mark.slow

@@ -1,0 +1,101 @@
+"""A hundred starts in one kernel, half of them under load: none fails, nothing piles up."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+import mcnb
+
+from .conftest import descendants, wait_until
+
+CYCLES = 50
+FIRST = 5  # libraries make what they keep
+MB = 1 << 20
+COMPUTE = "import jax, jax.numpy as jnp\nprint(jax.device_count(), float(jnp.ones(3).sum()))"
+
+
+@contextlib.contextmanager
+def load() -> Iterator[None]:
+    """Keep every core busy."""
+    busy = [
+        subprocess.Popen([sys.executable, "-c", "while True: sum(range(10000))"])
+        for _ in range(os.cpu_count() or 2)
+    ]
+    try:
+        yield
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+
+
+def held() -> dict[str, int]:
+    """Return what this kernel and its keeper hold now."""
+    gc.collect()
+    own = psutil.Process()
+    keepers = [one for one in own.children(recursive=True) if one.name() == "mcnb keeper"]
+    return {
+        "processes": len(own.children(recursive=True)),
+        "descriptors": own.num_fds(),
+        "threads": threading.active_count(),
+        "native threads": own.num_threads(),
+        "memory": own.memory_full_info().uss,
+        "keeper's descriptors": sum(one.num_fds() for one in keepers),
+        "keeper's memory": sum(one.memory_full_info().uss for one in keepers),
+    }
+
+
+def assert_nothing_piles_up(cycle: Callable[[], None]) -> None:
+    """Repeat something, the second half under load, and compare what is held."""
+    for _ in range(FIRST):
+        cycle()
+    before = held()
+    for _ in range((CYCLES - FIRST) // 2):
+        cycle()
+    with load():
+        for _ in range(CYCLES - FIRST - (CYCLES - FIRST) // 2):
+            cycle()
+    same = ("processes", "descriptors", "threads", "native threads", "keeper's descriptors")
+    assert wait_until(lambda: [held()[key] for key in same] == [before[key] for key in same]), (
+        before,
+        held(),
+    )
+    after = held()
+    print({key: after[key] - before[key] for key in after})
+    for key in ("memory", "keeper's memory"):
+        assert after[key] - before[key] < 8 * MB, (key, before[key], after[key])
+
+
+@pytest.mark.slow
+def test_fifty_starts_and_stops() -> None:
+    cluster = mcnb.Cluster(processes=2, devices_per_process=1)
+
+    def cycle() -> None:
+        others = descendants()
+        cluster.start()
+        assert cluster.run(COMPUTE).text() == "[all 2] 2 3.0\n"
+        cluster.stop()
+        # The keeper stays, for the next start.
+        assert len(descendants() - others) <= 1
+
+    assert_nothing_piles_up(cycle)
+
+
+@pytest.mark.slow
+def test_fifty_restarts() -> None:
+    with mcnb.Cluster(processes=2, devices_per_process=1) as cluster:
+
+        def cycle() -> None:
+            cluster.restart()
+            assert cluster.run(COMPUTE).text() == "[all 2] 2 3.0\n"
+
+        assert_nothing_piles_up(cycle)

@@ -157,6 +157,27 @@ def test_where_forking_is_forbidden_processes_are_started_one_by_one(
         )
 
 
+def test_where_the_system_has_no_room_for_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "real, forks = os.fork, []\n"
+        "def fork():\n"
+        "    forks.append(1)\n"
+        "    if len(forks) > 4: raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
+        "    return real()\n"  # two rehearsals, the controller and process 0
+        "if 'mcnb.launch.keeper' in sys.orig_argv: os.fork = fork\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(mcnb.ClusterError) as caught:
+        mcnb.Cluster(processes=2, devices_per_process=1).start()
+    assert str(caught.value) == (
+        "The cluster did not start: process 1 could not be started "
+        "(Resource temporarily unavailable) while starting."
+    )
+
+
 def test_each_can_have_hashes_of_its_own() -> None:
     """Forks share the seed of their hashes; hosts do not, and the order of a set may part them."""
     one_by_one = "Each process imports JAX by itself, which takes longer: "

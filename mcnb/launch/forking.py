@@ -102,7 +102,6 @@ def why_not(spec: Spec) -> str:
 def settle() -> None:
     """Have the garbage collector leave alone what is there, so that forks go on sharing it."""
     gc.freeze()
-    gc.enable()
 
 
 def fork(spec: Spec) -> int:

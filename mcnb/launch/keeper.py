@@ -86,6 +86,7 @@ class Keeper:
         self.warmth = warmth.Warmth(gently=gently)
         self.cold = ""  # why it can't fork
         self.looked_at: set[tuple[str, ...]] = set()  # with what imported it can
+        self.settled = len(self.warmth.left)  # how much was left to import then
 
     def run(self) -> forking.Spec | None:
         """Serve until the notebook is gone, then end everything.
@@ -118,6 +119,7 @@ class Keeper:
             self._end_cluster()
             raise
         self._end_cluster()
+        self.warmth.stop()
         return None
 
     def _serve(self, timeout: float | None) -> None:
@@ -169,7 +171,8 @@ class Keeper:
             else:
                 process = self._execute(spec)
         except OSError as error:
-            self._report(name=spec.name, failed=f"{error.strerror}: {error.filename}")
+            where = f": {error.filename}" if error.filename else ""
+            self._report(name=spec.name, failed=f"{error.strerror}{where}")
         else:
             self.running[spec.name] = process
             if graceful:
@@ -186,7 +189,9 @@ class Keeper:
             self.looked_at.add(needed)
             self.cold = forking.why_not(spec)
             self._report(cold=self.cold)
-        forking.settle()
+        if len(self.warmth.left) < self.settled:
+            self.settled = len(self.warmth.left)
+            forking.settle()
         return not self.cold
 
     def _execute(self, spec: forking.Spec) -> subprocess.Popen[bytes]:

@@ -77,6 +77,7 @@ class Warmth:
                 with contextlib.suppress(PermissionError, ProcessLookupError):  # users may not
                     os.setpriority(os.PRIO_PROCESS, thread.native_id or 0, _usual())
             thread.join()
+            gc.enable()
 
     def has(self, modules: tuple[str, ...]) -> bool:
         """Return whether these are imported."""

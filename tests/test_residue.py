@@ -22,7 +22,8 @@ from mcnb.launch import warm
 from .conftest import RESIDUE_S, descendants, wait_until
 
 KERNEL = """
-import json, os, sys, tempfile
+import json, os, signal, sys, tempfile
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever the tests were started with
 from pathlib import Path
 import mcnb
 cluster = mcnb.Cluster(processes=2, devices_per_process=1)

@@ -27,9 +27,13 @@ if TYPE_CHECKING:
     from mcnb.errors import CellError as CellError
     from mcnb.errors import ClusterError as ClusterError
     from mcnb.errors import LockstepError as LockstepError
+    from mcnb.errors import PictureError as PictureError
     from mcnb.exercises import check as check
     from mcnb.lockstep.verdicts import Verdict as Verdict
     from mcnb.messages import ProcessError as ProcessError
+    from mcnb.pictures.picture import Picture as Picture
+    from mcnb.pictures.show import picture as picture
+    from mcnb.pictures.show import show as show
     from mcnb.result import Result as Result
 
 __version__ = "0.1.0"
@@ -40,11 +44,15 @@ _HOMES = {
     "Cluster": "cluster",
     "ClusterError": "errors",
     "LockstepError": "errors",
+    "Picture": "pictures.picture",
+    "PictureError": "errors",
     "ProcessError": "messages",
     "Result": "result",
     "Verdict": "lockstep.verdicts",
     "check": "exercises",
     "current_cluster": "current",
+    "picture": "pictures.show",
+    "show": "pictures.show",
 }
 __all__ = [*sorted(_HOMES), "load_ipython_extension"]
 

@@ -13,6 +13,7 @@ from mcnb.lifetime import Lifetime
 from mcnb.messages import ProcessError, Reply
 from mcnb.options import Options, process_set, seconds
 from mcnb.outcome import Outcome, aftermath, healing
+from mcnb.pictures.scene import Scene
 from mcnb.process import calls
 from mcnb.result import Result
 from mcnb.syntax import syntax_error
@@ -172,6 +173,23 @@ class Cluster:
         """
         values: dict[int, Any] = self._call(calls.pull, name, processes=processes)
         return values
+
+    def scenes(self, name: str, **options: Any) -> dict[int, Scene]:
+        """Return what a picture of a variable shows on each process; `mcnb.show` draws it.
+
+        Args:
+            name: A variable's name, or an expression.
+            options: Those of `mcnb.show`.
+
+        Returns:
+            The scenes by process index.
+
+        Raises:
+            CellError: A process has no such value, or it can't be drawn.
+            ClusterError: The cluster does not run, or broke.
+        """
+        scenes: dict[int, Scene] = self._call(calls.scene, name, options, processes=None)
+        return scenes
 
     def push(
         self, values: Mapping[str, Any], processes: str | int | Iterable[int] | None = None

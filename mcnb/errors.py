@@ -52,3 +52,7 @@ class ClusterError(McnbError):
 
 class OptionError(ClusterError, ValueError):
     """An option has a value that is not allowed; the message says which values are."""
+
+
+class PictureError(McnbError, ValueError):
+    """Something can't be drawn; the message says what it is, and what can."""

@@ -72,6 +72,18 @@ def _to_host(expression: str, leaf: Any) -> Any:
     return np.asarray(leaf)
 
 
+def scene(shell: Any, number: int, expression: str, options: Mapping[str, Any]) -> Any:
+    """Return what a picture of a value shows, as plain data."""
+    from mcnb.pictures.show import scene_of
+
+    shell.lockstep.begin(number)
+    try:
+        value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
+        return scene_of(value, **{**options, "name": options["name"] or expression})
+    finally:
+        shell.lockstep.end()
+
+
 def push(shell: Any, number: int, values: Mapping[str, Any]) -> None:
     """Set variables."""
     shell.lockstep.begin(number)

@@ -1,0 +1,1 @@
+"""Pictures of meshes, shardings, communication and time."""

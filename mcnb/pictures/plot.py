@@ -1,0 +1,86 @@
+"""A scene in matplotlib's axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcnb.pictures import palette
+from mcnb.pictures.drawing import LINE, Box, Drawing, drawing_of
+from mcnb.pictures.scene import Scene
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PIXELS_PER_INCH = 96.0
+POINTS_PER_PIXEL = 72.0 / PIXELS_PER_INCH
+
+
+def plot(scene: Scene, ax: Axes | None = None) -> Axes:
+    """Draw a scene.
+
+    Args:
+        scene: The scene.
+        ax: Where to; axes of a new figure of the right size, by default.
+
+    Returns:
+        The axes.
+    """
+    import matplotlib.pyplot as plt
+
+    drawing = drawing_of(scene)
+    if ax is None:
+        size = (drawing.width / PIXELS_PER_INCH, drawing.height / PIXELS_PER_INCH)
+        figure = plt.figure(figsize=size, facecolor=palette.PAPER)
+        ax = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    ax.set_xlim(0, drawing.width)
+    ax.set_ylim(drawing.height, 0)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    _draw(ax, drawing)
+    return ax
+
+
+def _draw(ax: Axes, drawing: Drawing) -> None:
+    from matplotlib.patches import Rectangle
+
+    for rule in drawing.rules:
+        ax.plot(
+            [rule.x1, rule.x2],
+            [rule.y1, rule.y2],
+            color=rule.color,
+            linewidth=rule.width * POINTS_PER_PIXEL,
+            linestyle="--" if rule.dashed else "-",
+        )
+    for box in drawing.boxes:
+        _stripes(ax, box)
+        edge = Rectangle((box.x, box.y), box.width, box.height, fill=False, edgecolor=palette.PAPER)
+        ax.add_patch(edge)
+    for label in drawing.labels:
+        plate = {"facecolor": label.plate, "edgecolor": "none", "alpha": 0.88, "pad": 1.5}
+        ax.text(
+            label.x,
+            label.y,
+            label.text,
+            color=label.color,
+            fontsize=label.size * POINTS_PER_PIXEL,
+            fontweight="bold" if label.bold else "normal",
+            family="monospace",
+            ha={"start": "left", "middle": "center", "end": "right"}[label.anchor],
+            va="center",
+            bbox=plate if label.plate else None,
+            parse_math=False,
+        )
+
+
+def _stripes(ax: Axes, box: Box) -> None:
+    """Fill a box with its colours, upright stripes where there are several."""
+    from matplotlib.patches import Rectangle
+
+    one = len(box.colors) == 1
+    count = 1 if one else max(int(box.width / (LINE / 2)), len(box.colors))
+    width = box.width / count
+    for i in range(count):
+        color = box.colors[i % len(box.colors)]
+        ax.add_patch(
+            Rectangle((box.x + i * width, box.y), width, box.height, facecolor=color, linewidth=0)
+        )

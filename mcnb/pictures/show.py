@@ -1,0 +1,194 @@
+"""`mcnb.show`: what can be drawn, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mcnb.errors import PictureError
+from mcnb.options import plural
+from mcnb.pictures.devices import process_ranges
+from mcnb.pictures.layout_scene import layout_scene
+from mcnb.pictures.mesh_scene import mesh_scene
+from mcnb.pictures.picture import Picture
+from mcnb.pictures.scene import Cell, Grid, Scene
+from mcnb.pictures.tree_scene import Leaf, tree_scene
+
+if TYPE_CHECKING:
+    from mcnb.cluster import Cluster
+
+
+def show(
+    thing: Any,
+    what: str | Sequence[int] | None = None,
+    *,
+    name: str = "",
+    bounds: bool = False,
+    values: bool = False,
+) -> None:
+    """Show where something lies: a mesh, an array, a sharding, a PyTree, or a cluster.
+
+    Only what JAX knows without asking other processes is used: nothing is moved or computed, so it
+    can't hang, and one process can call it alone. In a notebook it is shown as SVG, else printed.
+
+    Args:
+        thing: A `Mesh` or `AbstractMesh`; an array or a `ShapeDtypeStruct`; a sharding; a PyTree of
+            these; or, in the notebook itself, a `Cluster`.
+        what: For a sharding, the global shape, such as `(8, 4)`. For a cluster, the name of a
+            variable in its processes.
+        name: What to call it in the title.
+        bounds: Whether to write at the edges where each part begins and ends.
+        values: Whether to write the numbers into the boxes, of an array of at most 256; those that
+            this process holds.
+
+    Raises:
+        PictureError: It can't be drawn; the message says why.
+
+    Example:
+        >>> import jax
+        >>> show(jax.sharding.AbstractMesh((2, 2), ("a", "b")))
+        Abstract mesh 'a': 2, 'b': 2
+        → 'b': 2   ↓ 'a': 2
+             0     1
+          ┌─────┬─────┐
+        0 │ 0,0 │ 0,1 │
+          ├─────┼─────┤
+        1 │ 1,0 │ 1,1 │
+          └─────┴─────┘
+        4 places for devices, and no devices yet.
+        Axis types: 'a' and 'b' Auto.
+    """
+    from mcnb.cluster import Cluster
+
+    options: dict[str, Any] = {"name": name, "bounds": bounds, "values": values}
+    if isinstance(thing, Cluster):
+        pictures = _of_cluster(thing, what, options)
+    else:
+        pictures = [picture(thing, what, **options)]
+    for one in pictures:
+        _display(one)
+
+
+def _display(one: Picture) -> None:
+    from IPython.core.getipython import get_ipython
+    from IPython.display import display
+
+    shell = get_ipython()
+    if shell is None or not hasattr(shell, "kernel"):
+        print(one.text())
+    else:
+        display(one)
+
+
+def picture(
+    thing: Any,
+    shape: str | Sequence[int] | None = None,
+    *,
+    name: str = "",
+    bounds: bool = False,
+    values: bool = False,
+) -> Picture:
+    """Return the picture that `show` shows.
+
+    Args:
+        thing: A mesh, an array, a `ShapeDtypeStruct`, a sharding, or a PyTree.
+        shape: The global shape, for a sharding.
+        name: What to call it in the title.
+        bounds: Whether to write at the edges where each part begins and ends.
+        values: Whether to write the numbers into the boxes.
+
+    Raises:
+        PictureError: It can't be drawn; the message says why.
+
+    Example:
+        >>> import jax
+        >>> axes = picture(jax.sharding.AbstractMesh((2,), ("a",))).plot()
+        >>> axes.figure.savefig("mesh.pdf")  # doctest: +SKIP
+    """
+    return Picture(scene_of(thing, shape, name=name, bounds=bounds, values=values))
+
+
+def scene_of(
+    thing: Any,
+    shape: str | Sequence[int] | None = None,
+    *,
+    name: str = "",
+    bounds: bool = False,
+    values: bool = False,
+) -> Scene:
+    """Return the scene of something; see `picture`."""
+    import jax
+
+    from mcnb.pictures import observe
+    from mcnb.pictures.values import value_labels
+
+    if isinstance(shape, str):
+        raise PictureError(
+            f"A name, {shape!r}, can be given with a cluster only: mcnb.show(cluster, {shape!r})"
+        )
+    if isinstance(thing, (jax.sharding.Mesh, jax.sharding.AbstractMesh)):
+        return mesh_scene(observe.mesh_model(thing))
+    if observe.is_host_value(thing):
+        raise PictureError(
+            f"A {type(thing).__name__} lies in this process's own memory and on no device. "
+            "Put it there first: jax.device_put(x, sharding)"
+        )
+    if isinstance(thing, (jax.Array, jax.ShapeDtypeStruct, jax.sharding.Sharding)):
+        layout = observe.layout_of(thing, shape)
+        label = value_labels(thing) if values else None
+        return layout_scene(layout, name=name, bounds=bounds, label=label)
+    leaves = jax.tree_util.tree_leaves_with_path(thing)
+    if not leaves or leaves[0][1] is thing:
+        raise PictureError(
+            f"A {type(thing).__name__} can't be drawn. What can: a Mesh, a Sharding with a shape, "
+            "an array, a ShapeDtypeStruct, and a PyTree of arrays"
+        )
+    return tree_scene([_leaf(path, leaf) for path, leaf in leaves], name)
+
+
+def _leaf(path: Any, leaf: Any) -> Leaf:
+    import jax
+
+    from mcnb.pictures import observe
+
+    where = jax.tree_util.keystr(path)
+    if isinstance(leaf, jax.Array) and leaf.is_deleted():
+        return Leaf(where, None, "deleted")
+    if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)) and leaf.sharding is not None:
+        return Leaf(where, observe.layout_of(leaf))
+    return Leaf(where, None, type(leaf).__name__)
+
+
+def _of_cluster(
+    cluster: Cluster, what: str | Sequence[int] | None, options: dict[str, Any]
+) -> list[Picture]:
+    """Return the pictures of a variable on a cluster's processes, equal ones once."""
+    if what is None:
+        return [Picture(_devices_of(cluster))]
+    if not isinstance(what, str):
+        raise PictureError(
+            f"With a cluster goes the name of a variable, not {what!r}: mcnb.show(cluster, 'x')"
+        )
+    found: dict[Scene, list[int]] = {}
+    for process, scene in cluster.scenes(what, **options).items():
+        found.setdefault(scene, []).append(process)
+    if len(found) == 1:
+        return [Picture(scene) for scene in found]
+    return [
+        Picture(Scene(f"On {process_ranges(own)}: {scene.title}", scene.notes, scene.parts))
+        for scene, own in found.items()
+    ]
+
+
+def _devices_of(cluster: Cluster) -> Scene:
+    count, each = cluster.options.processes, cluster.options.devices_per_process
+    rows = tuple(
+        tuple(Cell((k,), (f"P{k}.{i}",)) for i in range(each)) for k in range(min(count, 64))
+    )
+    heads = tuple(f"process {k}" for k in range(len(rows)))
+    return Scene(
+        f"{plural(count, 'process', 'processes')}, "
+        f"{plural(each, 'device', 'devices')} each, {cluster.options.platform}",
+        (f"Pk.i is device i of process k. {count * each} devices in all.",),
+        (Grid(rows, row_heads=heads),),
+    )

@@ -1,0 +1,110 @@
+"""A scene as SVG: the same bytes for the same scene, on paper of its own, for any theme."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from xml.sax.saxutils import escape, quoteattr
+
+from mcnb.pictures import palette
+from mcnb.pictures.drawing import FONT, LINE, Box, Drawing, Label, drawing_of
+from mcnb.pictures.scene import Scene
+
+FONTS = "ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace"
+STRIPE = 7.0
+
+
+def svg_of(scene: Scene) -> str:
+    """Return a scene as an SVG document.
+
+    Example:
+        >>> svg_of(Scene("a title"))[:45]
+        '<svg xmlns="http://www.w3.org/2000/svg" role='
+    """
+    drawing = drawing_of(scene)
+    body = "".join(_body(drawing))
+    # Ids hold for the whole page that an SVG stands in, so each picture has its own.
+    key = hashlib.sha256(f"{scene.title}{scene.notes}{body}".encode()).hexdigest()[:8]
+    width, height = _number(drawing.width), _number(drawing.height)
+    described = escape(" ".join(scene.notes))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" aria-labelledby="t{key} d{key}" '
+        f'font-family="{FONTS}" font-size="{_number(FONT)}">'
+        f'<title id="t{key}">{escape(scene.title)}</title><desc id="d{key}">{described}</desc>'
+        f"{''.join(_patterns(drawing.boxes))}"
+        f'<rect x="0.5" y="0.5" width="{_number(drawing.width - 1)}" '
+        f'height="{_number(drawing.height - 1)}" rx="6" fill="{palette.PAPER}" '
+        f'stroke="{palette.EDGE}"/>{body}</svg>'
+    )
+
+
+def _body(drawing: Drawing) -> Iterable[str]:
+    for rule in drawing.rules:
+        dash = ' stroke-dasharray="4 3"' if rule.dashed else ""
+        yield (
+            f'<line x1="{_number(rule.x1)}" y1="{_number(rule.y1)}" x2="{_number(rule.x2)}" '
+            f'y2="{_number(rule.y2)}" stroke="{rule.color}" '
+            f'stroke-width="{_number(rule.width)}"{dash}/>'
+        )
+    for box in drawing.boxes:
+        yield (
+            f'<rect x="{_number(box.x)}" y="{_number(box.y)}" width="{_number(box.width)}" '
+            f'height="{_number(box.height)}" fill="{_fill(box)}" stroke="{palette.PAPER}" '
+            'stroke-width="2"/>'
+        )
+    for label in drawing.labels:
+        yield from _label(label)
+
+
+def _label(label: Label) -> Iterable[str]:
+    if label.plate:
+        width = label.width + 6
+        left = {"start": 0.0, "middle": width / 2, "end": width}[label.anchor]
+        yield (
+            f'<rect x="{_number(label.x - left)}" y="{_number(label.y - LINE / 2)}" '
+            f'width="{_number(width)}" height="{_number(LINE)}" fill="{label.plate}" '
+            'fill-opacity="0.88"/>'
+        )
+    attributes = f'x="{_number(label.x)}" y="{_number(label.y)}" dy="0.35em" fill="{label.color}"'
+    if label.anchor != "start":
+        attributes += f' text-anchor="{label.anchor}"'
+    if label.size != FONT:
+        attributes += f' font-size="{_number(label.size)}"'
+    if label.bold:
+        attributes += ' font-weight="bold"'
+    yield f'<text {attributes} xml:space="preserve">{escape(label.text)}</text>'
+
+
+def _fill(box: Box) -> str:
+    return box.colors[0] if len(box.colors) == 1 else f"url(#{_pattern_id(box.colors)})"
+
+
+def _pattern_id(colors: Iterable[str]) -> str:
+    return "stripes" + "".join(color.replace("#", "-") for color in colors)
+
+
+def _patterns(boxes: Iterable[Box]) -> Iterable[str]:
+    striped = sorted({box.colors for box in boxes if len(box.colors) > 1})
+    if not striped:
+        return
+    yield "<defs>"
+    for colors in striped:
+        width = STRIPE * len(colors)
+        yield (
+            f'<pattern id={quoteattr(_pattern_id(colors))} width="{_number(width)}" '
+            f'height="{_number(STRIPE)}" patternUnits="userSpaceOnUse" '
+            'patternTransform="rotate(45)">'
+        )
+        for i, color in enumerate(colors):
+            yield (
+                f'<rect x="{_number(i * STRIPE)}" width="{_number(STRIPE)}" '
+                f'height="{_number(STRIPE)}" fill="{color}"/>'
+            )
+        yield "</pattern>"
+    yield "</defs>"
+
+
+def _number(value: float) -> str:
+    """Return a number as short as it can be said with one decimal place."""
+    return f"{value:.1f}".removesuffix(".0")

@@ -174,11 +174,11 @@ class Cluster:
         values: dict[int, Any] = self._call(calls.pull, name, processes=processes)
         return values
 
-    def scenes(self, name: str, **options: Any) -> dict[int, Scene]:
+    def scenes(self, expression: str, **options: Any) -> dict[int, Scene]:
         """Return what a picture of a variable shows on each process; `mcnb.show` draws it.
 
         Args:
-            name: A variable's name, or an expression.
+            expression: A variable's name, or an expression.
             options: Those of `mcnb.show`.
 
         Returns:
@@ -188,7 +188,7 @@ class Cluster:
             CellError: A process has no such value, or it can't be drawn.
             ClusterError: The cluster does not run, or broke.
         """
-        scenes: dict[int, Scene] = self._call(calls.scene, name, options, processes=None)
+        scenes: dict[int, Scene] = self._call(calls.scene, expression, options, processes=None)
         return scenes
 
     def push(

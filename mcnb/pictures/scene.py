@@ -67,6 +67,7 @@ class Table:
 Part: TypeAlias = Grid | Table
 T = TypeVar("T")
 MOST_DEVICES = 64  # with more, what is alike is told once
+ELSEWHERE = "elsewhere"  # stands for values that a process does not hold
 SHOWN = (5, 2)  # at the beginning and the end, then
 
 

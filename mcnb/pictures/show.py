@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mcnb.errors import PictureError
@@ -11,7 +12,7 @@ from mcnb.pictures.devices import process_ranges
 from mcnb.pictures.layout_scene import layout_scene
 from mcnb.pictures.mesh_scene import mesh_scene
 from mcnb.pictures.picture import Picture
-from mcnb.pictures.scene import Cell, Grid, Scene
+from mcnb.pictures.scene import ELSEWHERE, Cell, Grid, Scene
 from mcnb.pictures.tree_scene import Leaf, tree_scene
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def show(
 
     Example:
         >>> import jax
-        >>> show(jax.sharding.AbstractMesh((2, 2), ("a", "b")))
+        >>> kinds = (jax.sharding.AxisType.Auto, jax.sharding.AxisType.Explicit)
+        >>> show(jax.sharding.AbstractMesh((2, 2), ("a", "b"), axis_types=kinds))
         Abstract mesh 'a': 2, 'b': 2
         → 'b': 2   ↓ 'a': 2
              0     1
@@ -56,7 +58,7 @@ def show(
         1 │ 1,0 │ 1,1 │
           └─────┴─────┘
         4 places for devices, and no devices yet.
-        Axis types: 'a' and 'b' Auto.
+        Axis types: 'a' Auto, 'b' Explicit.
     """
     from mcnb.cluster import Cluster
 
@@ -169,8 +171,11 @@ def _of_cluster(
         raise PictureError(
             f"With a cluster goes the name of a variable, not {what!r}: mcnb.show(cluster, 'x')"
         )
+    scenes = cluster.scenes(what, **options)
+    if options["values"]:
+        scenes = put_together(scenes)
     found: dict[Scene, list[int]] = {}
-    for process, scene in cluster.scenes(what, **options).items():
+    for process, scene in scenes.items():
         found.setdefault(scene, []).append(process)
     if len(found) == 1:
         return [Picture(scene) for scene in found]
@@ -178,6 +183,44 @@ def _of_cluster(
         Picture(Scene(f"On {process_ranges(own)}: {scene.title}", scene.notes, scene.parts))
         for scene, own in found.items()
     ]
+
+
+def put_together(scenes: Mapping[int, Scene]) -> dict[int, Scene]:
+    """Return scenes of one array with the values that any process holds, where they fit."""
+    every = list(scenes.values())
+    frames = {_without_values(scene) for scene in every}
+    if len(frames) > 1:
+        return dict(scenes)
+    parts = []
+    for same in zip(*(scene.parts for scene in every), strict=True):
+        grids = [part for part in same if isinstance(part, Grid)]
+        rows = tuple(
+            tuple(_with_values(cells) for cells in zip(*row, strict=True))
+            for row in zip(*(grid.rows for grid in grids), strict=True)
+        )
+        parts.append(replace(grids[0], rows=rows))
+    return dict.fromkeys(scenes, replace(every[0], parts=tuple(parts)))
+
+
+def _with_values(cells: Iterable[Cell | None]) -> Cell | None:
+    given = list(cells)
+    known = [cell for cell in given if cell is not None and ELSEWHERE not in cell.lines]
+    return known[0] if known else given[0]
+
+
+def _without_values(scene: Scene) -> Scene:
+    parts = [
+        replace(
+            part,
+            rows=tuple(
+                tuple(cell and replace(cell, lines=cell.lines[:1]) for cell in row)
+                for row in part.rows
+            ),
+        )
+        for part in scene.parts
+        if isinstance(part, Grid)
+    ]
+    return replace(scene, parts=tuple(parts))
 
 
 def _devices_of(cluster: Cluster) -> Scene:

@@ -10,9 +10,9 @@ import numpy as np
 
 from mcnb.errors import PictureError
 from mcnb.pictures.model import Region
+from mcnb.pictures.scene import ELSEWHERE
 
 MOST_VALUES = 256
-ELSEWHERE = "elsewhere"
 
 
 def value_labels(array: Any) -> Callable[[Region], tuple[str, ...]]:

@@ -319,13 +319,13 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         object(),
         None,
         "A object can't be drawn. What can: a Mesh, a Sharding with a shape, "
-        "an array, a ShapeDtypeStruct, and a PyTree of arrays",
+        "an array, a ShapeDtypeStruct, a PyTree of arrays, and a function with its arguments",
     ),
     "nothing": (
         {},
         None,
         "A dict can't be drawn. What can: a Mesh, a Sharding with a shape, "
-        "an array, a ShapeDtypeStruct, and a PyTree of arrays",
+        "an array, a ShapeDtypeStruct, a PyTree of arrays, and a function with its arguments",
     ),
     "no shape": (
         NamedSharding(MESH8, P("a")),
@@ -355,6 +355,12 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         "The sharding P('x') is over an abstract mesh, which has no devices yet. "
         "Show the mesh, or give the sharding a mesh of devices",
     ),
+    "too much": (
+        MESH8,
+        (8, 4),
+        "mcnb.show of a Mesh takes nothing more: only a sharding takes a shape, a function its "
+        "arguments, and a cluster a name",
+    ),
     "a name without a cluster": (
         np.ones(3),
         "x",
@@ -366,7 +372,7 @@ BAD: dict[str, tuple[Any, Any, str]] = {
 @pytest.mark.parametrize(("thing", "shape", "sentence"), BAD.values(), ids=BAD)
 def test_what_cannot_be_drawn_gets_a_sentence(thing: Any, shape: Any, sentence: str) -> None:
     with pytest.raises(mcnb.PictureError) as caught:
-        mcnb.picture(thing, shape)
+        mcnb.picture(thing, *([] if shape is None else [shape]))
     assert str(caught.value).startswith(sentence)
 
 

@@ -20,23 +20,19 @@ if TYPE_CHECKING:
 
 
 def show(
-    thing: Any,
-    what: str | Sequence[int] | None = None,
-    *,
-    name: str = "",
-    bounds: bool = False,
-    values: bool = False,
+    thing: Any, *args: Any, name: str = "", bounds: bool = False, values: bool = False
 ) -> None:
-    """Show where something lies: a mesh, an array, a sharding, a PyTree, or a cluster.
+    """Show where something lies, or what a program communicates.
 
     Only what JAX knows without asking other processes is used: nothing is moved or computed, so it
     can't hang, and one process can call it alone. In a notebook it is shown as SVG, else printed.
 
     Args:
         thing: A `Mesh` or `AbstractMesh`; an array or a `ShapeDtypeStruct`; a sharding; a PyTree of
-            these; or, in the notebook itself, a `Cluster`.
-        what: For a sharding, the global shape, such as `(8, 4)`. For a cluster, the name of a
-            variable in its processes.
+            these; a function, or a compiled one; or, in the notebook itself, a `Cluster`.
+        args: For a sharding, the global shape, such as `(8, 4)`. For a function, its arguments, or
+            `ShapeDtypeStruct`s in their place: it is compiled, and not run. For a cluster, the
+            name of a variable in its processes.
         name: What to call it in the title.
         bounds: Whether to write at the edges where each part begins and ends.
         values: Whether to write the numbers into the boxes, of an array of at most 256; those that
@@ -64,9 +60,9 @@ def show(
 
     options: dict[str, Any] = {"name": name, "bounds": bounds, "values": values}
     if isinstance(thing, Cluster):
-        pictures = _of_cluster(thing, what, options)
+        pictures = _of_cluster(thing, args, options)
     else:
-        pictures = [picture(thing, what, **options)]
+        pictures = [picture(thing, *args, **options)]
     for one in pictures:
         _display(one)
 
@@ -83,18 +79,13 @@ def _display(one: Picture) -> None:
 
 
 def picture(
-    thing: Any,
-    shape: str | Sequence[int] | None = None,
-    *,
-    name: str = "",
-    bounds: bool = False,
-    values: bool = False,
+    thing: Any, *args: Any, name: str = "", bounds: bool = False, values: bool = False
 ) -> Picture:
     """Return the picture that `show` shows.
 
     Args:
-        thing: A mesh, an array, a `ShapeDtypeStruct`, a sharding, or a PyTree.
-        shape: The global shape, for a sharding.
+        thing: A mesh, an array, a `ShapeDtypeStruct`, a sharding, a PyTree, or a function.
+        args: The global shape, for a sharding; a function's arguments.
         name: What to call it in the title.
         bounds: Whether to write at the edges where each part begins and ends.
         values: Whether to write the numbers into the boxes.
@@ -107,16 +98,11 @@ def picture(
         >>> axes = picture(jax.sharding.AbstractMesh((2,), ("a",))).plot()
         >>> axes.figure.savefig("mesh.pdf")  # doctest: +SKIP
     """
-    return Picture(scene_of(thing, shape, name=name, bounds=bounds, values=values))
+    return Picture(scene_of(thing, *args, name=name, bounds=bounds, values=values))
 
 
 def scene_of(
-    thing: Any,
-    shape: str | Sequence[int] | None = None,
-    *,
-    name: str = "",
-    bounds: bool = False,
-    values: bool = False,
+    thing: Any, *args: Any, name: str = "", bounds: bool = False, values: bool = False
 ) -> Scene:
     """Return the scene of something; see `picture`."""
     import jax
@@ -124,28 +110,49 @@ def scene_of(
     from mcnb.pictures import observe
     from mcnb.pictures.values import value_labels
 
-    if isinstance(shape, str):
+    if isinstance(thing, jax.sharding.Sharding):
+        return layout_scene(observe.layout_of(thing, *args[:1]), name=name, bounds=bounds)
+    mesh = isinstance(thing, (jax.sharding.Mesh, jax.sharding.AbstractMesh))
+    if isinstance(thing, (jax.stages.Compiled, jax.stages.Lowered)) or (
+        args and callable(thing) and not mesh
+    ):
+        return _of_function(thing, args, name)
+    if args and isinstance(args[0], str):
         raise PictureError(
-            f"A name, {shape!r}, can be given with a cluster only: mcnb.show(cluster, {shape!r})"
+            f"A name, {args[0]!r}, can be given with a cluster only: "
+            f"mcnb.show(cluster, {args[0]!r})"
         )
-    if isinstance(thing, (jax.sharding.Mesh, jax.sharding.AbstractMesh)):
+    if args:
+        raise PictureError(
+            f"mcnb.show of a {type(thing).__name__} takes nothing more: only a sharding takes a "
+            "shape, a function its arguments, and a cluster a name"
+        )
+    if mesh:
         return mesh_scene(observe.mesh_model(thing))
     if observe.is_host_value(thing):
         raise PictureError(
             f"A {type(thing).__name__} lies in this process's own memory and on no device. "
             "Put it there first: jax.device_put(x, sharding)"
         )
-    if isinstance(thing, (jax.Array, jax.ShapeDtypeStruct, jax.sharding.Sharding)):
-        layout = observe.layout_of(thing, shape)
+    if isinstance(thing, (jax.Array, jax.ShapeDtypeStruct)):
         label = value_labels(thing) if values else None
-        return layout_scene(layout, name=name, bounds=bounds, label=label)
+        return layout_scene(observe.layout_of(thing), name=name, bounds=bounds, label=label)
     leaves = jax.tree_util.tree_leaves_with_path(thing)
-    if not leaves or leaves[0][1] is thing:
-        raise PictureError(
-            f"A {type(thing).__name__} can't be drawn. What can: a Mesh, a Sharding with a shape, "
-            "an array, a ShapeDtypeStruct, and a PyTree of arrays"
-        )
-    return tree_scene([_leaf(path, leaf) for path, leaf in leaves], name)
+    if leaves and leaves[0][1] is not thing:
+        return tree_scene([_leaf(path, leaf) for path, leaf in leaves], name)
+    if callable(thing):
+        return _of_function(thing, args, name)
+    raise PictureError(
+        f"A {type(thing).__name__} can't be drawn. What can: a Mesh, a Sharding with a shape, "
+        "an array, a ShapeDtypeStruct, a PyTree of arrays, and a function with its arguments"
+    )
+
+
+def _of_function(function: Any, args: Sequence[Any], name: str) -> Scene:
+    from mcnb.pictures.observe_program import compiled, program_model
+    from mcnb.pictures.program_scene import program_scene
+
+    return program_scene(program_model(compiled(function, args), name))
 
 
 def _leaf(path: Any, leaf: Any) -> Leaf:
@@ -161,15 +168,15 @@ def _leaf(path: Any, leaf: Any) -> Leaf:
     return Leaf(where, None, type(leaf).__name__)
 
 
-def _of_cluster(
-    cluster: Cluster, what: str | Sequence[int] | None, options: dict[str, Any]
-) -> list[Picture]:
+def _of_cluster(cluster: Cluster, args: Sequence[Any], options: dict[str, Any]) -> list[Picture]:
     """Return the pictures of a variable on a cluster's processes, equal ones once."""
-    if what is None:
+    if not args:
         return [Picture(_devices_of(cluster))]
-    if not isinstance(what, str):
+    what = args[0]
+    if not isinstance(what, str) or len(args) > 1:
+        given = ", ".join(map(repr, args))
         raise PictureError(
-            f"With a cluster goes the name of a variable, not {what!r}: mcnb.show(cluster, 'x')"
+            f"With a cluster goes the name of a variable, not {given}: mcnb.show(cluster, 'x')"
         )
     scenes = cluster.scenes(what, **options)
     if options["values"]:

@@ -1,0 +1,174 @@
+"""Reading a compiled program: its collectives in order, how often each runs, and from which line.
+
+The text is XLA's HLO, as `jax.stages.Compiled.as_text` returns it. How often a loop runs stands in
+its `known_trip_count`, where XLA could tell (xla/service/while_loop_trip_count_annotator.h).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from mcnb.lockstep.hlo import Operation, operations
+
+_COMPUTATION = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[^\s(]+) (?:\(.*\) -> .*)?\{$")
+_CALLED = re.compile(
+    r"(?P<how>condition|body|calls|to_apply|true_computation|false_computation|branch_computations"
+    r"|called_computations)=(?P<names>\{[^}]*\}|%?[^\s,)]+)"
+)
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_FRAME = re.compile(r"stack_frame_id=(\d+)")
+_OLD_SOURCE = re.compile(r'source_file="([^"]*)" source_line=(\d+)')
+_ENTRY_OF_TABLE = re.compile(r"^(\d+) (.*)$")
+_HERE = Path(__file__).parent  # a line of ours, that compiles, says nothing
+_BRANCHES = ("true_computation", "false_computation", "branch_computations")
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A collective of a program.
+
+    Attributes:
+        operation: What it is.
+        times: How often it runs in one run of the program; None where a loop does not tell.
+        branch: Whether it stands in a branch that may not be taken.
+        source: The file and line that it comes from; None where the program does not say.
+    """
+
+    operation: Operation
+    times: int | None = 1
+    branch: bool = False
+    source: tuple[str, int] | None = None
+
+
+@dataclass(slots=True)
+class _Program:
+    entry: str = ""
+    lines: dict[str, list[str]] = field(default_factory=dict)
+    tables: dict[str, dict[int, str]] = field(default_factory=dict)
+
+
+def uses(text: str, partitions: int) -> list[Use]:
+    """Return the collectives of a program, in the order in which it comes to them.
+
+    Args:
+        text: The program as HLO text.
+        partitions: How many devices it runs on.
+    """
+    program = _read(text)
+    speaking = _speaking(program)
+    return list(_walk(program, program.entry, partitions, 1, False, speaking))
+
+
+def _read(text: str) -> _Program:
+    program = _Program()
+    computation: list[str] | None = None
+    table: dict[int, str] = {}
+    for line in text.splitlines():
+        if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
+            table = program.tables.setdefault(line, {})
+        elif match := _COMPUTATION.match(line):
+            computation = program.lines.setdefault(match["name"], [])
+            if match["entry"]:
+                program.entry = match["name"]
+        elif line == "}":
+            computation = None
+        elif computation is not None:
+            computation.append(line)
+        elif match := _ENTRY_OF_TABLE.match(line):
+            table[int(match[1])] = match[2]
+    return program
+
+
+def _called(line: str) -> Iterator[tuple[str, str]]:
+    for match in _CALLED.finditer(line):
+        for name in re.findall(r"[^\s,{}%]+", match["names"]):
+            yield match["how"], name
+
+
+def _speaking(program: _Program) -> set[str]:
+    """Return the computations that have collectives, or call others that have."""
+    speaking = {
+        name for name, lines in program.lines.items() if any(operations(line, 1) for line in lines)
+    }
+    callers: dict[str, set[str]] = {}
+    for name, lines in program.lines.items():
+        for line in lines:
+            for _, called in _called(line):
+                callers.setdefault(called, set()).add(name)
+    ahead = list(speaking)
+    while ahead:
+        for caller in callers.get(ahead.pop(), set()) - speaking:
+            speaking.add(caller)
+            ahead.append(caller)
+    return speaking
+
+
+def _walk(
+    program: _Program,
+    name: str,
+    partitions: int,
+    times: int | None,
+    branch: bool,
+    speaking: set[str],
+) -> Iterator[Use]:
+    for line in program.lines.get(name, ()):
+        for operation in operations(line, partitions):
+            yield Use(operation, times, branch, _source(program, line))
+        for how, called in _called(line):
+            if called in speaking:
+                inside, taken = times, branch or how in _BRANCHES
+                if how in ("body", "condition"):
+                    trips = _TRIPS.search(line)
+                    more = how == "condition"  # it is asked once more, to end
+                    if times is not None:
+                        inside = times * (int(trips[1]) + more) if trips else None
+                yield from _walk(program, called, partitions, inside, taken, speaking)
+
+
+def _source(program: _Program, line: str) -> tuple[str, int] | None:
+    if match := _OLD_SOURCE.search(line):
+        return match[1], int(match[2])
+    match = _FRAME.search(line)
+    if match is None:
+        return None
+    frame = _fields(program, "StackFrames", int(match[1]))
+    place = _fields(program, "FileLocations", frame.get("file_location_id", 0))
+    name = program.tables.get("FileNames", {}).get(place.get("file_name_id", 0), "").strip('"')
+    known = name and "line" in place and Path(name).parent != _HERE
+    return (name, place["line"]) if known else None
+
+
+def _fields(program: _Program, table: str, key: int) -> dict[str, int]:
+    text = program.tables.get(table, {}).get(key, "")
+    return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", text)}
+
+
+def axes_of(groups: Sequence[Sequence[int]], sizes: dict[str, int]) -> tuple[str, ...] | None:
+    """Return the axes of a mesh along which partitions talk to each other.
+
+    Args:
+        groups: The partitions that take part together, or pairs of a source and a target.
+        sizes: The mesh's axes and their sizes, in its order.
+
+    Returns:
+        The axes' names, in the mesh's order; None where the groups are not lines, planes or the
+        like along axes.
+
+    Example:
+        >>> axes_of([(0, 2), (1, 3)], {"a": 2, "b": 2})
+        ('a',)
+    """
+    names = list(sizes)
+    if not groups or not names or max(map(max, groups)) >= math.prod(sizes.values()):
+        return None
+    varying: set[int] = set()
+    for group in groups:
+        places = np.array(np.unravel_index(list(group), list(sizes.values())))
+        varying |= {int(i) for i in np.flatnonzero((places != places[:, :1]).any(axis=1))}
+    return tuple(names[i] for i in sorted(varying)) or None

@@ -12,7 +12,7 @@ from mcnb.errors import PictureError
 from mcnb.pictures.devices import Device, named
 from mcnb.pictures.model import MeshModel
 from mcnb.pictures.observe import layout_of, mesh_model
-from mcnb.pictures.program import uses
+from mcnb.pictures.program import Use, uses
 from mcnb.pictures.program_scene import ProgramModel
 
 _HEADER = re.compile(r"HloModule (?P<name>[^,\s]+)")
@@ -48,6 +48,24 @@ def compiled(function: Any, args: Iterable[Any]) -> Any:
             f"mcnb.show({name}, x) ({error})"
         ) from None
     return lowered.compile()
+
+
+def moving(thing: Any, sharding: Any) -> tuple[Use, ...] | None:
+    """Return the collectives with which XLA would move an array to another sharding.
+
+    Returns:
+        None where it is no matter of XLA's, as for other devices, or can't be compiled.
+    """
+    before = thing.sharding
+    if before is None or set(before.device_set) != set(sharding.device_set):
+        return None
+    shape = jax.ShapeDtypeStruct(thing.shape, thing.dtype, sharding=before)
+    try:
+        program = jax.jit(lambda x: x, out_shardings=sharding).lower(shape).compile()
+    except (ValueError, TypeError, RuntimeError, AttributeError):
+        return None  # devices on paper, or in another order
+    count = _PARTITIONS.search(program.as_text().partition("\n")[0])
+    return tuple(uses(program.as_text(), int(count[1]) if count else 1))
 
 
 def program_model(program: Any, name: str = "") -> ProgramModel:

@@ -31,8 +31,9 @@ def show(
         thing: A `Mesh` or `AbstractMesh`; an array or a `ShapeDtypeStruct`; a sharding; a PyTree of
             these; a function, or a compiled one; or, in the notebook itself, a `Cluster`.
         args: For a sharding, the global shape, such as `(8, 4)`. For a function, its arguments, or
-            `ShapeDtypeStruct`s in their place: it is compiled, and not run. For a cluster, the
-            name of a variable in its processes.
+            `ShapeDtypeStruct`s in their place: it is compiled, and not run. For an array, another
+            array or sharding, to see what has to move from one to the other; for two shardings,
+            a shape as well. For a cluster, the name of a variable in its processes.
         name: What to call it in the title.
         bounds: Whether to write at the edges where each part begins and ends.
         values: Whether to write the numbers into the boxes, of an array of at most 256; those that
@@ -110,6 +111,9 @@ def scene_of(
     from mcnb.pictures import observe
     from mcnb.pictures.values import value_labels
 
+    laid_out = (jax.sharding.Sharding, jax.Array, jax.ShapeDtypeStruct)
+    if args and isinstance(thing, laid_out) and isinstance(args[0], laid_out):
+        return _of_change(thing, args[0], args[1:], name, bounds)
     if isinstance(thing, jax.sharding.Sharding):
         return layout_scene(observe.layout_of(thing, *args[:1]), name=name, bounds=bounds)
     mesh = isinstance(thing, (jax.sharding.Mesh, jax.sharding.AbstractMesh))
@@ -146,6 +150,31 @@ def scene_of(
         f"A {type(thing).__name__} can't be drawn. What can: a Mesh, a Sharding with a shape, "
         "an array, a ShapeDtypeStruct, a PyTree of arrays, and a function with its arguments"
     )
+
+
+def _of_change(before: Any, after: Any, shape: Sequence[Any], name: str, bounds: bool) -> Scene:
+    import jax
+
+    from mcnb.pictures.change import change_scene
+    from mcnb.pictures.observe import layout_of
+    from mcnb.pictures.observe_program import moving
+
+    if isinstance(before, jax.sharding.Sharding):
+        if not shape:
+            raise PictureError(
+                "Two shardings alone have no shape. Say which: mcnb.show(before, after, (8, 4))"
+            )
+        before = jax.ShapeDtypeStruct(tuple(shape[0]), "float32", sharding=before)
+    if not isinstance(after, jax.sharding.Sharding):
+        if after.shape != before.shape:
+            raise PictureError(
+                f"What moves keeps its shape, and these have two: {tuple(before.shape)} and "
+                f"{tuple(after.shape)}"
+            )
+        after = after.sharding
+    first = layout_of(before)
+    second = layout_of(jax.ShapeDtypeStruct(before.shape, before.dtype, sharding=after))
+    return change_scene(first, second, moving(before, after), name=name, bounds=bounds)
 
 
 def _of_function(function: Any, args: Sequence[Any], name: str) -> Scene:

@@ -1,0 +1,131 @@
+"""What moves from one sharding to another, against a count of every element."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import mcnb
+from mcnb.pictures.change import moves
+from mcnb.pictures.devices import named
+from mcnb.pictures.observe import layout_of
+
+from .fake_devices import fake_devices
+
+SHAPE = (8, 12)
+DEVICES = fake_devices(8)
+
+
+@st.composite
+def shardings(draw: st.DrawFn) -> NamedSharding:
+    sizes = draw(st.sampled_from([(8,), (4, 2), (2, 4), (2, 2, 2), (4,), (2, 2)]))
+    names = "abc"[: len(sizes)]
+    count = math.prod(sizes)
+    first = draw(st.sampled_from([0, len(DEVICES) - count]))
+    mesh = Mesh(DEVICES[first : first + count].reshape(sizes), tuple(names))
+    fitting = [
+        spec
+        for order in itertools.permutations([*names, None], 2)
+        for spec in (P(*order), P(None, order[:1] if order[0] else None))
+        if all(
+            size % math.prod(mesh.shape[n] for n in ((part,) if isinstance(part, str) else part))
+            == 0
+            for size, part in zip(SHAPE, spec, strict=True)
+            if part
+        )
+    ]
+    return NamedSharding(mesh, draw(st.sampled_from([*fitting, P()])))
+
+
+def elements(sharding: NamedSharding) -> dict[Any, set[tuple[int, ...]]]:
+    """Return which elements each device holds, counted one by one."""
+    grid = np.arange(math.prod(SHAPE)).reshape(SHAPE)
+    held = sharding.devices_indices_map(SHAPE)
+    return {device: {(int(i),) for i in grid[index].ravel()} for device, index in held.items()}
+
+
+@given(shardings(), shardings())
+@settings(max_examples=200, deadline=None)
+def test_every_element_stays_or_comes_from_the_nearest(
+    before: NamedSharding, after: NamedSharding
+) -> None:
+    old, new = elements(before), elements(after)
+    names = named([*old, *new])
+    stays = within = between = 0
+    for device, needed in new.items():
+        for element in needed:
+            holders = {names[other].process for other, has in old.items() if element in has}
+            if element in old.get(device, set()):
+                stays += 1
+            elif names[device].process in holders:
+                within += 1
+            else:
+                between += 1
+    found = moves(
+        *(layout_of(jax.ShapeDtypeStruct(SHAPE, np.int8, sharding=s)) for s in (before, after))
+    )
+    assert (found.stays, found.within, found.between) == (stays, within, between)
+
+
+MESH = Mesh(DEVICES.reshape(4, 2), ("a", "b"))
+
+
+def struct(*spec: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((8, 4), np.float32, sharding=NamedSharding(MESH, P(*spec)))
+
+
+def test_both_stand_side_by_side() -> None:
+    picture = mcnb.picture(struct("a"), NamedSharding(MESH, P()), name="x")
+    lines = picture.text().splitlines()
+    assert lines[0] == "x: float32[8,4]  P('a') → P()"
+    assert re.fullmatch(r"before: P\('a'\) +after: P\(\)", lines[1])
+    assert lines[-1] == (
+        "768 B have to go between processes and 0 B between devices of one; "
+        "256 B stay where they are."
+    )
+    assert re.search(r"P0 +P3 +64 B", picture.text())
+    assert picture.svg().count("after: P()") == 1
+
+
+def test_nothing_moves() -> None:
+    text = mcnb.picture(struct(), struct("a")).text()
+    assert "Nothing has to move: each device has what it needs." in text
+
+
+def test_two_shardings_need_a_shape_and_two_arrays_the_same() -> None:
+    with pytest.raises(mcnb.PictureError) as caught:
+        mcnb.picture(NamedSharding(MESH, P("a")), NamedSharding(MESH, P("b")))
+    assert str(caught.value) == (
+        "Two shardings alone have no shape. Say which: mcnb.show(before, after, (8, 4))"
+    )
+    other = jax.ShapeDtypeStruct((4, 4), np.float32, sharding=NamedSharding(MESH, P("a")))
+    with pytest.raises(mcnb.PictureError) as two:
+        mcnb.picture(struct("a"), other)
+    assert str(two.value) == "What moves keeps its shape, and these have two: (8, 4) and (4, 4)"
+    text = mcnb.picture(NamedSharding(MESH, P("a")), NamedSharding(MESH, P("b")), (8, 4)).text()
+    assert text.startswith("float32[8,4]  P('a') → P('b')\n")
+
+
+def test_what_xla_moves_it_with(cluster: mcnb.Cluster) -> None:
+    result = cluster.run(
+        "import jax, mcnb\nfrom jax.sharding import NamedSharding, PartitionSpec as P\n"
+        "mesh = jax.make_mesh((4, 2), ('a', 'b'))\n"
+        "def at(*spec): return NamedSharding(mesh, P(*spec))\n"
+        "for before, after in ((at('a'), at()), (at('a'), at(None, 'a')), (at(), at('a'))):\n"
+        "    print(mcnb.picture(before, after, (8, 4)).text().splitlines()[-1])\n"
+    )
+    assert set(result.stdout.values()) == {
+        "XLA moves it with 1 all-gather.\nXLA moves it with 1 all-to-all.\n"
+        "XLA needs no collective for it.\n"
+    }
+    assert result.launches == ()

@@ -116,11 +116,11 @@ class _EagerHeartMonitor(heartmonitor.HeartMonitor):
     expected = Integer(config=True, help="How many engines will register.")
 
     def handle_pong(self, msg: list[bytes]) -> None:
-        """Take the answer to a beat, and have the hub know whose it is."""
-        super().handle_pong(msg)
-        new = self.responses - self.hearts
-        if new:
-            self.handle_new_hearts(new)
+        """Take the answer to a beat, and have the hub know whose it is; a late one is one, too."""
+        heart = msg[0]
+        self.responses.add(heart)
+        if heart not in self.hearts:
+            self.handle_new_hearts({heart})
         if len(self.hearts) >= self.expected:
             self.caller.stop()
 

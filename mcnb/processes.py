@@ -34,6 +34,7 @@ START_TIMEOUT_S = 300.0
 FAILURES_S = 0.5
 HEAL_TIMEOUT_S = 30.0
 REGISTRATION_POLL_S = 0.01
+PATIENCE_S = 0.5  # with a client that does not hear of engines, at first
 LAST_LINES = 8
 
 # XLA's messages begin with a letter for how grave they are, the time, and the thread.
@@ -273,12 +274,20 @@ class Processes:
                 return
 
     def _connect(self) -> None:
-        self._client = self._cluster.connect_client_sync()
         wanted = set(range(self.options.processes))
         deadline = time.monotonic() + START_TIMEOUT_S
+        patience = PATIENCE_S
+        self._client = self._cluster.connect_client_sync()
+        connected = time.monotonic()
         while not wanted <= set(self._client.ids):
             self._check_start(deadline, sorted(wanted - set(self._client.ids)), "come up")
             self._exit_seen.wait(REGISTRATION_POLL_S)
+            if time.monotonic() - connected > patience:
+                # What is published before a client has subscribed is lost to it. A new client is
+                # told of all engines that there are.
+                self._client.close()
+                self._client = self._cluster.connect_client_sync()
+                connected, patience = time.monotonic(), 2 * patience
         self._views = [self._client[k] for k in sorted(wanted)]
 
     def _join(self) -> None:

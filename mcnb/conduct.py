@@ -20,9 +20,10 @@ from mcnb.errors import ClusterError, LockstepError
 from mcnb.lockstep.verdicts import Doing, Happened, Verdict
 from mcnb.messages import Reply, Text
 from mcnb.outcome import Outcome
+from mcnb.pending import Pending
 from mcnb.process.calls import probe, run_cell, settle
 from mcnb.process.tracebacks import crash_line, crash_report
-from mcnb.processes import Pending, Processes
+from mcnb.processes import Processes
 
 TICK_S = 0.1
 # Where a process waits for others, what the others do is looked at sooner.

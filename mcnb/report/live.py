@@ -11,7 +11,7 @@ from IPython.display import clear_output, display
 
 from mcnb.lockstep.server import Waits
 from mcnb.options import name_processes
-from mcnb.processes import Pending
+from mcnb.pending import Pending
 from mcnb.report.text import gutter, label
 
 FIRST_S = 1.0

@@ -17,6 +17,8 @@ from mcnb import current as clusters
 from mcnb.launch import warm
 
 RESIDUE_S = 5.0
+# Keeps a core busy, for as long as the tests run.
+BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10000))"
 
 
 def descendants() -> set[psutil.Process]:

@@ -16,7 +16,7 @@ import pytest
 import mcnb
 from mcnb.launch import warm
 
-from .conftest import descendants, wait_until
+from .conftest import BUSY, descendants, wait_until
 
 CYCLES = 50
 FIRST = 5  # libraries make what they keep
@@ -28,10 +28,7 @@ COMPUTE = "import jax, jax.numpy as jnp\nprint(jax.device_count(), float(jnp.one
 @contextlib.contextmanager
 def load() -> Iterator[None]:
     """Keep every core busy."""
-    busy = [
-        subprocess.Popen([sys.executable, "-c", "while True: sum(range(10000))"])
-        for _ in range(os.cpu_count() or 2)
-    ]
+    busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(os.cpu_count() or 2)]
     try:
         yield
     finally:

@@ -17,7 +17,7 @@ from mcnb.launch import forking, warm
 from mcnb.launch.environment import process_environment
 from mcnb.options import Options
 
-from .conftest import wait_until
+from .conftest import BUSY, wait_until
 
 
 def test_a_notebook_that_starts_nothing_leaves_nothing(tmp_path: Path) -> None:
@@ -248,10 +248,7 @@ else:
 def test_two_hundred_forks_under_load(tmp_path: Path) -> None:
     """Children log, start threads, compute with BLAS and JAX, and import; none of them hangs."""
     (tmp_path / "child.py").write_text(CHILD)
-    busy = [
-        subprocess.Popen([sys.executable, "-c", "while True: sum(range(10000))"])
-        for _ in range(os.cpu_count() or 2)
-    ]
+    busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(os.cpu_count() or 2)]
     try:
         done = subprocess.run(
             [sys.executable, "-c", FORKS, str(tmp_path)],

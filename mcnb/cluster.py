@@ -267,7 +267,7 @@ class Cluster:
         """
         with self._lock:
             self._history.ended()
-            self._lifetime.end("is being restarted")
+            self._lifetime.end("was interrupted while it was restarted")
             self._lifetime.start()
             if not replay:
                 return None

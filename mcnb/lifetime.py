@@ -14,6 +14,7 @@ from mcnb.outcome import Outcome, aftermath
 from mcnb.processes import Processes, start_processes
 from mcnb.requirements import check_jax
 from mcnb.result import died_sentence
+from mcnb.uninterrupted import to_the_end
 
 _running: weakref.WeakSet[Lifetime] = weakref.WeakSet()
 
@@ -79,10 +80,10 @@ class Lifetime:
         """
         self._lost = False
         processes, self._processes = self._processes, None
-        if processes is not None:
-            processes.close()
-            self._absence = absence
         _running.discard(self)
+        if processes is not None:
+            self._absence = absence
+            to_the_end(processes.close)
 
     def lose(self) -> None:
         """Give the processes up and have new ones started, while the user reads why."""

@@ -243,7 +243,7 @@ class McjaxMagics(Magics):
             start()
         except KeyboardInterrupt:
             raise keyboard_interrupt(
-                "The start was interrupted, and nothing of it is left"
+                "The start was interrupted: no process of the cluster is left, and no variable"
             ) from None
         finally:
             live.remove()
@@ -281,7 +281,10 @@ class McjaxMagics(Magics):
 
     def _stop(self, _: Any) -> None:
         cluster = clusters.current_cluster()
-        cluster.stop()
+        try:
+            cluster.stop()
+        except KeyboardInterrupt:
+            raise keyboard_interrupt(f"Stopped: {cluster.options.describe()}") from None
         print(f"Stopped: {cluster.options.describe()}")
 
     _commands = {  # noqa: RUF012

@@ -28,6 +28,7 @@ from mcnb.process.blackbox import LastWords, read_black_box
 from mcnb.process.bootstrap import can_bind, heal, join
 from mcnb.process.calls import Call
 from mcnb.process.tracebacks import crash_report
+from mcnb.uninterrupted import Task, to_the_end
 
 START_TRIES = 3  # ipyparallel's controller chooses ports before it binds them
 START_TIMEOUT_S = 300.0
@@ -51,27 +52,38 @@ def start_processes(options: Options) -> Processes:
         ClusterError: They could not be started.
         KeyboardInterrupt: Ctrl-C; nothing of them is left.
     """
-    processes = Processes(options)
-    failure: list[BaseException] = []
-
-    def start() -> None:
-        try:
-            processes.start()
-        except BaseException as error:
-            failure.append(error)
-
-    # In a thread of its own, which Ctrl-C can't tear out of ipyparallel's event loop.
-    thread = threading.Thread(target=start, name="mcnb start", daemon=True)
-    thread.start()
     try:
-        thread.join()
-    except BaseException:
-        processes.close()
-        thread.join()
+        return _start_once(options)
+    except ClusterError as error:
+        if not isinstance(error, _KeeperGoneError):
+            raise
+    return _start_once(options)  # with a keeper of its own; the one that waited had been killed
+
+
+class _KeeperGoneError(ClusterError):
+    """The keeper did not live to see the start."""
+
+
+def _start_once(options: Options) -> Processes:
+    made: list[Processes] = []
+    start: Task | None = None
+    try:
+        to_the_end(lambda: made.append(Processes(options)))
+        [processes] = made
+        # In a thread of its own, which Ctrl-C can't tear out of ipyparallel's event loop.
+        start = Task(processes.start)
+        start.wait()
+        start.raise_failure()
+    except BaseException as error:
+        gone = False
+        for one in made:
+            gone = not one.kept
+            to_the_end(one.close)
+        if start is not None:
+            to_the_end(start.wait)
+        if gone and isinstance(error, ClusterError):
+            raise _KeeperGoneError(str(error)) from None
         raise
-    if failure:
-        processes.close()
-        raise failure[0]
     return processes
 
 
@@ -94,12 +106,11 @@ class Processes:
         self._exit_seen = threading.Event()
         self._client: Any = None
         self._views: list[Any] = []
+        self._keeping = take(process_environment(options, os.environ))
         self.folder = Path(tempfile.mkdtemp(prefix="mcnb-"))
         self.referee = Server(options.processes, self.folder, cells=True)
         self.unchecked = ""
         self._communicator_ports: set[int] = set()
-        self._keeping = take(process_environment(options, os.environ))
-        self._keeping.begin(self.folder, self._notice_exit)
 
     def start(self) -> None:
         """Start them; return when all have joined.
@@ -107,6 +118,7 @@ class Processes:
         Raises:
             ClusterError: They could not be started, or were closed meanwhile.
         """
+        self._keeping.begin(self.folder, self._notice_exit)
         self._start_controller()
         self._connect()
         self._join()
@@ -115,6 +127,11 @@ class Processes:
     def cold(self) -> str:
         """Why they were started one by one and not forked; empty if they were forked."""
         return self._keeping.cold or ""
+
+    @property
+    def kept(self) -> bool:
+        """Whether the process that started them, and ends them, runs."""
+        return self._keeping.alive
 
     def call(
         self, function: Callable[..., Any], *args: Any, processes: Sequence[int] | None = None
@@ -141,7 +158,7 @@ class Processes:
 
     def signal(self, k: int, number: int) -> None:
         """Send a process a signal."""
-        self._keeping.signal(process_name(k), number)
+        self._keeping.signal(self.folder, process_name(k), number)
 
     def abort(self) -> bool:
         """End what hangs in the processes; return whether that can be done."""

@@ -60,11 +60,6 @@ class _Child:
                 self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
 
-    def send_signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
 
 class Keeper:
     """The keeper's state: the processes that it started and still has.
@@ -159,9 +154,10 @@ class Keeper:
         """Begin a cluster."""
         self.folder = folder
 
-    def _do_start(self, graceful: bool, **spec: Any) -> None:
-        """Start a process."""
-        self._start(forking.Spec(**spec), graceful)
+    def _do_start(self, cluster: str, graceful: bool, **spec: Any) -> None:
+        """Start a process, unless its cluster has ended: who orders it may not know yet."""
+        if cluster == self.folder:
+            self._start(forking.Spec(**spec), graceful)
 
     def _start(self, spec: forking.Spec, graceful: bool) -> None:
         self.warmth.stop()
@@ -208,9 +204,9 @@ class Keeper:
                 preexec_fn=forking.die_with_parent,
             )
 
-    def _do_signal(self, name: str, number: int) -> None:
-        if name in self.running:
-            self.running[name].send_signal(number)
+    def _do_signal(self, cluster: str, name: str, number: int) -> None:
+        if cluster == self.folder and name in self.running:
+            os.kill(self.running[name].pid, number)
 
     def _do_end(self, remove: bool) -> None:
         """End everything that runs, and say when it is gone."""
@@ -246,8 +242,9 @@ class Keeper:
         # Not SIGTERM: JAX takes it as the notice of a preemption, and goes on.
         self._signal_groups(signal.SIGHUP, self.graceful)
         self._reap_until(lambda: self.graceful.isdisjoint(self.running), GRACE_S)
-        self._signal_groups(signal.SIGKILL, set(self.running))
-        self._reap_until(lambda: not self.running, None)
+        while self.running:
+            self._signal_groups(signal.SIGKILL, set(self.running))
+            self._reap_until(lambda: not self.running, 0.1)
         # What is left are orphans, and each that ends may leave us new ones.
         while children := psutil.Process().children():
             for child in children:
@@ -262,10 +259,15 @@ class Keeper:
             time.sleep(0.005)
 
     def _signal_groups(self, number: int, names: Collection[str]) -> None:
-        # Each of ours leads a group of its own; its id can't be another's while we wait for it.
+        # Each of ours leads a group of its own, or is about to, where it was forked just now; its
+        # id can't be another's while we wait for it.
         for name in self.running.keys() & names:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            try:
                 os.killpg(self.running[name].pid, number)
+            except PermissionError:  # macOS says so of a group that has ended
+                pass
+            except ProcessLookupError:
+                os.kill(self.running[name].pid, number)
 
     def _report(self, **report: Any) -> None:
         with contextlib.suppress(OSError):

@@ -75,6 +75,7 @@ class Keeping:
 
     def start(
         self,
+        folder: Path,
         name: str,
         module: str,
         arguments: list[str],
@@ -88,6 +89,7 @@ class Keeping:
         """Start a process.
 
         Args:
+            folder: The cluster's folder. Where that cluster has ended, nothing is started.
             name: What it is called in orders and reports.
             module: The module that it runs.
             arguments: The module's arguments.
@@ -99,6 +101,7 @@ class Keeping:
         """
         self._order(
             do="start",
+            cluster=str(folder),
             name=name,
             module=module,
             arguments=arguments,
@@ -109,9 +112,9 @@ class Keeping:
             umask=_umask() if umask is None else umask,
         )
 
-    def signal(self, name: str, number: int) -> None:
-        """Send a signal to a process, if it still runs."""
-        self._order(do="signal", name=name, number=number)
+    def signal(self, folder: Path, name: str, number: int) -> None:
+        """Send a signal to a process of a cluster, if it still runs."""
+        self._order(do="signal", cluster=str(folder), name=name, number=number)
 
     def end(self, *, remove: bool = True) -> None:
         """End all processes of the cluster; return when they are gone.

@@ -90,7 +90,7 @@ class KeptController(ControllerLauncher):
 
     def signal(self, sig: int) -> None:
         """Send the controller a signal."""
-        self.parent.keeping.signal(CONTROLLER, sig)
+        self.parent.keeping.signal(self.parent.folder, CONTROLLER, sig)
 
     async def stop(self) -> None:
         """Do nothing: the keeper ends all processes together."""
@@ -121,7 +121,7 @@ class KeptProcesses(EngineLauncher):
     def signal(self, sig: int) -> None:
         """Send all processes a signal."""
         for index in range(self.n):
-            self.parent.keeping.signal(process_name(index), sig)
+            self.parent.keeping.signal(self.parent.folder, process_name(index), sig)
 
     async def stop(self) -> None:
         """Do nothing: the keeper ends all processes together."""
@@ -165,6 +165,7 @@ class KeptCluster(ipyparallel.Cluster):
         """Have the keeper start a process in the notebook's own working folder."""
         module, *arguments = argv[len(_python()) :]
         self.keeping.start(
+            self.folder,
             name,
             module,
             arguments,

@@ -1,0 +1,183 @@
+"""The stop button at the wrong moment, and a keeper that is told to end what it just started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import mcnb
+from mcnb.launch import warm
+from mcnb.launch.environment import process_environment
+from mcnb.options import Options
+from mcnb.uninterrupted import to_the_end
+
+from .conftest import wait_until
+
+WHEN_S = (0.005, 0.02, 0.1, 0.25)
+
+
+@contextlib.contextmanager
+def pressed(after: float) -> Iterator[None]:
+    """Press the stop button after a while, unless what is under way has ended by then."""
+    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        yield
+        # What comes now came too late: it must not hit the test.
+        with contextlib.suppress(KeyboardInterrupt):
+            timer.join()
+            time.sleep(0.05)
+    finally:
+        timer.cancel()
+
+
+def family() -> list[str]:
+    return sorted(one.name() for one in psutil.Process().children(recursive=True))
+
+
+@pytest.fixture
+def two() -> Iterator[mcnb.Cluster]:
+    warm.cool()
+    cluster = mcnb.Cluster(processes=2, devices_per_process=1)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.mark.parametrize("after", WHEN_S)
+def test_a_stop_is_not_left_half_done(two: mcnb.Cluster, after: float) -> None:
+    before = family()
+    two.start()
+    with contextlib.suppress(KeyboardInterrupt), pressed(after):
+        two.stop()
+    assert two.status() == "2 processes x 1 CPU device: it was stopped"
+    assert family() == sorted([*before, "mcnb keeper"])
+    two.start()
+    assert two.run("1 + 1").text() == "[all 2] 2\n"
+    two.stop()
+    assert family() == sorted([*before, "mcnb keeper"])
+
+
+@pytest.mark.parametrize("after", [*WHEN_S, 0.4])
+def test_an_interrupted_restart_leaves_all_or_nothing(two: mcnb.Cluster, after: float) -> None:
+    before = family()
+    two.start()
+    interrupted = False
+    try:
+        with pressed(after):
+            two.restart()
+    except KeyboardInterrupt:
+        interrupted = True
+        assert two.status() in (
+            "2 processes x 1 CPU device: it was interrupted while it was restarted",
+            "2 processes x 1 CPU device: it was interrupted while it started",
+        )
+        assert family() == sorted([*before, "mcnb keeper"])
+    if interrupted or not two.running:
+        two.start()
+    assert two.run("1 + 1").text() == "[all 2] 2\n"
+    two.stop()
+    assert family() == sorted([*before, "mcnb keeper"])
+
+
+def order(folder: Path, **more: object) -> str:
+    return json.dumps({"cluster": str(folder), **more}) + "\n"
+
+
+def controller(folder: Path) -> str:
+    env = process_environment(Options(processes=1), os.environ)
+    return order(
+        folder,
+        do="start",
+        name="controller",
+        module="mcnb.launch.controller",
+        arguments=[f"--profile-dir={folder}"],
+        env=env,
+        cwd="/",
+        output=str(folder / "controller"),
+        graceful=False,
+        umask=0o77,
+    )
+
+
+def test_what_was_forked_a_moment_ago_is_ended_too(tmp_path: Path) -> None:
+    for turn in range(8):
+        folder = tmp_path / f"mine{turn}"
+        folder.mkdir()
+        keeper = subprocess.Popen(
+            [sys.executable, "-P", "-m", "mcnb.launch.keeper"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=process_environment(Options(processes=1), os.environ),
+        )
+        begin = json.dumps({"do": "begin", "folder": str(folder)}) + "\n"
+        end = json.dumps({"do": "end", "remove": True}) + "\n"
+        said, _ = keeper.communicate(begin + controller(folder) + end, timeout=20)
+        reports = [json.loads(line) for line in said.splitlines()]
+        assert {"ended": True} in reports
+        assert not folder.exists()
+
+
+def test_orders_for_a_cluster_that_has_ended_start_nothing(tmp_path: Path) -> None:
+    keeping = warm.Keeping(process_environment(Options(processes=1), os.environ))
+    try:
+        gone: list[str] = []
+        keeping.begin(tmp_path / "first", lambda name, _: gone.append(name))
+        keeping.end()
+        keeping.begin(tmp_path / "second", lambda name, _: gone.append(name))
+        arguments = ("controller", "mcnb.launch.controller", [], dict(os.environ), "/")
+        keeping.start(
+            tmp_path / "first", *arguments, str(tmp_path / "c"), graceful=False, umask=0o77
+        )
+        keeping.end()
+        assert gone == []
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        keeping.close()
+
+
+def test_a_keeper_that_was_killed_while_it_waited_is_replaced(two: mcnb.Cluster) -> None:
+    others = {one for one in psutil.Process().children() if one.name() == "mcnb keeper"}
+    two.start()
+    two.stop()
+    [idle] = {one for one in psutil.Process().children() if one.name() == "mcnb keeper"} - others
+    idle.kill()
+    two.start()
+    assert two.run("1 + 1").text() == "[all 2] 2\n"
+
+
+def test_to_the_end() -> None:
+    done: list[str] = []
+
+    def slow() -> None:
+        assert wait_until(lambda: bool(pressed_now))
+        done.append("all of it")
+
+    pressed_now: list[bool] = []
+
+    def press() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        pressed_now.append(True)
+
+    threading.Timer(0.05, press).start()
+    with pytest.raises(KeyboardInterrupt):
+        to_the_end(slow)
+    assert done == ["all of it"]
+
+    def fails() -> None:
+        raise OSError("mine")
+
+    fail: Callable[[], None] = fails
+    with pytest.raises(OSError, match="mine"):
+        to_the_end(fail)

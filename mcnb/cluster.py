@@ -10,6 +10,7 @@ from mcnb.cells import Cell, History, Push, Replay
 from mcnb.conduct import Conductor, Watcher
 from mcnb.errors import CellError, ClusterError
 from mcnb.lifetime import Lifetime
+from mcnb.lockstep.rescue import Healed
 from mcnb.messages import ProcessError, Reply
 from mcnb.options import Options, process_set, seconds
 from mcnb.outcome import Outcome, aftermath, healing
@@ -17,6 +18,7 @@ from mcnb.pictures.scene import Scene
 from mcnb.process import calls
 from mcnb.result import Result
 from mcnb.syntax import syntax_error
+from mcnb.uninterrupted import to_the_end
 
 CALL_TICK_S = 0.1
 
@@ -244,8 +246,9 @@ class Cluster:
         """
         with self._lock:
             processes = self._lifetime.ready()
+            healed: dict[int, Healed] = {}
             try:
-                healed = processes.heal()
+                to_the_end(lambda: healed.update(processes.heal()))
             except ClusterError:
                 self._lifetime.lose()
                 raise
@@ -304,9 +307,10 @@ class Cluster:
         self._conductor = Conductor(self._lifetime.ready(), watcher)
         try:
             outcome = self._conductor.run(cell)
-        except ClusterError:
+        except ClusterError as error:
             self._lifetime.lose()
-            raise
+            renewed = aftermath(Outcome(intact=False), count)
+            raise ClusterError(f"{str(error).rstrip('.')}. {renewed}") from None
         finally:
             ctrl_c = self._conductor.asked_by_ctrl_c
             self._conductor = None

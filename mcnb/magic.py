@@ -265,7 +265,10 @@ class McjaxMagics(Magics):
         print(log_text(cluster.last.launches, cluster.options.processes))
 
     def _heal(self, _: Any) -> None:
-        print(clusters.current_cluster().heal())
+        try:
+            print(clusters.current_cluster().heal())
+        except KeyboardInterrupt:
+            raise keyboard_interrupt("The cluster was healed all the same") from None
 
     def _restart(self, args: Any) -> None:
         cluster = clusters.current_cluster()
@@ -281,6 +284,9 @@ class McjaxMagics(Magics):
 
     def _stop(self, _: Any) -> None:
         cluster = clusters.current_cluster()
+        if not cluster.running:
+            print(f"Nothing to stop. {cluster.status()}")
+            return
         try:
             cluster.stop()
         except KeyboardInterrupt:

@@ -17,7 +17,7 @@ from typing import Any
 
 from mcnb.errors import ClusterError
 from mcnb.launch.environment import process_environment
-from mcnb.launch.names import CONTROLLER, output_path, process_index, process_name
+from mcnb.launch.names import CONTROLLER, KEEPER, output_path, process_index, process_name
 from mcnb.launch.warm import give_back, take
 from mcnb.lockstep.rescue import Healed
 from mcnb.lockstep.server import Server
@@ -153,7 +153,8 @@ class Processes:
             if k is not None:
                 died[k] = how
             elif not died:
-                raise ClusterError(f"The {name}, which connects the processes, {how}")
+                does = "looks after" if name == KEEPER else "connects"
+                raise ClusterError(f"The {name}, which {does} the processes, {how}")
         return died
 
     def signal(self, k: int, number: int) -> None:

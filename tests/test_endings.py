@@ -90,6 +90,14 @@ def test_an_interrupted_restart_leaves_all_or_nothing(two: mcnb.Cluster, after: 
     assert family() == sorted([*before, "mcnb keeper"])
 
 
+def test_a_heal_is_not_left_half_done(two: mcnb.Cluster) -> None:
+    two.start()
+    two.run("import jax, jax.numpy as jnp\nx = jnp.ones(3)").raise_for_errors()
+    with contextlib.suppress(KeyboardInterrupt), pressed(0.1):
+        two.heal()
+    assert two.run("float(x.sum())").text() == "[all 2] 3.0\n"
+
+
 def order(folder: Path, **more: object) -> str:
     return json.dumps({"cluster": str(folder), **more}) + "\n"
 

@@ -329,5 +329,20 @@ def test_what_connects_the_processes_dies(cluster: mcnb.Cluster, what: str) -> N
     assert wait_until(lambda: processes.exits)
     with pytest.raises(mcnb.ClusterError) as broken:
         cluster.run("1")
-    assert str(broken.value).startswith(f"The {what}, which connects the processes, was killed")
+    does = "connects" if what == "controller" else "looks after"
+    assert str(broken.value).startswith(f"The {what}, which {does} the processes, was killed")
+    assert str(broken.value).endswith(f" since the last cell. {RENEWED}")
+    assert cluster.run("'fresh'").text() == "[all 4] 'fresh'\n"
+
+
+def test_what_connects_the_processes_dies_in_the_middle_of_a_cell(cluster: mcnb.Cluster) -> None:
+    with (
+        pytest.raises(mcnb.ClusterError) as broken,
+        when_running(cluster, called("controller").kill),
+    ):
+        cluster.run("import time\nprint('running')\ntime.sleep(60)")
+    assert str(broken.value) == (
+        "The controller, which connects the processes, was killed by SIGKILL (from outside, or "
+        f"because the machine ran out of memory). {RENEWED}"
+    )
     assert cluster.run("'fresh'").text() == "[all 4] 'fresh'\n"

@@ -81,6 +81,9 @@ def test_the_life_of_a_cluster(empty_notebook: Notebook) -> None:
     )
     assert "NameError" in empty_notebook.error("%%mcjax\nx")
     assert run("%mcjax stop").stdout == "Stopped: 2 processes x 1 CPU device\n"
+    assert run("%mcjax stop").stdout == (
+        "Nothing to stop. 2 processes x 1 CPU device: it was stopped\n"
+    )
     assert run("%mcjax stop").success
 
 

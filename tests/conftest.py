@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import linecache
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +17,10 @@ import pytest
 import mcnb
 from mcnb import current as clusters
 from mcnb.launch import warm
+from mcnb.lockstep.places import Places, is_script
+from mcnb.process.cellcode import cell_label
+
+from .learners import Program
 
 RESIDUE_S = 5.0
 # Keeps a core busy, for as long as the tests run.
@@ -125,3 +131,25 @@ def empty_notebook(shell: Any, capsys: pytest.CaptureFixture[str]) -> Iterator[N
     if clusters.current() is not None:
         mcnb.current_cluster().stop()
     clusters.set_current(None)
+
+
+@pytest.fixture(scope="module")
+def small_heap() -> Iterator[None]:
+    """Hide what was there before from the search, which otherwise goes through all of it."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture
+def no_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the cells of one test from the next."""
+    monkeypatch.setattr(linecache, "cache", {})
+
+
+@pytest.fixture
+def program(tmp_path: Path, no_cells: None) -> Program:
+    """Return a learner's program."""
+    del no_cells
+    return Program(tmp_path, Places(lambda name: cell_label(name) is not None or is_script(name)))

@@ -1,31 +1,23 @@
-"""Reading compiled programs: their collectives, who takes part, and when two are the same."""
+"""Reading collectives and their groups from a program's text."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcnb.lockstep.hlo import (
     Operation,
-    by_process,
-    fingerprint,
     operations,
-    partners,
     replica_groups,
 )
-from mcnb.lockstep.launches import Collective
 
-Groups = tuple[tuple[int, ...], ...]
+from .hlo_texts import COLUMNS, ROWS, Groups, as_lists, iotas
 
 KINDS = (
     "all-reduce",
@@ -36,8 +28,6 @@ KINDS = (
     "collective-permute",
     "collective-broadcast",
 )
-ROWS, COLUMNS = ((0, 1), (2, 3)), ((0, 2), (1, 3))
-DEVICES = "P0.0 P0.1 P1.0 P1.1"
 
 
 @pytest.mark.parametrize(
@@ -183,33 +173,12 @@ def test_what_cannot_be_read(attributes: str) -> None:
     assert replica_groups(attributes, 4) is None
 
 
-def as_lists(groups: Groups) -> str:
-    return "{" + ",".join("{" + ",".join(map(str, group)) + "}" for group in groups) + "}"
-
-
 @given(st.permutations(range(12)), st.lists(st.integers(1, 4), min_size=1, max_size=5))
 def test_random_lists(order: list[int], sizes: list[int]) -> None:
     members = iter(order)
     groups = tuple(tuple(itertools.islice(members, size)) for size in sizes)
     groups = tuple(group for group in groups if group)
     assert replica_groups(f"channel_id=1, replica_groups={as_lists(groups)}, x={{0}}", 12) == groups
-
-
-@st.composite
-def iotas(draw: st.DrawFn) -> tuple[str, Groups]:
-    """An iota, and its groups, computed index by index."""
-    dims = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
-    permutation = draw(st.permutations(range(len(dims))))
-    weights = [math.prod(dims[axis + 1 :]) for axis in range(len(dims))]
-    flat = [
-        sum(index[permutation.index(axis)] * weights[axis] for axis in range(len(dims)))
-        for index in np.ndindex(*(dims[axis] for axis in permutation))
-    ]
-    size = draw(st.sampled_from([n for n in range(1, len(flat) + 1) if len(flat) % n == 0]))
-    rows = tuple(tuple(flat[i : i + size]) for i in range(0, len(flat), size))
-    turned = permutation != sorted(permutation) or draw(st.booleans())
-    spelling = f"[{len(rows)},{size}]<=[{','.join(map(str, dims))}]"
-    return spelling + turned * f"T({','.join(map(str, permutation))})", rows
 
 
 @given(iotas())
@@ -375,354 +344,3 @@ def test_operations_stand_in_the_order_of_the_text() -> None:
         Operation("all-gather", 4, None),
     ]
     assert operations("", 4) == []
-
-
-PROGRAM = """\
-HloModule , is_scheduled=true, entry_computation_layout={(f32[4,4]{1,0})->f32[4,4]{1,0}}, \
-num_partitions=4
-
-%(x: f32[], y: f32[]) -> f32[] {
-  tmp_0 = f32[] parameter(0)
-  tmp_1 = f32[] parameter(1)
-  ROOT tmp_2 = f32[] add(tmp_0, tmp_1)
-}
-
-ENTRY %(param: f32[4,4]) -> f32[4,4] {
-  tmp_0 = f32[4,4]{1,0} parameter(0), sharding={devices=[2,2]<=[4]}
-  tmp_1 = f32[4,4]{1,0} copy(tmp_0)
-  tmp_2 = f32[4,4]{1,0} collective-permute(tmp_1), source_target_pairs={{0,1},{1,0}}
-  ROOT tmp_3 = f32[4,4]{1,0} all-reduce(tmp_2), channel_id=1, \
-replica_groups=mesh['a'=2,'b'=2] {'a'}, use_global_device_ids=true, to_apply=%region_0
-}
-"""
-ROOT = "use_global_device_ids=true, to_apply=%region_0"
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("mesh['a'=2,'b'=2] {'a'}", "mesh['rows'=2,'columns'=2] {'rows'}"),
-        ("mesh['a'=2,'b'=2] {'a'}", "mesh['a'=2,'one'=1,'b'=2] {'a'}"),
-        ("mesh['a'=2,'b'=2] {'a'}", "mesh['a'=4] {'a':(1)2}"),
-        ("mesh['a'=2,'b'=2] {'a'}", "mesh['a'=2,'b'=2], device_ids=([2,2]T(1,0)) {'b'}"),
-        ("mesh['a'=2,'b'=2] {'a'}", "mesh['a'=2,'b'=2], device_ids=(0,2,1,3) {'b'}"),
-        ("mesh['a'=2,'b'=2] {'a'}", "[2,2]<=[2,2]T(1,0)"),
-        ("mesh['a'=2,'b'=2] {'a'}", "{{0,2},{1,3}}"),
-        ("%(x: f32[], y: f32[])", "%(left: f32[], right: f32[])"),
-        ("ENTRY %(param: f32[4,4])", "ENTRY %(weights: f32[4,4])"),
-        ("ENTRY %(param: f32[4,4])", "ENTRY %main.5(param: f32[4,4])"),
-        (", sharding={devices=[2,2]<=[4]}", ""),
-        ("sharding={devices=[2,2]<=[4]}", "sharding={replicated}"),
-        (ROOT, f'{ROOT}, frontend_attributes={{_name="a"}}'),
-        (ROOT, f'{ROOT}, sharding={{replicated}}, frontend_attributes={{x="1",y={{2}}}}'),
-        ("HloModule ,", "HloModule jit_step,"),
-    ],
-)
-def test_equal_programs_have_one_fingerprint(old: str, new: str) -> None:
-    other = PROGRAM.replace(old, new)
-    assert other != PROGRAM
-    assert fingerprint(other, 4, DEVICES) == fingerprint(PROGRAM, 4, DEVICES)
-
-
-CHANGES = [
-    ("f32", "bf16"),
-    ("[4,4]", "[4,8]"),
-    ("f32[4,4]{1,0} copy", "f32[4,4]{0,1} copy"),
-    ("copy(", "negate("),
-    ("add(", "maximum("),
-    ("add(tmp_0, tmp_1)", "add(tmp_1, tmp_0)"),
-    ("all-reduce(", "all-gather("),
-    ("{'a'}", "{'b'}"),
-    ("{'a'}", "{'a','b'}"),
-    ("mesh['a'=2,'b'=2] {'a'}", "{{2,0},{1,3}}"),
-    ("mesh['a'=2,'b'=2] {'a'}", "{{1,3},{0,2}}"),
-    ("mesh['a'=2,'b'=2] {'a'}", "mesh['a'=2,'b'=2], device_ids=(2,0,1,3) {'a'}"),
-    ("{{0,1},{1,0}}", "{{0,1}}"),
-    ("channel_id=1", "channel_id=2"),
-    ("collective-permute(tmp_1)", "collective-permute(tmp_0)"),
-    ("(f32[4,4]{1,0})->", "(f32[4,4]{0,1})->"),
-    ("->f32[4,4]{1,0}}", "->f32[4,4]{0,1}}"),
-    ("  tmp_1 = f32[4,4]{1,0} copy(tmp_0)\n", ""),
-]
-
-
-def test_different_programs_have_different_fingerprints() -> None:
-    texts = [PROGRAM, *(PROGRAM.replace(old, new) for old, new in CHANGES)]
-    assert (
-        len({fingerprint(text, 4, DEVICES) for text in texts})
-        == len(set(texts))
-        == 1 + len(CHANGES)
-    )
-
-
-def test_other_devices_or_another_order_of_them_make_another_program() -> None:
-    devices = [DEVICES, "P0.1 P0.0 P1.0 P1.1", "P1.0 P1.1 P0.0 P0.1", "P2.0 P2.1 P3.0 P3.1", ""]
-    assert len({fingerprint(PROGRAM, 4, one) for one in devices}) == 5
-
-
-def test_all_devices_are_one_group_of_all() -> None:
-    everyone = PROGRAM.replace("mesh['a'=2,'b'=2] {'a'}", "{}")
-    written = PROGRAM.replace("mesh['a'=2,'b'=2] {'a'}", "{{0,1,2,3}}")
-    assert fingerprint(everyone, 4, DEVICES) == fingerprint(written, 4, DEVICES)
-    assert fingerprint(everyone, 2, DEVICES) != fingerprint(written, 2, DEVICES)
-
-
-@given(iotas(), iotas())
-def test_fingerprints_are_equal_where_the_groups_are(
-    one: tuple[str, Groups], other: tuple[str, Groups]
-) -> None:
-    def of(groups: str) -> str:
-        return fingerprint(PROGRAM.replace("mesh['a'=2,'b'=2] {'a'}", groups), 4, DEVICES)
-
-    assert of(one[0]) == of(as_lists(one[1]))
-    assert (of(one[0]) == of(other[0])) == (one[1] == other[1])
-
-
-@pytest.mark.parametrize(
-    ("groups", "owners", "expected"),
-    [
-        (ROWS, (0, 0, 1, 1), ((0,), (1,))),
-        (COLUMNS, (0, 0, 1, 1), ((0, 1),)),
-        (((0, 1, 2, 3),), (0, 0, 1, 1), ((0, 1),)),
-        (COLUMNS, (0, 1, 2, 3), ((0, 2), (1, 3))),
-        (((3, 1), (2, 0)), (0, 1, 2, 3), ((0, 2), (1, 3))),
-        (ROWS, (1, 0, 3, 2), ((0, 1), (2, 3))),
-        (((0, 1), (1, 0), (2, 3)), (0, 1, 2, 3), ((0, 1), (2, 3))),
-        (((0, 0), (1, 2)), (5, 6, 5), ((5,), (5, 6))),
-        (None, (0, 0, 1, 1), ((0, 1),)),
-        (None, (2, 2), ((2,),)),
-        ((), (0, 1), ()),
-    ],
-)
-def test_groups_as_processes(groups: Groups | None, owners: tuple[int, ...], expected: Any) -> None:
-    found = [Operation("all-gather", 12, groups)]
-    assert by_process(found, owners) == (Collective("all-gather", 12, expected),)
-
-
-def test_collectives_keep_their_order() -> None:
-    found = [Operation("all-reduce", 4, ROWS), Operation("all-gather", 8, COLUMNS)]
-    assert by_process(iter(found), (0, 0, 1, 1)) == (
-        Collective("all-reduce", 4, ((0,), (1,))),
-        Collective("all-gather", 8, ((0, 1),)),
-    )
-    assert by_process([], (0, 1)) == ()
-
-
-@pytest.mark.parametrize(
-    ("groups", "process", "expected"),
-    [
-        ([], 3, (3,)),
-        ([((0, 1), (2, 3))], 0, (0, 1)),
-        ([((0, 1), (2, 3))], 4, (4,)),
-        ([((2,), (0, 1))], 2, (2,)),
-        ([((3, 4), (2, 3), (1, 2), (0, 1))], 0, (0, 1, 2, 3, 4)),
-        ([((0, 1), (2, 3)), ((1, 2),)], 3, (0, 1, 2, 3)),
-        ([((0, 1), (2, 3)), ((4, 5),)], 5, (4, 5)),
-    ],
-)
-def test_partners(groups: list[Groups], process: int, expected: tuple[int, ...]) -> None:
-    assert partners((Collective("all-reduce", 4, one) for one in groups), process) == expected
-
-
-@given(
-    st.lists(
-        st.lists(st.lists(st.integers(0, 7), max_size=4, unique=True).map(tuple), max_size=3),
-        max_size=4,
-    ),
-    st.integers(0, 7),
-)
-def test_partners_are_all_that_are_joined_by_groups(
-    collectives: list[list[tuple[int, ...]]], process: int
-) -> None:
-    roots = list(range(8))
-
-    def root(k: int) -> int:
-        while roots[k] != k:
-            k = roots[k]
-        return k
-
-    for group in itertools.chain.from_iterable(collectives):
-        for one, other in itertools.pairwise(group):
-            roots[root(one)] = root(other)
-    expected = tuple(k for k in range(8) if root(k) == root(process))
-    asked = [Collective("all-reduce", 4, tuple(groups)) for groups in collectives]
-    assert partners(asked, process) == expected
-
-
-REAL = """
-import json
-from types import SimpleNamespace
-
-import jax
-import numpy as np
-from jax import lax, shard_map
-from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-
-from mcnb.lockstep.jax_hooks import program_text
-
-
-def programs(first, second):
-    mesh = jax.make_mesh((2, 2), (first, second), axis_types=(AxisType.Auto,) * 2)
-    over = {"a": first, "b": second, "ab": (first, second)}
-
-    def compiled(function, inside, dtype="float32", outside=None):
-        argument = jax.ShapeDtypeStruct((8, 8), dtype, sharding=NamedSharding(mesh, inside))
-        where = None if outside is None else NamedSharding(mesh, outside)
-        return jax.jit(function, out_shardings=where).lower(argument).compile()
-
-    def mapped(function, dtype="float32"):
-        spec = P(first, second)
-        wrapped = shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
-        return compiled(wrapped, spec, dtype)
-
-    for name, axes in over.items():
-        size = 4 if name == "ab" else 2
-        ring = [(i, (i + 1) % size) for i in range(size)]
-        yield f"psum {name}", mapped(lambda x: lax.psum(x, axes))
-        yield f"pmax {name}", mapped(lambda x: lax.pmax(x, axes))
-        yield f"all_gather {name}", mapped(lambda x: lax.all_gather(x, axes))
-        yield f"ppermute {name}", mapped(lambda x: lax.ppermute(x, axes, ring))
-        yield f"all_to_all {name}", mapped(lambda x: lax.all_to_all(x, axes, 0, 0, tiled=True))
-        yield f"psum_scatter {name}", mapped(lambda x: lax.psum_scatter(x, axes, tiled=True))
-    yield "psum a c64", mapped(lambda x: lax.psum(x, first), "complex64")
-    yield "all_gather a s8", mapped(lambda x: lax.all_gather(x, first), "int8")
-    yield "none", mapped(lambda x: x + 1)
-    yield "two", mapped(lambda x: lax.psum(lax.all_gather(x, first, tiled=True), second))
-    yield "reshard a", compiled(lambda x: x + 1, P(first), outside=P())
-    yield "reshard b", compiled(lambda x: x + 1, P(None, second), outside=P(None, None))
-    yield "reshard ba", compiled(lambda x: x + 1, P((second, first)), outside=P())
-
-
-def summed(axes):
-    mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
-    spec = P(("a", "b"))
-    add = shard_map(lambda x: lax.psum(x, axes), mesh=mesh, in_specs=spec, out_specs=spec)
-    powers = jax.device_put(np.array([1, 2, 4, 8], np.int32), NamedSharding(mesh, spec))
-    return np.asarray(jax.jit(add)(powers)).tolist()
-
-
-def canonical(compiled):
-    return program_text(SimpleNamespace(xla_executable=compiled.runtime_executable()))
-
-
-said = {name: (one.as_text(), canonical(one)) for name, one in programs("a", "b")}
-renamed = {name: canonical(one) for name, one in programs("data", "model")}
-sums = {"a": summed("a"), "b": summed("b"), "ab": summed(("a", "b"))}
-print(json.dumps({"texts": said, "renamed": renamed, "sums": sums}))
-"""
-
-
-@pytest.fixture(scope="module")
-def real() -> dict[str, Any]:
-    """What JAX compiles for four devices: texts by the name of the program."""
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "4", "JAX_PLATFORMS": "cpu"}
-    environment.pop("XLA_FLAGS", None)
-    done = subprocess.run(
-        [sys.executable, "-c", REAL], env=environment, capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def as_sets(operation: Operation) -> tuple[str, int, set[frozenset[int]]]:
-    assert operation.groups is not None
-    return operation.kind, operation.bytes, set(map(frozenset, operation.groups))
-
-
-GROUPS = {
-    "a": {frozenset({0, 2}), frozenset({1, 3})},
-    "b": {frozenset({0, 1}), frozenset({2, 3})},
-    "ab": {frozenset({0, 1, 2, 3})},
-}
-
-
-@pytest.mark.parametrize("axes", ["a", "b", "ab"])
-@pytest.mark.parametrize(
-    ("name", "kind", "size", "grows"),
-    [
-        ("psum", "all-reduce", 64, 0),
-        ("pmax", "all-reduce", 64, 0),
-        ("all_gather", "all-gather", 64, 1),
-        ("all_to_all", "all-to-all", 64, 0),
-        ("psum_scatter", "reduce-scatter", 64, -1),
-    ],
-)
-def test_what_jax_compiles(
-    real: dict[str, Any], axes: str, name: str, kind: str, size: int, grows: int
-) -> None:
-    members = 4 if axes == "ab" else 2
-    for text in real["texts"][f"{name} {axes}"]:
-        [found] = operations(text, 4)
-        assert as_sets(found) == (kind, int(size * float(members) ** grows), GROUPS[axes])
-
-
-@pytest.mark.parametrize(
-    ("axes", "pairs"),
-    [
-        ("a", {(0, 2), (2, 0), (1, 3), (3, 1)}),
-        ("b", {(0, 1), (1, 0), (2, 3), (3, 2)}),
-        ("ab", {(0, 1), (1, 2), (2, 3), (3, 0)}),
-    ],
-)
-def test_a_permutation_that_jax_compiles(
-    real: dict[str, Any], axes: str, pairs: set[tuple[int, int]]
-) -> None:
-    for text in real["texts"][f"ppermute {axes}"]:
-        [found] = operations(text, 4)
-        assert (found.kind, found.bytes) == ("collective-permute", 64)
-        assert found.groups is not None
-        assert set(found.groups) == pairs
-
-
-def test_other_types_and_several_collectives_that_jax_compiles(real: dict[str, Any]) -> None:
-    for i in range(2):
-        texts = {name: texts[i] for name, texts in real["texts"].items()}
-        [one] = operations(texts["psum a c64"], 4)
-        assert as_sets(one) == ("all-reduce", 128, GROUPS["a"])
-        [one] = operations(texts["all_gather a s8"], 4)
-        assert as_sets(one) == ("all-gather", 32, GROUPS["a"])
-        assert [as_sets(one) for one in operations(texts["two"], 4)] == [
-            ("all-gather", 128, GROUPS["a"]),
-            ("all-reduce", 128, GROUPS["b"]),
-        ]
-        assert operations(texts["none"], 4) == []
-
-
-def test_collectives_that_the_partitioner_puts_in(real: dict[str, Any]) -> None:
-    for i in range(2):
-        for axis in "ab":
-            [one] = operations(real["texts"][f"reshard {axis}"][i], 4)
-            assert as_sets(one) == ("all-gather", 256, GROUPS[axis])
-        [one] = operations(real["texts"]["reshard ba"][i], 4)
-        assert (one.kind, one.bytes, one.groups) == ("all-gather", 256, ((0, 2, 1, 3),))
-
-
-@pytest.mark.parametrize("axes", ["a", "b", "ab"])
-def test_who_is_said_to_take_part_is_who_is_summed(real: dict[str, Any], axes: str) -> None:
-    [found] = operations(real["texts"][f"psum {axes}"][1], 4)
-    assert found.groups is not None
-    sums = {i: sum(1 << k for k in group) for group in found.groups for i in group}
-    assert [sums[i] for i in range(4)] == real["sums"][axes]
-
-
-def test_fingerprints_of_what_jax_compiles(real: dict[str, Any]) -> None:
-    prints = {name: fingerprint(text, 4, DEVICES) for name, (_, text) in real["texts"].items()}
-    assert prints == {name: fingerprint(text, 4, DEVICES) for name, text in real["renamed"].items()}
-    assert len(set(prints.values())) == len(prints)
-
-
-@settings(max_examples=50)
-@given(st.text("abé{}[]()=,<'\"-> \n%", max_size=60), st.integers(1, 4))
-def test_no_text_is_too_strange(text: str, partitions: int) -> None:
-    assert operations(text, partitions) == []
-    assert len(fingerprint(text, partitions, DEVICES)) == 32
-
-
-def test_groups_that_cannot_be_read_are_told_apart_by_their_text() -> None:
-    text = "HloModule m\n\nENTRY e {{\n  r = f32[8] all-reduce(x), replica_groups={}\n}}"
-    prints = {
-        groups: fingerprint(text.format(groups), 4, DEVICES)
-        for groups in ("mesh['a'=4] {'y'}", "mesh['a'=4] {'z'}")
-    }
-    assert len(set(prints.values())) == 2

@@ -1,10 +1,10 @@
-"""Verdicts in words: every kind, everything that may differ, every hint, to the letter."""
+"""What a verdict says, word for word."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -12,82 +12,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnb.errors import CellError, ClusterError, LockstepError
-from mcnb.lockstep.launches import Launch
-from mcnb.lockstep.verdicts import Detail, Doing, Happened, Kind, Stand, Verdict
+from mcnb.lockstep.verdicts import Detail, Doing, Kind, Stand, Verdict
 from mcnb.lockstep.wording import explain, left_waiting
-from mcnb.messages import ProcessError, Reply
-from mcnb.result import Result
 
-IF_ZERO = (
-    "that line runs only where `k == 0` holds. What communicates must run on all participants: "
-    "take it out of the condition, and leave printing and saving inside"
+from .stands import (
+    ASKS_FOR_ZERO,
+    FINISHED,
+    IF_ZERO,
+    MAX,
+    NOT_INVITED,
+    PROGRAM,
+    SUM,
+    at,
+    launch,
+    sentence,
+    stands,
 )
 
-
-def at_line(line: int, hint: str) -> str:
-    return hint.replace("that line", f"line {line}")
-
-
-LOOP = (
-    "the loop `for batch in batches:` ran a different number of times. Agree on the number of "
-    "steps before it, such as the smallest of all processes, or drop the last, incomplete batch"
-)
-SHAPE = (
-    "all processes must pass the same global shapes. Pad to a length that all agree on, and drop "
-    "or pad the last batch"
-)
-DTYPE = "all processes must pass the same types. Give the dtype where the array is made"
-SHARDING = "all processes must shard an array alike. Make the sharding once, from one spec"
-MESH = (
-    "all processes must use the same mesh, with the same devices in the same order. Make it from "
-    "jax.devices() or with jax.make_mesh, without anything that depends on the process"
-)
-STATIC = "a static argument is part of the program. Pass what differs between processes as an array"
-PROGRAM = (
-    "a value that differs between processes became part of the program: a constant, a closed-over "
-    "value or a branch taken in Python. Pass it as an array instead"
-)
-ORDER = (
-    "the order in which processes do things must not depend on the process. Sort what comes from "
-    "a set, a directory listing or a random generator before you loop over it"
-)
-BRANCH = (
-    "the processes took different branches, or one has an extra or a missing launch. Have all "
-    "participants run the same lines in the same order"
-)
-NOT_INVITED = (
-    "run the cell on all participants, or give the computation a mesh of devices that belong to "
-    "the processes which run it"
-)
 CYCLE = (
     "each of them communicates with the next before it does with the one before. Have all do so "
     "in one order, such as along rows first and along columns then"
 )
 
-ASKS_FOR_ZERO = Detail("jnp.sum(x)", "k == 0")
-IN_LOOP = Detail("step(batch)", loop="for batch in batches:")
-FINISHED = Stand("finished")
 
-
-def launch(name: str = "sum", program: str = "1", **more: Any) -> Launch:
-    return Launch(name, program, **{"participants": (0, 1), **more})
-
-
-SUM, MAX = launch("sum", "1"), launch("max", "2")
 TWO = launch("jit(f)", "1", arguments=("f32[8]", "i32[]"))
-
-
-def at(line: int | None = 4, what: Launch = SUM, place: str = "") -> Stand:
-    return Stand("waits", what, line, place)
-
-
-def stands(*each: Stand) -> Mapping[int, Stand]:
-    return dict(enumerate(each))
-
-
-def sentence(kind: Kind, *each: Stand, **more: Any) -> str:
-    return explain(Verdict(kind, stands(*each), **more), len(each)).sentence
 
 
 def lines(kind: Kind, *each: Stand, **more: Any) -> Sequence[str]:
@@ -221,278 +169,6 @@ def test_a_ring_is_told_from_its_first_to_its_first() -> None:
 def test_a_ring_shows_arguments_and_a_missing_process_does_not() -> None:
     assert "in jit(f) f32[8] i32[];" in sentence("cycle", at(what=TWO), FINISHED, ring=(0, 1))
     assert "in jit(f);" in sentence("missing", at(what=TWO), FINISHED)
-
-
-FULL = launch(
-    "jit(f)",
-    arguments=("f32[8,4]", "i32[3]"),
-    shardings=("P('a',)", "P()"),
-    mesh="{'a': 2}",
-    devices="P0.0 P1.0",
-)
-OTHERS = {
-    "name": "jit(g)",
-    "arguments": ("f32[8,8]", "i32[3]"),
-    "shardings": ("P('a',)", "P('b',)"),
-    "mesh": "{'b': 2}",
-    "devices": "P1.0 P0.0",
-}
-
-
-def other(**more: Any) -> Launch:
-    return replace(FULL, program="2", **more)
-
-
-@pytest.mark.parametrize(
-    ("one", "two", "details", "differs", "hint"),
-    [
-        (
-            FULL,
-            other(name="jit(g)"),
-            {},
-            "the computation: jit(f) on process 0; jit(g) on process 1",
-            ORDER,
-        ),
-        (
-            FULL,
-            other(arguments=("f32[8,4]",)),
-            {},
-            "the number of arguments: 2 arguments on process 0; 1 argument on process 1",
-            SHAPE,
-        ),
-        (
-            FULL,
-            other(arguments=("f32[8,8]", "i32[3]")),
-            {},
-            "the shape of argument 0: f32[8,4] on process 0; f32[8,8] on process 1",
-            SHAPE,
-        ),
-        (
-            FULL,
-            other(arguments=("f32[8,4]", "i32[]")),
-            {1: Detail(names=("v", "n"))},
-            "the shape of argument n: i32[3] on process 0; i32[] on process 1",
-            SHAPE,
-        ),
-        (
-            FULL,
-            other(arguments=("f32[8,4]", "f32[4]")),
-            {0: Detail(names=("v",)), 1: Detail(names=("v",))},
-            "the shape of argument 1: i32[3] on process 0; f32[4] on process 1",
-            SHAPE,
-        ),
-        (
-            FULL,
-            other(arguments=("f16[8,4]", "i32[4]")),
-            {},
-            "the dtype of argument 0: f32[8,4] on process 0; f16[8,4] on process 1",
-            DTYPE,
-        ),
-        (
-            replace(FULL, arguments=("key<fry>[]",)),
-            other(arguments=("u32[]",)),
-            {0: Detail(names=("key",))},
-            "the dtype of argument key: key<fry>[] on process 0; u32[] on process 1",
-            DTYPE,
-        ),
-        (
-            FULL,
-            other(shardings=("P('a',)", "P('b',)")),
-            {},
-            "the sharding of argument 1: P() on process 0; P('b',) on process 1",
-            SHARDING,
-        ),
-        (
-            FULL,
-            other(shardings=("", "P()")),
-            {1: Detail(names=("v",))},
-            "the sharding of argument v: P('a',) on process 0; none on process 1",
-            SHARDING,
-        ),
-        (
-            FULL,
-            other(mesh="{'b': 2}"),
-            {},
-            "the mesh: {'a': 2} on process 0; {'b': 2} on process 1",
-            MESH,
-        ),
-        (
-            FULL,
-            other(mesh=""),
-            {},
-            "the mesh: {'a': 2} on process 0; none on process 1",
-            MESH,
-        ),
-        (
-            FULL,
-            other(devices="P1.0 P0.0"),
-            {},
-            "the devices, or their order: P0.0 P1.0 on process 0; P1.0 P0.0 on process 1",
-            MESH,
-        ),
-        (
-            FULL,
-            other(),
-            {0: Detail(static={"m": "1", "n": "2"}), 1: Detail(static={"m": "1", "n": "3"})},
-            "the static argument n: 2 on process 0; 3 on process 1",
-            STATIC,
-        ),
-        (
-            FULL,
-            other(),
-            {0: Detail(static={"z": "1", "n": "2"}), 1: Detail(static={"z": "2"})},
-            "the static argument n: 2 on process 0; none on process 1",
-            STATIC,
-        ),
-        (
-            FULL,
-            other(),
-            {0: Detail(program=("a", "b", "c")), 1: Detail(program=("a", "d", "e"))},
-            "the compiled program, first in: `b` on process 0; `d` on process 1",
-            PROGRAM,
-        ),
-        (
-            FULL,
-            other(),
-            {0: Detail(program=("a", "b")), 1: Detail(program=("a",))},
-            "the compiled program, first in: `b` on process 0; nothing on process 1",
-            PROGRAM,
-        ),
-        (FULL, other(), {}, "the compiled program", PROGRAM),
-        (
-            FULL,
-            other(),
-            {k: Detail(static={"n": "1"}, program=("a", "b")) for k in range(2)},
-            "the compiled program",
-            PROGRAM,
-        ),
-    ],
-)
-def test_what_differs(
-    one: Launch, two: Launch, details: dict[int, Detail], differs: str, hint: str
-) -> None:
-    texts = {str(one), str(two)}
-    stood = (
-        f"both processes wait at line 4 in {one}"
-        if len(texts) == 1
-        else f"process 0 waits at line 4 in {one}; process 1 waits at line 4 in {two}"
-    )
-    assert sentence("mismatch", at(what=one), at(what=two), details=details) == (
-        f"mismatch: {stood}. What differs: {differs}. Hint: {hint}"
-    )
-
-
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [
-        (0, "the computation:"),
-        (1, "the shape of argument 0:"),
-        (2, "the sharding of argument 1:"),
-        (3, "the mesh:"),
-        (4, "the devices, or their order:"),
-        (5, "the static argument n:"),
-        (6, "the compiled program, first in:"),
-    ],
-)
-def test_what_differs_first(number: int, expected: str) -> None:
-    two = other(**dict(list(OTHERS.items())[number:]))
-    details = {
-        k: Detail(static={} if number > 5 else {"n": str(k)}, program=(f"line of {k}",))
-        for k in range(2)
-    }
-    said = sentence("mismatch", at(what=FULL), at(what=two), details=details)
-    assert f". What differs: {expected} " in said
-
-
-def test_nothing_differs_between_launches_that_are_the_same() -> None:
-    assert sentence("mismatch", at(4), at(5)) == (
-        "mismatch: process 0 waits at line 4 in sum; process 1 waits at line 5 in sum"
-    )
-    assert "What differs" not in sentence("missing", at(what=SUM), at(what=MAX), FINISHED)
-
-
-def test_launches_with_other_partners_differ() -> None:
-    two = replace(SUM, participants=(0, 1, 2), devices="P0.0 P1.0 P2.0")
-    one = replace(SUM, devices="P0.0 P1.0")
-    assert ". What differs: the devices, or their order: P0.0 P1.0 on process 0; P0.0 P1.0 " in (
-        sentence("mismatch", at(what=one), at(what=two), FINISHED)
-    )
-
-
-@pytest.mark.parametrize(
-    ("kind", "each", "details", "hint"),
-    [
-        ("missing", [at(), FINISHED], {0: ASKS_FOR_ZERO}, IF_ZERO),
-        ("missing", [at(), FINISHED], {0: replace(ASKS_FOR_ZERO, loop="for i in x:")}, IF_ZERO),
-        ("missing", [at(), FINISHED], {0: IN_LOOP}, LOOP),
-        ("missing", [at(), FINISHED], {0: Detail("jnp.sum(x)")}, ""),
-        ("missing", [at(), at(5), FINISHED], {0: ASKS_FOR_ZERO, 1: ASKS_FOR_ZERO}, IF_ZERO),
-        ("missing", [at(), at(5), FINISHED], {0: ASKS_FOR_ZERO, 1: Detail()}, ""),
-        ("missing", [at(), at(5), FINISHED], {0: ASKS_FOR_ZERO, 1: IN_LOOP}, ""),
-        (
-            "missing",
-            [at(), at(5), FINISHED],
-            {0: ASKS_FOR_ZERO, 1: Detail(condition="k == 1")},
-            "",
-        ),
-        (
-            "missing",
-            [at(), at(5), FINISHED],
-            {0: replace(IN_LOOP, condition="k == 0"), 1: IN_LOOP},
-            LOOP,
-        ),
-        ("missing", [at(), at(5), FINISHED], {0: IN_LOOP, 1: Detail(loop="while True:")}, ""),
-        ("missing", [at(), Stand("raised", error="KeyError")], {0: ASKS_FOR_ZERO}, ""),
-        ("died", [at(), Stand("died", error="was killed")], {0: ASKS_FOR_ZERO}, ""),
-        ("not invited", [at(), Stand("not invited")], {0: ASKS_FOR_ZERO}, NOT_INVITED),
-        ("stalled", [at(), Stand("runs")], {0: ASKS_FOR_ZERO}, IF_ZERO),
-        ("stalled", [at(), Stand("runs")], {0: IN_LOOP}, ""),
-        ("mismatch", [at(4), at(4, MAX)], {}, ORDER),
-        ("mismatch", [at(4), at(4, MAX)], {0: IN_LOOP}, ORDER),
-        ("mismatch", [at(4), at(5, MAX)], {}, BRANCH),
-        ("mismatch", [at(4, place="a.py:4"), at(4, MAX, "b.py:4")], {}, BRANCH),
-        ("mismatch", [at(4), at(5, MAX)], {1: ASKS_FOR_ZERO}, at_line(5, IF_ZERO)),
-        ("mismatch", [at(4), at(4, MAX)], {1: ASKS_FOR_ZERO}, IF_ZERO),
-        ("mismatch", [at(4), at(5, MAX)], {0: ASKS_FOR_ZERO, 1: Detail()}, at_line(4, IF_ZERO)),
-        (
-            "mismatch",
-            [at(4), at(5, MAX)],
-            {0: Detail(condition="not (k == 0)"), 1: ASKS_FOR_ZERO},
-            BRANCH,
-        ),
-        ("mismatch", [at(4), at(4, MAX), Stand("raised", error="KeyError")], {}, ""),
-        ("mismatch", [at(4), at(4, MAX), FINISHED], {}, ORDER),
-    ],
-)
-def test_hints(kind: Kind, each: Sequence[Stand], details: dict[int, Detail], hint: str) -> None:
-    said = sentence(kind, *each, details=details)
-    assert said.partition(". Hint: ")[2] == hint
-    assert said.count("Hint") == bool(hint)
-
-
-@pytest.mark.parametrize(
-    ("happened", "expected"),
-    [
-        ("", ""),
-        (
-            "hung",
-            ". What happened: it hung until the computations were cut off",
-        ),
-        ("crashed", ". What happened: it crashed"),
-        ("failed", ". What happened: a computation failed with an error"),
-        (
-            "returned",
-            ". What happened: nothing stopped it. Launches that do not belong together met, and "
-            "what they returned may be wrong",
-        ),
-    ],
-)
-def test_what_happened(happened: Happened, expected: str) -> None:
-    assert sentence("mismatch", at(4), at(4, MAX), happened=happened) == (
-        "mismatch: process 0 waits at line 4 in sum; process 1 waits at line 4 in max"
-        f"{expected}. What differs: the computation: sum on process 0; max on process 1. "
-        f"Hint: {ORDER}"
-    )
 
 
 def test_what_happened_has_a_line_of_its_own() -> None:
@@ -651,6 +327,8 @@ DOINGS: tuple[Doing, ...] = (
     "died",
     "not invited",
 )
+
+
 STANDS = st.builds(
     Stand,
     st.sampled_from(DOINGS),
@@ -698,72 +376,6 @@ def test_the_order_in_which_stands_are_known_changes_nothing(order: list[int]) -
 )
 def test_left_waiting(each: Sequence[Stand], expected: str) -> None:
     assert left_waiting(stands(*each), len(each)) == expected
-
-
-ANEW = "Both processes were started anew: their variables are gone"
-MINE = ProcessError("ValueError", "mine", 2, "traceback")
-
-
-def test_processes_that_parted_are_a_lockstep_error() -> None:
-    verdict = Verdict("missing", stands(at(), FINISHED))
-    error = Result({}, 2, stopped=(0,), verdict=verdict, aftermath=ANEW).error()
-    assert type(error) is LockstepError
-    assert str(error) == (
-        f"missing: process 0 waits at line 4 in sum; process 1 finished without it. {ANEW}"
-    )
-    assert error.lines == [
-        "LockstepError: The processes parted: missing",
-        "",
-        "[0] waits at line 4 in sum",
-        "[1] finished without it",
-        "",
-        ANEW,
-    ]
-
-
-def test_the_error_that_left_others_waiting_is_the_headline() -> None:
-    verdict = Verdict("missing", stands(at(), Stand("raised", error="ValueError: mine")))
-    error = Result({1: Reply((), MINE)}, 2, stopped=(0,), verdict=verdict, aftermath=ANEW).error()
-    assert type(error) is CellError
-    assert str(error) == (
-        "process 1 raised ValueError: mine (line 2). Process 0 waited at line 4 in sum. " + ANEW
-    )
-    waited = "Process 0 waited at line 4 in sum"
-    assert error.lines == ["[1] ValueError in line 2", "traceback", "", waited, ANEW]
-
-
-def test_an_error_after_a_mismatch_is_not_the_headline() -> None:
-    verdict = Verdict("mismatch", stands(at(), at(4, MAX)))
-    error = Result({1: Reply((), MINE)}, 2, stopped=(0,), verdict=verdict).error()
-    assert type(error) is LockstepError
-    assert str(error) == (
-        f"{explain(verdict, 2).sentence}. process 1 raised ValueError: mine (line 2)"
-    )
-    assert error.lines[0] == "LockstepError: The processes parted: mismatch"
-    assert error.lines[-3:] == ["", "[1] ValueError in line 2", "traceback"]
-
-
-def test_a_cell_that_took_too_long_is_no_lockstep_error() -> None:
-    verdict = Verdict("stalled", stands(Stand("hangs", line=3), Stand("runs", line=5)))
-    error = Result({}, 2, stopped=(0, 1), time_limit=2.0, verdict=verdict).error()
-    assert type(error) is CellError
-    assert str(error) == "stalled: process 0 waited inside JAX at line 3; process 1 was at line 5"
-    assert error.lines[0] == "CellError: The cell stalled"
-
-
-def test_a_death_comes_before_what_parted() -> None:
-    verdict = Verdict("mismatch", stands(at(), at(4, MAX)), happened="crashed")
-    result = Result({}, 2, died={1: "was killed"}, verdict=verdict, aftermath=ANEW)
-    error = result.error()
-    assert type(error) is ClusterError
-    assert str(error) == (f"process 1 was killed. {ANEW}. {explain(verdict, 2).sentence}")
-    assert error.lines == [
-        f"ClusterError: process 1 was killed. {ANEW}",
-        "",
-        *explain(verdict, 2).lines,
-    ]
-    verdict = Verdict("died", stands(at(), Stand("died", error="was killed")))
-    assert str(replace(result, verdict=verdict).error()) == f"process 1 was killed. {ANEW}"
 
 
 TEXT = st.text(max_size=8)

@@ -1,0 +1,58 @@
+"""Processes that stand somewhere, and verdicts on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcnb.lockstep.launches import Launch
+from mcnb.lockstep.verdicts import Detail, Kind, Stand, Verdict
+from mcnb.lockstep.wording import explain
+
+IF_ZERO = (
+    "that line runs only where `k == 0` holds. What communicates must run on all participants: "
+    "take it out of the condition, and leave printing and saving inside"
+)
+
+
+PROGRAM = (
+    "a value that differs between processes became part of the program: a constant, a closed-over "
+    "value or a branch taken in Python. Pass it as an array instead"
+)
+
+
+ORDER = (
+    "the order in which processes do things must not depend on the process. Sort what comes from "
+    "a set, a directory listing or a random generator before you loop over it"
+)
+
+
+NOT_INVITED = (
+    "run the cell on all participants, or give the computation a mesh of devices that belong to "
+    "the processes which run it"
+)
+
+
+ASKS_FOR_ZERO = Detail("jnp.sum(x)", "k == 0")
+
+
+FINISHED = Stand("finished")
+
+
+def launch(name: str = "sum", program: str = "1", **more: Any) -> Launch:
+    return Launch(name, program, **{"participants": (0, 1), **more})
+
+
+SUM, MAX = launch("sum", "1"), launch("max", "2")
+
+
+def at(line: int | None = 4, what: Launch = SUM, place: str = "") -> Stand:
+    return Stand("waits", what, line, place)
+
+
+def stands(*each: Stand) -> Mapping[int, Stand]:
+    return dict(enumerate(each))
+
+
+def sentence(kind: Kind, *each: Stand, **more: Any) -> str:
+    return explain(Verdict(kind, stands(*each), **more), len(each)).sentence

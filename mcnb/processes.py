@@ -52,11 +52,8 @@ def start_processes(options: Options) -> Processes:
         ClusterError: They could not be started.
         KeyboardInterrupt: Ctrl-C; nothing of them is left.
     """
-    try:
+    with contextlib.suppress(_KeeperGoneError):
         return _start_once(options)
-    except ClusterError as error:
-        if not isinstance(error, _KeeperGoneError):
-            raise
     return _start_once(options)  # with a keeper of its own; the one that waited had been killed
 
 

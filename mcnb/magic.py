@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import MagicArgumentParser
+from IPython.display import display
 from IPython.utils.process import arg_split
 
 from mcnb import current as clusters
@@ -75,12 +76,14 @@ def _line_parser() -> SentenceParser:
     parser.add_argument("--env", action="append", metavar="NAME=VALUE")
     parser.add_argument("--unchecked", action="store_true")
     parser.add_argument("--replay", action="store_true")
+    parser.add_argument("--order", action="store_true")
     return parser
 
 
 _OWNERS = {
     **dict.fromkeys(("processes", "devices", "platform", "env", "unchecked"), "start"),
     "replay": "restart",
+    "order": "timeline",
 }
 
 
@@ -97,6 +100,7 @@ class McjaxMagics(Magics):
                        [--unchecked]
           %mcjax status
           %mcjax log
+          %mcjax timeline [--order]
           %mcjax interrupt
           %mcjax heal
           %mcjax restart [--replay]
@@ -107,6 +111,8 @@ class McjaxMagics(Magics):
                      (default 2), and have them join into one system
           status     say what runs; so does %mcjax alone
           log        show what the processes launched in the last cell that spans processes
+          timeline   draw what the processes did in the last cell, and when: a lane for each, joined
+                     where they launch something together
           interrupt  interrupt the cell that runs
           heal       have the same processes join anew, with their variables
           restart    end the processes and start as many anew; their variables are gone
@@ -118,6 +124,10 @@ class McjaxMagics(Magics):
           --platform P        cpu
           --env NAME=VALUE    an environment variable for the processes; may be repeated
           --unchecked         let launches go ahead without looking whether all processes are there
+
+        Option of timeline:
+          --order             draw only the order of the launches, without times: the same on every
+                              run
 
         Option of restart:
           --replay            run the cells again that had succeeded, up to the first that fails
@@ -256,13 +266,20 @@ class McjaxMagics(Magics):
         clusters.current_cluster().interrupt()
 
     def _log(self, _: Any) -> None:
-        cluster = clusters.current_cluster()
-        if cluster.last is None:
-            raise ClusterError("No cell has run yet. Run one that computes: %%mcjax")
-        if not cluster.last.launches:
+        last = self._last()
+        if not last.launches:
             print("The last cell launched nothing that spans processes")
             return
-        print(log_text(cluster.last.launches, cluster.options.processes))
+        print(log_text(last.launches, last.count))
+
+    def _timeline(self, args: Any) -> None:
+        display(self._last().timeline(order=args.order))
+
+    def _last(self) -> Result:
+        last = clusters.current_cluster().last
+        if last is None:
+            raise ClusterError("No cell has run yet. Run one that computes: %%mcjax")
+        return last
 
     def _heal(self, _: Any) -> None:
         try:
@@ -297,6 +314,7 @@ class McjaxMagics(Magics):
         "start": _start,
         "status": _status,
         "log": _log,
+        "timeline": _timeline,
         "interrupt": _interrupt,
         "heal": _heal,
         "restart": _restart,

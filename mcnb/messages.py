@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from mcnb.lockstep.launches import LaunchRecord
+from mcnb.lockstep.trace import Trace
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
@@ -94,6 +95,7 @@ class Reply:
         value: The text of the last expression's value, or None.
         launches: The computations that it launched and that span processes.
         busy: Whether threads that the cell started still run its code.
+        trace: What it did when; None where it could not say.
     """
 
     events: tuple[Event, ...] = ()
@@ -101,6 +103,7 @@ class Reply:
     value: str | None = None
     launches: tuple[LaunchRecord, ...] = ()
     busy: bool = False
+    trace: Trace | None = None
 
 
 @dataclass(frozen=True, slots=True)

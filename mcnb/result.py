@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from mcnb.errors import CellError, ClusterError, LockstepError, McnbError
 from mcnb.lockstep.doubts import met_nobody, other_lines
@@ -16,6 +17,9 @@ from mcnb.messages import STREAMS, ProcessError, Reply, Stream, Text
 from mcnb.options import name_processes
 from mcnb.report.fold import Block, fold_events
 from mcnb.report.text import entries, label, without_escapes
+
+if TYPE_CHECKING:
+    from mcnb.pictures.picture import Picture
 
 # What a process raises because it was interrupted, or because its computation was cut off.
 _OF_BEING_STOPPED = ("KeyboardInterrupt", "JaxRuntimeError", "XlaRuntimeError")
@@ -95,6 +99,21 @@ class Result:
         if self.verdict is not None:
             found.append(met_nobody(self.verdict, self.launches, self.count))
         return tuple(f"{note[0].upper()}{note[1:]}" for note in found if note)
+
+    def timeline(self, *, order: bool = False) -> Picture:
+        """Return a picture of what the processes did, and when.
+
+        Args:
+            order: Whether to draw only in which order they launched what spans processes, without
+                any time: that is the same whenever the same is launched.
+
+        Raises:
+            PictureError: No process could say what it did.
+        """
+        from mcnb.pictures.picture import Picture
+        from mcnb.report.times import times
+
+        return Picture(times(self, order=order))
 
     def text(self) -> str:
         """Return the folded output and errors as plain text."""

@@ -19,17 +19,16 @@ import functools
 import gc
 import inspect
 import sys
-import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from mcnb.lockstep.interruptible import InterruptibleClient
 from mcnb.lockstep.launches import Launch
 
 # Returns a context in which a launch is made; entering it may wait, or raise.
@@ -270,39 +269,6 @@ def _print_options() -> Any:
     options.canonicalize_instruction_names = True
     options.canonicalize_computations = True
     return options
-
-
-class InterruptibleClient:
-    """The coordination service's client, with waits that Ctrl-C ends.
-
-    JAX's own waits in native code, where no signal reaches it. Here it waits in a thread that may
-    be left behind; it ends when the service is shut down.
-    """
-
-    _WAITS = ("wait_at_barrier", "blocking_key_value_get", "blocking_key_value_get_bytes")
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self.client, name)
-        if name not in self._WAITS:
-            return attribute
-
-        @functools.wraps(attribute)
-        def wait(*args: Any, **kwargs: Any) -> Any:
-            future: Future[Any] = Future()
-
-            def run() -> None:
-                try:
-                    future.set_result(attribute(*args, **kwargs))
-                except BaseException as error:
-                    future.set_exception(error)
-
-            threading.Thread(target=run, name=f"mcnb {name}", daemon=True).start()
-            return future.result()
-
-        return wait
 
 
 def make_waits_interruptible() -> None:

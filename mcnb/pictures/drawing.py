@@ -1,114 +1,21 @@
-"""A scene as boxes, texts and lines with coordinates, which SVG and matplotlib draw alike.
-
-Coordinates are in pixels, from the upper left corner. Texts are set in a typewriter face, so that
-their width is known wherever they are drawn.
-"""
+"""A scene as a drawing, which SVG and matplotlib draw alike."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from mcnb.pictures import palette
-from mcnb.pictures.scene import Cell, Grid, Part, Scene, Table
+from mcnb.pictures.lanes_drawing import lanes_drawing
+from mcnb.pictures.scene import Cell, Grid, Lanes, Part, Scene, Table
+from mcnb.pictures.shapes import ADVANCE, FONT, LINE, Box, Drawing, Label, Rule, width_of
 
-FONT, TITLE_FONT = 12.0, 13.0
-ADVANCE = 0.61  # a character's width, in parts of the font's size
-LINE = 17.0
+TITLE_FONT = 13.0
 PADDING, GUTTER = 14.0, 26.0
 CELL_WIDTH, CELL_HEIGHT, CELL_PADDING = 54.0, 34.0, 9.0
 SLIMMEST = 0.45  # of the usual size: what a label still fits into
 MOST_WIDTH = 860.0
 LEAST_WIDTH = 420.0
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A rectangle.
-
-    Attributes:
-        x: Its left edge.
-        y: Its upper edge.
-        width: Its width.
-        height: Its height.
-        colors: Its colours, as stripes where there are several.
-    """
-
-    x: float
-    y: float
-    width: float
-    height: float
-    colors: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A line of text.
-
-    Attributes:
-        x: Where it stands.
-        y: Its middle.
-        text: What it says.
-        anchor: What of it stands at `x`.
-        color: Its colour.
-        size: The font's size.
-        bold: Whether it is bold.
-        plate: The colour behind it; empty for none.
-    """
-
-    x: float
-    y: float
-    text: str
-    anchor: Literal["start", "middle", "end"] = "start"
-    color: str = palette.INK
-    size: float = FONT
-    bold: bool = False
-    plate: str = ""
-
-    @property
-    def width(self) -> float:
-        """How wide it is."""
-        return width_of(self.text, self.size)
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A straight line from one point to another."""
-
-    x1: float
-    y1: float
-    x2: float
-    y2: float
-    color: str = palette.EDGE
-    width: float = 1.0
-    dashed: bool = False
-
-
-@dataclass(slots=True)
-class Drawing:
-    """Boxes, labels and rules, and how large they are together."""
-
-    boxes: list[Box] = field(default_factory=list)
-    labels: list[Label] = field(default_factory=list)
-    rules: list[Rule] = field(default_factory=list)
-    width: float = 0.0
-    height: float = 0.0
-
-    def add(self, other: Drawing, x: float, y: float) -> None:
-        """Add another drawing, moved to a place."""
-        self.boxes += [replace(box, x=box.x + x, y=box.y + y) for box in other.boxes]
-        self.labels += [replace(label, x=label.x + x, y=label.y + y) for label in other.labels]
-        self.rules += [
-            replace(rule, x1=rule.x1 + x, y1=rule.y1 + y, x2=rule.x2 + x, y2=rule.y2 + y)
-            for rule in other.rules
-        ]
-
-
-def width_of(text: str, size: float = FONT) -> float:
-    """Return how wide a text is."""
-    return len(text) * size * ADVANCE
 
 
 def drawing_of(scene: Scene) -> Drawing:
@@ -151,6 +58,8 @@ def _flow(parts: Sequence[Drawing]) -> Drawing:
 
 
 def _part(part: Part) -> Drawing:
+    if isinstance(part, Lanes):
+        return lanes_drawing(part)
     return _grid(part) if isinstance(part, Grid) else _table(part)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mcnb.pictures import palette
-from mcnb.pictures.drawing import LINE, Box, Drawing, drawing_of
+from mcnb.pictures.drawing import drawing_of
 from mcnb.pictures.scene import Scene
+from mcnb.pictures.shapes import LINE, Box, Drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,8 +42,19 @@ def plot(scene: Scene, ax: Axes | None = None) -> Axes:
 
 
 def _draw(ax: Axes, drawing: Drawing) -> None:
-    from matplotlib.patches import Rectangle
+    from matplotlib.patches import Circle, Rectangle, RegularPolygon
 
+    for box in drawing.boxes:
+        _stripes(ax, box)
+        edge = Rectangle(
+            (box.x, box.y),
+            box.width,
+            box.height,
+            fill=False,
+            edgecolor=box.edge,
+            linestyle="--" if box.dashed else "-",
+        )
+        ax.add_patch(edge)
     for rule in drawing.rules:
         ax.plot(
             [rule.x1, rule.x2],
@@ -51,10 +63,13 @@ def _draw(ax: Axes, drawing: Drawing) -> None:
             linewidth=rule.width * POINTS_PER_PIXEL,
             linestyle="--" if rule.dashed else "-",
         )
-    for box in drawing.boxes:
-        _stripes(ax, box)
-        edge = Rectangle((box.x, box.y), box.width, box.height, fill=False, edgecolor=palette.PAPER)
-        ax.add_patch(edge)
+    for dot in drawing.dots:
+        face = dot.color if dot.shape == "disc" else palette.PAPER
+        place, radius = (dot.x, dot.y), dot.radius
+        diamond = dot.shape == "diamond"
+        mark = RegularPolygon(place, 4, radius=radius) if diamond else Circle(place, radius)
+        mark.set(facecolor=face, edgecolor=dot.color, zorder=3)
+        ax.add_patch(mark)
     for label in drawing.labels:
         plate = {"facecolor": label.plate, "edgecolor": "none", "alpha": 0.88, "pad": 1.5}
         ax.text(

@@ -64,8 +64,82 @@ class Table:
     numbers: tuple[int, ...] = ()
 
 
-Part: TypeAlias = Grid | Table
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A stretch of a lane.
+
+    Attributes:
+        kind: One of `KINDS_OF_BARS`.
+        begin: Where it begins, in parts of the lane's length.
+        end: Where it ends.
+        texts: What may stand in it; the first that fits is taken.
+    """
+
+    kind: str
+    begin: float
+    end: float
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What a process did, from left to right.
+
+    Attributes:
+        process: The process's index.
+        bars: Its stretches, in their order; none overlap.
+        note: What stands in it where there are no bars.
+    """
+
+    process: int
+    bars: tuple[Bar, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """An upright line at which processes meet.
+
+    Attributes:
+        at: Where it stands, in parts of the lanes' length.
+        present: The processes that meet.
+        missing: Those that should have; a hole in their lanes.
+        label: What stands above it, where there is room.
+        met: Whether they went on from there; otherwise they gave up waiting.
+    """
+
+    at: float
+    present: tuple[int, ...]
+    missing: tuple[int, ...] = ()
+    label: str = ""
+    met: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Lanes below each other, and where processes meet.
+
+    Attributes:
+        lanes: The lanes.
+        joins: Where they meet, from left to right.
+        ticks: What stands below: places in parts of the length, and texts.
+    """
+
+    lanes: tuple[Lane, ...]
+    joins: tuple[Join, ...] = ()
+    ticks: tuple[tuple[float, str], ...] = ()
+
+
+Part: TypeAlias = Grid | Table | Lanes
 T = TypeVar("T")
+# What a process does, as people read it, and the character that stands for it in text.
+KINDS_OF_BARS = {
+    "python": ("Python", "─"),
+    "computes": ("computing", "█"),
+    "compiles": ("compiling", "▒"),
+    "waits": ("waiting", "·"),
+}
+MET, IN_VAIN, MISSED = "●", "◇", "○"
 MOST_DEVICES = 64  # with more, what is alike is told once
 ELSEWHERE = "elsewhere"  # stands for values that a process does not hold
 SHOWN = (5, 2)  # at the beginning and the end, then

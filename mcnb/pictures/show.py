@@ -29,7 +29,8 @@ def show(
 
     Args:
         thing: A `Mesh` or `AbstractMesh`; an array or a `ShapeDtypeStruct`; a sharding; a PyTree of
-            these; a function, or a compiled one; or, in the notebook itself, a `Cluster`.
+            these; a function, or a compiled one; or, in the notebook itself, a `Cluster`, or the
+            `Result` of a cell, to see who did what when.
         args: For a sharding, the global shape, such as `(8, 4)`. For a function, its arguments, or
             `ShapeDtypeStruct`s in their place: it is compiled, and not run. For an array, another
             array or sharding, to see what has to move from one to the other; for two shardings,
@@ -58,10 +59,13 @@ def show(
         Axis types: 'a' Auto, 'b' Explicit.
     """
     from mcnb.cluster import Cluster
+    from mcnb.result import Result
 
     options: dict[str, Any] = {"name": name, "bounds": bounds, "values": values}
     if isinstance(thing, Cluster):
         pictures = _of_cluster(thing, args, options)
+    elif isinstance(thing, Result):
+        pictures = [thing.timeline()]
     else:
         pictures = [picture(thing, *args, **options)]
     for one in pictures:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from xml.sax.saxutils import escape, quoteattr
 
 from mcnb.pictures import palette
-from mcnb.pictures.drawing import FONT, LINE, Box, Drawing, Label, drawing_of
+from mcnb.pictures.drawing import drawing_of
 from mcnb.pictures.scene import Scene
+from mcnb.pictures.shapes import FONT, LINE, Box, Dot, Drawing, Label, Rule
 
 FONTS = "ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace"
 STRIPE = 7.0
@@ -40,21 +41,44 @@ def svg_of(scene: Scene) -> str:
 
 
 def _body(drawing: Drawing) -> Iterable[str]:
-    for rule in drawing.rules:
-        dash = ' stroke-dasharray="4 3"' if rule.dashed else ""
-        yield (
-            f'<line x1="{_number(rule.x1)}" y1="{_number(rule.y1)}" x2="{_number(rule.x2)}" '
-            f'y2="{_number(rule.y2)}" stroke="{rule.color}" '
-            f'stroke-width="{_number(rule.width)}"{dash}/>'
-        )
-    for box in drawing.boxes:
-        yield (
-            f'<rect x="{_number(box.x)}" y="{_number(box.y)}" width="{_number(box.width)}" '
-            f'height="{_number(box.height)}" fill="{_fill(box)}" stroke="{palette.PAPER}" '
-            'stroke-width="2"/>'
-        )
+    yield from map(_box, drawing.boxes)
+    yield from map(_rule, drawing.rules)
+    yield from map(_dot, drawing.dots)
     for label in drawing.labels:
         yield from _label(label)
+
+
+def _rule(rule: Rule) -> str:
+    dash = ' stroke-dasharray="4 3"' if rule.dashed else ""
+    return (
+        f'<line x1="{_number(rule.x1)}" y1="{_number(rule.y1)}" x2="{_number(rule.x2)}" '
+        f'y2="{_number(rule.y2)}" stroke="{rule.color}" '
+        f'stroke-width="{_number(rule.width)}"{dash}/>'
+    )
+
+
+def _box(box: Box) -> str:
+    stroke = "1" if box.dashed else "2"
+    dash = ' stroke-dasharray="3 3"' if box.dashed else ""
+    rect = (
+        f'<rect x="{_number(box.x)}" y="{_number(box.y)}" width="{_number(box.width)}" '
+        f'height="{_number(box.height)}" fill="{_fill(box)}" stroke="{box.edge}" '
+        f'stroke-width="{stroke}"{dash}'
+    )
+    return f"{rect}><title>{escape(box.hint)}</title></rect>" if box.hint else f"{rect}/>"
+
+
+def _dot(dot: Dot) -> str:
+    fill = dot.color if dot.shape == "disc" else palette.PAPER
+    if dot.shape == "diamond":
+        x, y, r = dot.x, dot.y, dot.radius + 1
+        corners = ((x - r, y), (x, y - r), (x + r, y), (x, y + r))
+        points = " ".join(f"{_number(a)},{_number(b)}" for a, b in corners)
+        return f'<polygon points="{points}" fill="{fill}" stroke="{dot.color}" stroke-width="2"/>'
+    return (
+        f'<circle cx="{_number(dot.x)}" cy="{_number(dot.y)}" r="{_number(dot.radius)}" '
+        f'fill="{fill}" stroke="{dot.color}" stroke-width="2"/>'
+    )
 
 
 def _label(label: Label) -> Iterable[str]:

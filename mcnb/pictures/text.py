@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mcnb.pictures.scene import Cell, Grid, Part, Scene, Table
+from mcnb.pictures.lanes_text import lanes_text
+from mcnb.pictures.scene import Cell, Grid, Lanes, Part, Scene, Table
 
 GAP = "…"
 MOST_CHARACTERS = 100
@@ -28,6 +29,8 @@ def text_of(scene: Scene) -> str:
 
 
 def _part(part: Part) -> list[str]:
+    if isinstance(part, Lanes):
+        return lanes_text(part)
     return _grid(part) if isinstance(part, Grid) else _table(part)
 
 

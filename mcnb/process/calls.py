@@ -41,8 +41,8 @@ def run_cell(
         reply = Reply(shell.record.take(), describe_error(error, label), None)
     finally:
         shell.watch.end()
-    launches, busy = shell.lockstep.end()
-    return replace(reply, launches=launches, busy=busy)
+    launches, busy, trace = shell.lockstep.end()
+    return replace(reply, launches=launches, busy=busy, trace=trace)
 
 
 def pull(shell: Any, number: int, expression: str) -> Any:

@@ -35,10 +35,12 @@ def main() -> None:
     )
     for recording in (RecordingHook, RecordingPublisher, ProcessShell):
         recording.record = record
-    ProcessShell.watch = Watch(
-        lambda progress: publish_data({"progress": progress}), record.newest_line
-    )
     ProcessShell.lockstep = Lockstep()
+    ProcessShell.watch = Watch(
+        lambda progress: publish_data({"progress": progress}),
+        record.newest_line,
+        ProcessShell.lockstep.tracer.sample,
+    )
     engine = ProcessEngine.instance()
     engine.initialize(sys.argv[1:])
     _log_to_file(engine.log, f"{output}.log")

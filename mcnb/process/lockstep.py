@@ -15,6 +15,7 @@ from mcnb.lockstep.launches import LaunchRecord
 from mcnb.lockstep.places import Places, is_script
 from mcnb.lockstep.rescue import callbacks
 from mcnb.lockstep.sentry import Sentry
+from mcnb.lockstep.trace import Trace, Tracer
 from mcnb.lockstep.wire import Address
 from mcnb.process.cellcode import cell_label, cell_name
 
@@ -33,11 +34,13 @@ class Lockstep:
 
     Attributes:
         sentry: Who announces the launches; None where they can't be checked.
+        tracer: Who notes what a cell does, and when.
     """
 
     def __init__(self) -> None:
         self.sentry: Sentry | None = None
         self._places = Places(_is_learners, _label)
+        self.tracer = Tracer(self._places)
 
     @staticmethod
     def _is_news(record: logging.LogRecord) -> bool:
@@ -51,7 +54,10 @@ class Lockstep:
         Returns:
             Why they are not; empty if they are.
         """
+        import jax
+
         logging.getLogger("jax._src.callback").addFilter(self._is_news)
+        jax.monitoring.register_event_duration_secs_listener(self.tracer.compiled)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             self.sentry = guard(referee, process_index, self._places)
@@ -67,16 +73,18 @@ class Lockstep:
         """
         if label:
             self._places.cell = cell_name(label)
+            self.tracer.begin()
         if self.sentry is not None:
             self.sentry.take_records()
             self.sentry.begin(number, holding=checked)
 
-    def end(self) -> tuple[tuple[LaunchRecord, ...], bool]:
-        """End the cell; return its launches, and whether threads of it still run."""
+    def end(self) -> tuple[tuple[LaunchRecord, ...], bool, Trace]:
+        """End the cell; return its launches, whether threads of it still run, and what it did."""
+        trace = self.tracer.end()
         if self.sentry is None:
-            return (), False
+            return (), False, trace
         busy = self.sentry.finish()
-        return self.sentry.take_records(), busy
+        return self.sentry.take_records(), busy, trace
 
     def callbacks_run(self) -> bool:
         """Return whether callbacks of computations run the learner's code."""

@@ -1,0 +1,214 @@
+"""What the processes did in a cell, and when: from what they noted to a lane for each."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from mcnb.lockstep.launches import Launch, LaunchRecord
+from mcnb.lockstep.trace import Trace
+
+Kind: TypeAlias = Literal["python", "computes", "compiles", "waits"]
+# The later one is told where two hold at once.
+KINDS: tuple[Kind, ...] = ("python", "computes", "compiles", "waits")
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A time in which a process did one thing.
+
+    Attributes:
+        kind: What: `"python"`, `"computes"`, `"compiles"` or `"waits"` for other processes.
+        begin: When it began, in seconds since the cell began.
+        end: When it ended.
+        line: The line of the cell, or None where it is not known.
+    """
+
+    kind: Kind
+    begin: float
+    end: float
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A launch at which processes meet.
+
+    Attributes:
+        launch: What they launch.
+        lines: The line of the cell at which each stood that came.
+        came: When each came, in seconds since the cell began.
+        at: When they launched it, or gave up waiting.
+        missing: The participants that did not launch it.
+        launched: Whether anybody did.
+    """
+
+    launch: Launch
+    lines: Mapping[int, int | None]
+    came: Mapping[int, float]
+    at: float
+    missing: tuple[int, ...] = ()
+    launched: bool = True
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """The processes that launched it, or waited for it in vain."""
+        return tuple(k for k in sorted(self.came) if k not in self.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A cell's time.
+
+    Attributes:
+        length: How long it took, in seconds.
+        lanes: What each process did, in the order of time; nothing for one that could not say.
+        meetings: The launches at which they met, in the order of time.
+    """
+
+    length: float
+    lanes: Mapping[int, tuple[Stretch, ...]]
+    meetings: tuple[Meeting, ...]
+
+
+def timeline(traces: Mapping[int, Trace | None], records: Iterable[LaunchRecord]) -> Timeline:
+    """Return what the processes did in a cell.
+
+    Args:
+        traces: What each process noted; None where it could not answer any more.
+        records: What they launched, in the order of time.
+
+    Example:
+        >>> f = Launch("jit(f)", "1", (0, 1))
+        >>> traces = {0: Trace(5.0, 9.0), 1: Trace(5.0, 9.0)}
+        >>> records = [LaunchRecord(0, f, 2, 6.0, 8.0), LaunchRecord(1, f, 2, 8.0, 8.0)]
+        >>> for stretch in timeline(traces, records).lanes[0]:
+        ...     print(stretch.kind, stretch.begin, stretch.end)
+        python 0.0 1.0
+        waits 1.0 3.0
+        python 3.0 4.0
+    """
+    known = {k: trace for k, trace in traces.items() if trace is not None}
+    made = [record for record in records if record.launch.communicates]
+    begins = [trace.begin for trace in known.values()] + [record.announced for record in made]
+    start = min(begins, default=0.0)
+    ends = [trace.end for trace in known.values()] + [record.announced for record in made]
+    own: dict[int, list[LaunchRecord]] = {k: [] for k in traces}
+    for record in made:
+        own.setdefault(record.process, []).append(record)
+    given_up = {
+        (k, i): _given_up(known.get(k), records, i)
+        for k, records in own.items()
+        for i, record in enumerate(records)
+        if record.began is None
+    }
+    lanes = {
+        k: _lane(trace, own[k], given_up, k, start) if trace is not None else ()
+        for k, trace in traces.items()
+    }
+    meetings = sorted(_meetings(own, given_up, start), key=lambda m: (m.at, min(m.came)))
+    return Timeline(max(ends, default=start) - start, lanes, tuple(meetings))
+
+
+def _given_up(trace: Trace | None, records: Sequence[LaunchRecord], i: int) -> float:
+    """Return when a process gave up waiting at a launch that it never made."""
+    announced = records[i].announced
+    after = [record.announced for record in records[i + 1 : i + 2]]
+    if trace is not None:
+        after.append(trace.end)
+        after += [span.begin for span in trace.compiled if span.begin > announced]
+    return max(min(after, default=announced), announced)
+
+
+def _lane(
+    trace: Trace,
+    records: Sequence[LaunchRecord],
+    given_up: Mapping[tuple[int, int], float],
+    process: int,
+    start: float,
+) -> tuple[Stretch, ...]:
+    layers = [*_sampled(trace)]
+    layers += [Stretch("compiles", span.begin, span.end, span.line) for span in trace.compiled]
+    for i, record in enumerate(records):
+        end = given_up[process, i] if record.began is None else record.began
+        layers.append(Stretch("waits", record.announced, end, record.line))
+    clipped = [
+        Stretch(s.kind, max(s.begin, trace.begin) - start, min(s.end, trace.end) - start, s.line)
+        for s in layers
+    ]
+    return tuple(_uppermost([s for s in clipped if s.end > s.begin]))
+
+
+def _sampled(trace: Trace) -> Iterable[Stretch]:
+    begin = trace.begin
+    for sample in trace.samples:
+        yield Stretch("computes" if sample.computes else "python", begin, sample.at, sample.line)
+        begin = max(begin, sample.at)
+    yield Stretch("python", begin, trace.end)
+
+
+def _uppermost(layers: Sequence[Stretch]) -> Iterable[Stretch]:
+    """Return what is seen of stretches that lie over each other; equal neighbours as one."""
+    edges = sorted(
+        [(s.begin, 1, i) for i, s in enumerate(layers)]
+        + [(s.end, 0, i) for i, s in enumerate(layers)]
+    )
+    open_: dict[Kind, list[int]] = {kind: [] for kind in KINDS}
+    shown: Stretch | None = None
+    for (at, opens, i), following in itertools.pairwise(edges):
+        kind = layers[i].kind
+        if opens:
+            open_[kind].append(i)
+        else:
+            open_[kind].remove(i)
+        above = next((open_[kind][-1] for kind in reversed(KINDS) if open_[kind]), None)
+        if above is None or following[0] == at:
+            continue
+        top = layers[above]
+        if (
+            shown is not None
+            and (shown.kind, shown.line) == (top.kind, top.line)
+            and shown.end == at
+        ):
+            shown = Stretch(shown.kind, shown.begin, following[0], shown.line)
+            continue
+        if shown is not None:
+            yield shown
+        shown = Stretch(top.kind, at, following[0], top.line)
+    if shown is not None:
+        yield shown
+
+
+def _meetings(
+    own: Mapping[int, Sequence[LaunchRecord]],
+    given_up: Mapping[tuple[int, int], float],
+    start: float,
+) -> Iterable[Meeting]:
+    """Return the launches that processes made together: of each program, the n-th of each."""
+    found: dict[tuple[str, tuple[int, ...], int], dict[int, int]] = {}
+    for k, records in own.items():
+        seen: Counter[tuple[str, tuple[int, ...]]] = Counter()
+        for i, record in enumerate(records):
+            which = (record.launch.program, record.launch.participants)
+            found.setdefault((*which, seen[which]), {})[k] = i
+            seen[which] += 1
+    for members in found.values():
+        made = {k: own[k][i] for k, i in members.items()}
+        began = {k: record.began for k, record in made.items() if record.began is not None}
+        launch = next(iter(made.values())).launch
+        present = began or made
+        came = {k: record.announced for k, record in made.items()}
+        gone = [given_up[k, members[k]] for k in present if k not in began]
+        # Who comes after the verdict is told at once.
+        at = max(began.values()) if began else max(min(gone), *came.values())
+        yield Meeting(
+            launch,
+            {k: record.line for k, record in made.items()},
+            {k: time - start for k, time in came.items()},
+            at - start,
+            tuple(k for k in launch.participants if k not in present),
+            launched=bool(began),
+        )

@@ -15,8 +15,10 @@ from mcnb.process.standing import MainThread, all_threads_sleep
 PERIOD_S = 0.25
 # A process that waits in a collective uses next to no processor time; one that compiles does.
 IDLE_SHARE = 0.05
-# How often the main thread is looked at: at first, and as a part of the time that has gone by.
-SOONEST_S = 0.002
+# When the main thread is looked at first: most cells are over by then, and cost nothing more.
+FIRST_LOOK_S = 0.005
+# How often it is looked at: at most, and as a part of the time that has gone by.
+SOONEST_S = 0.003
 SAMPLE_SHARE = 0.01
 
 
@@ -73,7 +75,8 @@ class Watch:
         began = looked = reported = time.monotonic()
         busy, cpu = self._main.busy_s(), time.process_time()
         while True:
-            pause = max(SOONEST_S, SAMPLE_SHARE * (looked - began))
+            first = looked == began
+            pause = FIRST_LOOK_S if first else max(SOONEST_S, SAMPLE_SHARE * (looked - began))
             time.sleep(max(min(pause, reported + PERIOD_S - looked), 0.0))
             with self._reporting:
                 if self._cell is not cell:

@@ -1,0 +1,339 @@
+"""The timeline of a cell: who did what when, who waited for whom, and who never came."""
+
+from __future__ import annotations
+
+import itertools
+import time as clock
+from collections.abc import Mapping
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mcnb
+from mcnb.lockstep.launches import Launch, LaunchRecord
+from mcnb.lockstep.trace import Sample, Span, Trace
+from mcnb.messages import ProcessError, Reply
+from mcnb.pictures.text import text_of
+from mcnb.pictures.time_scene import time_scene
+from mcnb.pictures.timeline import KINDS, Kind, Stretch, timeline
+
+from .conftest import Notebook
+
+SVG = "{http://www.w3.org/2000/svg}"
+F = Launch("jit(f)", "1", (0, 1, 2), ("f32[8]",))
+G = Launch("jit(g)", "2", (0, 1, 2))
+SETUP = """
+import time, jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+k = jax.process_index()
+mesh = jax.make_mesh((8,), ("a",), axis_types=(jax.sharding.AxisType.Auto,))
+x = jax.device_put(np.ones((1024, 1024), np.float32), NamedSharding(mesh, P("a")))
+f = jax.jit(lambda x: (x @ x.T).sum())
+float(f(x))
+"""
+
+
+def made(process: int, launch: Launch, line: int, came: float, began: float | None) -> LaunchRecord:
+    return LaunchRecord(process, launch, line, came, began)
+
+
+def result(
+    traces: Mapping[int, Trace | None], *records: LaunchRecord, count: int = 3
+) -> mcnb.Result:
+    """Return the result of a cell with these traces and launches."""
+    return mcnb.Result(
+        {
+            k: Reply(launches=tuple(r for r in records if r.process == k), trace=trace)
+            for k, trace in traces.items()
+        },
+        count,
+    )
+
+
+def parts(lane: tuple[Stretch, ...]) -> list[tuple[Kind, float, float, int | None]]:
+    return [(s.kind, round(s.begin, 6), round(s.end, 6), s.line) for s in lane]
+
+
+STRAGGLER = result(
+    {
+        0: Trace(
+            10.0, 12.0, (Span(10.1, 10.3, 2),), (Sample(11.5, False, 2), Sample(11.9, True, 3))
+        ),
+        1: Trace(10.0, 12.0, (), (Sample(12.0, False, 2),)),
+        2: Trace(10.1, 12.0, (), (Sample(11.5, False, 1),)),
+    },
+    made(0, F, 2, 10.5, 11.5),
+    made(1, F, 2, 10.4, 11.5),
+    made(2, F, 2, 11.5, 11.5),
+)
+
+
+DRAWN = """\
+The cell took 2.00 s on 3 processes
+P0 ────▒▒▒▒▒▒▒───────····································●█████████████────
+P1 ──────────────········································●─────────────────
+P2     ──────────────────────────────────────────────────●─────────────────
+                                                         ↑ line 2
+   0                 500 ms            1.00 s            1.50 s      2.00 s
+─ Python █ computing ▒ compiling · waiting ● met
+process  Python  computing  compiling  waiting
+P0       400 ms     400 ms     200 ms   1.00 s
+P1       900 ms       0 ms       0 ms   1.10 s
+P2       1.90 s       0 ms       0 ms     0 ms
+line  launch         times  longest wait  last to come
+2     jit(f) f32[8]      1  P1, 1.10 s    P2
+At line 2, others waited up to 1.10 s for P2, which was in Python at line 1."""
+
+
+def test_a_lane_tells_what_lies_uppermost() -> None:
+    traces = {k: reply.trace for k, reply in STRAGGLER.replies.items()}
+    time = timeline(traces, STRAGGLER.launches)
+    assert time.length == 2.0
+    assert parts(time.lanes[0]) == [
+        ("python", 0.0, 0.1, 2),
+        ("compiles", 0.1, 0.3, 2),
+        ("python", 0.3, 0.5, 2),
+        ("waits", 0.5, 1.5, 2),
+        ("computes", 1.5, 1.9, 3),
+        ("python", 1.9, 2.0, None),
+    ]
+    assert parts(time.lanes[2]) == [("python", 0.1, 1.5, 1), ("python", 1.5, 2.0, None)]
+    [meeting] = time.meetings
+    assert (meeting.at, meeting.missing, meeting.present) == (1.5, (), (0, 1, 2))
+
+
+def test_a_straggler_is_named_with_what_it_did() -> None:
+    assert STRAGGLER.timeline().text() == DRAWN
+
+
+def test_who_never_came_is_a_hole() -> None:
+    waits = result(
+        {k: Trace(0.0, 1.0) for k in (0, 1)} | {2: Trace(0.0, 0.2)},
+        made(0, F, 4, 0.5, None),
+        made(1, F, 4, 0.6, None),
+    )
+    text = waits.timeline().text()
+    rows = {line[:2]: line for line in text.splitlines() if line.startswith("P") and "─" in line}
+    assert [rows[f"P{k}"].rstrip()[-1] for k in range(3)] == ["◇", "◇", "○"]
+    assert len(rows["P2"].replace(" ", "")) < 20
+    assert text.endswith("P0-1 waited at line 4 in vain for P2.")
+    assert "─ Python · waiting ◇ in vain ○ missing" in text.splitlines()
+
+
+def test_who_stands_at_another_launch_is_no_hole() -> None:
+    parted = result(
+        {k: Trace(0.0, 1.0) for k in range(3)},
+        made(0, F, 4, 0.5, None),
+        made(1, F, 4, 0.6, None),
+        made(2, G, 6, 0.7, None),
+    )
+    for picture in (parted.timeline(), parted.timeline(order=True)):
+        assert picture.text().count("◇") == 4  # one of them in the legend
+        assert "○" not in picture.text()
+        assert "line 4 ≠ line 6" in picture.text()
+
+
+def test_the_same_program_at_two_lines_is_one_meeting() -> None:
+    records = [made(k, F, 3 + k, 0.1 * k, 0.2) for k in range(3)]
+    time = timeline({k: Trace(0.0, 1.0) for k in range(3)}, records)
+    [meeting] = time.meetings
+    assert meeting.lines == {0: 3, 1: 4, 2: 5}
+    assert not meeting.missing
+
+
+def test_the_order_does_not_depend_on_time() -> None:
+    """Two groups that meet on their own stand above each other, whoever is faster."""
+    a, b = Launch("jit(a)", "a", (0, 1)), Launch("jit(b)", "b", (2, 3))
+    both = Launch("jit(both)", "c", (0, 1, 2, 3))
+    drawn = set()
+    for early in (0.1, 0.5):
+        records = [made(k, a, 1, early, early) for k in (0, 1)]
+        records += [made(k, b, 2, 0.3, 0.3) for k in (2, 3)]
+        records += [made(k, both, 3, 0.7 + early * k, 1.9) for k in range(4)]
+        records += [made(k, both, 3, 2.0 + early * k, 4.0 + k) for k in range(4)]
+        cell = result({k: Trace(0.0, 9.0 + early) for k in range(4)}, *records, count=4)
+        drawn.add(cell.timeline(order=True).text())
+        drawn.add(cell.timeline(order=True).text())
+    assert len(drawn) == 1
+    lines = drawn.pop().splitlines()
+    assert lines[0] == "The cell's launches on 4 processes, in order"
+    columns = [[i for i, c in enumerate(lines[1 + k]) if c == "●"] for k in range(4)]
+    assert columns[0] == columns[1] == columns[2] == columns[3]
+    assert len(columns[0]) == 2
+    assert "line 1, line 2" in lines[5]
+    assert "line 3 x 2" in lines[5]
+
+
+@st.composite
+def cells(draw: st.DrawFn) -> tuple[dict[int, Trace], list[LaunchRecord]]:
+    traces, records = {}, []
+    instants = st.integers(0, 60)
+    for k in range(draw(st.integers(1, 3))):
+        begin, end = sorted((draw(instants), draw(instants)))
+        cuts = sorted(draw(st.lists(instants, max_size=6)))
+        pairs = zip(cuts[::2], cuts[1::2], strict=False)
+        compiled = tuple(Span(first, last, 1) for first, last in pairs)
+        seen = sorted(draw(st.lists(instants, max_size=5)))
+        samples = tuple(Sample(at, draw(st.booleans()), 2) for at in seen)
+        traces[k] = Trace(begin, end, compiled, samples)
+        for came in sorted(draw(st.lists(instants, max_size=4))):
+            began = draw(st.none() | st.integers(came, 70))
+            records.append(made(k, draw(st.sampled_from([F, G])), 3, came, began))
+    return traces, records
+
+
+def brute(trace: Trace, records: list[LaunchRecord], at: float) -> set[Kind]:
+    """Return what a process may be told to have done at an instant, of records that began."""
+    found: set[Kind] = set()
+    if any(r.began is not None and r.announced < at < r.began for r in records):
+        found.add("waits")
+    if any(r.began is None and r.announced < at for r in records):
+        found.add("waits")  # until it gave up, which other things tell
+    elif found:
+        return found
+    if any(s.begin < at < s.end for s in trace.compiled):
+        return found | {"compiles"}
+    later = [s for s in trace.samples if s.at > at]
+    return found | {"computes" if later and later[0].computes else "python"}
+
+
+@given(cells())
+def test_lanes_cover_the_cell_and_tell_the_truth(
+    cell: tuple[dict[int, Trace], list[LaunchRecord]],
+) -> None:
+    traces, records = cell
+    time = timeline(traces, records)
+    starts = [t.begin for t in traces.values()] + [r.announced for r in records]
+    start = min(starts)
+    for k, lane in time.lanes.items():
+        trace, own = traces[k], [r for r in records if r.process == k]
+        assert sum(s.end - s.begin for s in lane) == pytest.approx(trace.end - trace.begin)
+        assert all(a.end == b.begin for a, b in itertools.pairwise(lane))
+        for s in lane:
+            for at in range(int(s.begin + start), int(s.end + start)):
+                assert s.kind in brute(trace, own, at + 0.5)
+    text = text_of(time_scene(time, {}))
+    assert text.startswith("The cell took ")
+    participants = [m for m in time.meetings for k in (*m.present, *m.missing)]
+    assert len(participants) == 3 * len(time.meetings)
+
+
+def test_a_cell_with_very_many_launches_is_drawn_quickly_and_small() -> None:
+    count, times = 32, 3000
+    f = Launch("jit(f)", "1", tuple(range(count)))
+    records = [made(k, f, 2, i + 0.01 * k, i + 0.5) for i in range(times) for k in range(count)]
+    traces = {
+        k: Trace(0.0, times, tuple(Span(i, i + 0.001) for i in range(times))) for k in range(count)
+    }
+    cell = result(traces, *records, count=count)
+    began = clock.monotonic()
+    svg, text = cell.timeline().svg(), cell.timeline().text()
+    cell.timeline(order=True).svg()
+    assert clock.monotonic() - began < 20
+    assert len(svg) < 1_000_000
+    assert len(text.splitlines()) < 90
+    assert f"{times}  P0, 500 ms" in text
+
+
+def test_pictures_are_the_same_every_time_and_well_formed() -> None:
+    first, second = STRAGGLER.timeline(), STRAGGLER.timeline()
+    assert first.svg() == second.svg()
+    root = ElementTree.fromstring(first.svg())
+    hints = [e.text for e in root.iter(f"{SVG}title")]
+    assert "P0: waiting, line 2" in hints
+    assert "P2: Python, line 1" in hints
+    assert len(list(root.iter(f"{SVG}circle"))) == 4  # three meet, and the legend
+    axes = first.plot()
+    assert {"P0", "P1", "P2"} <= {text.get_text() for text in axes.texts}
+
+
+def test_processes_that_have_no_lane() -> None:
+    some = result({0: Trace(0.0, 1.0), 2: None}, count=3)
+    lines = some.timeline().text().splitlines()
+    assert lines[2:4] == ["P1 not given this cell", "P2 gave no answer"]
+    died = mcnb.Result(
+        {k: Reply(trace=Trace(0.0, 1.0) if k else None) for k in range(2)},
+        2,
+        died={0: "was killed"},
+    )
+    assert "P0 was killed" in died.timeline().text().splitlines()
+
+
+def test_nothing_to_draw() -> None:
+    with pytest.raises(mcnb.PictureError) as not_run:
+        result({0: None}, count=1).timeline()
+    assert str(not_run.value) == "There is nothing to draw: the cell did not run"
+    dead = mcnb.Result({0: Reply()}, 1, died={0: "was killed"})
+    with pytest.raises(mcnb.PictureError) as died:
+        dead.timeline()
+    assert str(died.value) == (
+        "There is nothing to draw: no process could say what it did in the cell"
+    )
+    syntax = mcnb.Result({0: Reply(error=ProcessError("SyntaxError", "", 1, ""))}, 1)
+    with pytest.raises(mcnb.PictureError, match="the cell did not run"):
+        mcnb.show(syntax)
+
+
+def test_a_real_straggler(cluster: mcnb.Cluster) -> None:
+    cluster.run(SETUP).raise_for_errors()
+    cell = cluster.run("if k == 2:\n    time.sleep(0.4)\ny = f(x)\nprint(float(y))")
+    cell.raise_for_errors()
+    traces = {k: reply.trace for k, reply in cell.replies.items()}
+    time = timeline(traces, cell.launches)
+    spent = {
+        k: {kind: sum(s.end - s.begin for s in lane if s.kind == kind) for kind in KINDS}
+        for k, lane in time.lanes.items()
+    }
+    assert spent[2]["python"] > 0.35
+    assert all(spent[k]["waits"] > 0.25 for k in (0, 1, 3))
+    assert spent[2]["waits"] < 0.25
+    assert all(spent[k]["computes"] > 0 for k in range(4)), spent
+    assert [m.lines for m in time.meetings] == [dict.fromkeys(range(4), 3)]
+    assert cell.timeline().text().endswith("for P2, which was in Python at line 2.")
+
+
+def test_compiling_and_computing_are_told_apart(cluster: mcnb.Cluster) -> None:
+    cluster.run(SETUP).raise_for_errors()
+    cell = cluster.run(
+        "def deep(v):\n"
+        "    for i in range(60): v = jnp.tanh(v @ v + i)\n"
+        "    return v\n"
+        "c = jax.jit(deep).lower(x[:64, :64]).compile()\n"
+        "np.asarray(jax.jit(lambda v: v @ v @ v @ v)(np.ones((1200, 1200), np.float32)))\n"
+        "time.sleep(0.1)"
+    )
+    cell.raise_for_errors()
+    lane = timeline({0: cell.replies[0].trace}, ()).lanes[0]
+    at = {(s.kind, s.line) for s in lane if s.end - s.begin > 0.01}
+    assert ("compiles", 4) in at
+    assert ("computes", 5) in at
+    assert ("python", 6) in at
+    assert ("computes", 6) not in at
+
+
+def test_the_magic(notebook: Notebook) -> None:
+    notebook.run(f"%%mcjax\n{SETUP}")
+    notebook.run("%%mcjax\nif k != 3:\n    y = f(x)")
+    drawn = notebook.run("%mcjax timeline").stdout
+    assert drawn.startswith("The cell took ")
+    assert "P0-2 waited at line 3 in vain for P3." in drawn
+    ordered = notebook.run("%mcjax timeline --order").stdout.splitlines()
+    assert [line[3:].replace("─", "") for line in ordered[1:5]] == ["◇", "◇", "◇", "○"]
+    assert notebook.run("%mcjax timeline --order").stdout.splitlines() == ordered
+    assert notebook.error("%mcjax log --order") == (
+        "OptionError: %mcjax log --order: the option --order belongs to %mcjax timeline. "
+        "Help: %mcjax?"
+    )
+    assert notebook.error("%mcjax timeline --ordr") == (
+        "OptionError: %mcjax timeline --ordr: there is no option --ordr. Options: -n, -d, "
+        "--platform, --env, --unchecked, --replay, --order. Help: %mcjax?"
+    )
+
+
+def test_no_cell_has_run(empty_notebook: Notebook) -> None:
+    empty_notebook.run("%mcjax start -n 1 -d 1")
+    assert empty_notebook.error("%mcjax timeline") == (
+        "ClusterError: No cell has run yet. Run one that computes: %%mcjax"
+    )

@@ -88,6 +88,7 @@ def change_scene(
     *,
     name: str = "",
     bounds: bool = False,
+    ids: bool = False,
 ) -> Scene:
     """Return the scene of two layouts side by side.
 
@@ -97,11 +98,12 @@ def change_scene(
         uses: The collectives that XLA moves it with; None where that is not known.
         name: What the array is called.
         bounds: Whether the bounds of regions stand at the edges.
+        ids: Whether devices are told by JAX's numbers for them.
     """
     found = moves(before, after)
     parts: list[Grid | Table] = []
     for title, layout in (("before", before), ("after", after)):
-        for part in layout_scene(layout, bounds=bounds).parts:
+        for part in layout_scene(layout, bounds=bounds, ids=ids).parts:
             if isinstance(part, Grid):
                 said = f"{title}: {layout.spec}" if layout.spec else title
                 parts.append(replace(part, title=f"{said} {part.title}".rstrip()))

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+MOST_IDS = 8  # more are told as ranges
+
 
 @dataclass(frozen=True, order=True, slots=True)
 class Device:
@@ -16,6 +18,7 @@ class Device:
         process: The process's index.
         position: The device's position among those of its process, from 0.
         id: JAX's number for it, which on CPU says nothing about its place.
+        platform: What JAX calls its kind, such as `"tpu"`.
 
     Example:
         >>> str(Device(3, 1))
@@ -25,6 +28,7 @@ class Device:
     process: int
     position: int
     id: int = 0
+    platform: str = ""
 
     def __str__(self) -> str:
         return f"P{self.process}.{self.position}"
@@ -50,7 +54,12 @@ def named(devices: Iterable[Any]) -> dict[Any, Device]:
         for position, number in enumerate(sorted(numbers))
     }
     return {
-        device: Device(device.process_index, position[device.process_index, device.id], device.id)
+        device: Device(
+            device.process_index,
+            position[device.process_index, device.id],
+            device.id,
+            str(getattr(device, "platform", "")),
+        )
         for device in given
     }
 
@@ -90,6 +99,19 @@ def ranges(devices: Iterable[Device]) -> str:
         for run in _runs(processes)
         for part in _runs(own)
     )
+
+
+def by_id(devices: Iterable[Device]) -> str:
+    """Return devices by JAX's numbers for them, with their processes.
+
+    Example:
+        >>> by_id([Device(2, 0, 12, "tpu"), Device(2, 1, 13, "tpu")])
+        'TPU 12,13 · P2'
+    """
+    given = sorted(set(devices))
+    numbers = sorted(device.id for device in given)
+    said = ",".join(map(str, numbers)) if len(numbers) <= MOST_IDS else ",".join(_runs(numbers))
+    return f"{given[0].platform.upper()} {said} · {process_ranges(d.process for d in given)}"
 
 
 def process_ranges(processes: Iterable[int]) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mcnb.pictures import palette
 from mcnb.pictures.lanes_drawing import lanes_drawing
 from mcnb.pictures.scene import Cell, Grid, Lanes, Part, Scene, Table
 from mcnb.pictures.shapes import ADVANCE, FONT, LINE, Box, Drawing, Label, Rule, width_of
 
-TITLE_FONT = 13.0
+TITLE_FONT, COUNT_FONT = 13.0, 9.0
 PADDING, GUTTER = 14.0, 26.0
 CELL_WIDTH, CELL_HEIGHT, CELL_PADDING = 54.0, 34.0, 9.0
 SLIMMEST = 0.45  # of the usual size: what a label still fits into
@@ -142,6 +143,9 @@ def _cell(
         plate = "" if one else palette.PAPER
         label = Label(x + width / 2, first + i * LINE, line, "middle", ink, plate=plate)
         drawing.labels.append(label)
+    if striped:
+        count = Label(x + width - 4, y + 8, f"x{cell.copies}", "end", size=COUNT_FONT)
+        drawing.labels.append(replace(count, plate=palette.PAPER))
 
 
 def _table(table: Table) -> Drawing:

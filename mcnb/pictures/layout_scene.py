@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from mcnb.options import plural
-from mcnb.pictures.devices import process_ranges, ranges
+from mcnb.pictures.devices import by_id, process_ranges, ranges
 from mcnb.pictures.model import Layout, Region
 from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided, label_lines
 from mcnb.report.log import size
@@ -19,7 +19,12 @@ Label = Callable[[Region], tuple[str, ...]]
 
 
 def layout_scene(
-    layout: Layout, *, name: str = "", bounds: bool = False, label: Label | None = None
+    layout: Layout,
+    *,
+    name: str = "",
+    bounds: bool = False,
+    ids: bool = False,
+    label: Label | None = None,
 ) -> Scene:
     """Return the scene of a layout.
 
@@ -27,9 +32,10 @@ def layout_scene(
         layout: The layout.
         name: What the array is called.
         bounds: Whether the bounds of regions stand at the edges.
+        ids: Whether devices are told by JAX's numbers for them.
         label: What stands in a region's box; its devices by default.
     """
-    label = label or _labels(layout)
+    label = label or _labels(layout, ids)
     cut = [sorted({region.bounds[d] for region in layout.regions}) for d in _dims(layout)]
     parted = [d for d in _dims(layout) if len(cut[d]) > 1]
     drawn = parted[-2:] if len(layout.shape) > 2 else list(_dims(layout))
@@ -54,7 +60,9 @@ def _most_facets(layout: Layout) -> int:
     return MOST_FACETS if len(layout.devices) > MOST_DEVICES else MOST_DEVICES
 
 
-def _labels(layout: Layout) -> Label:
+def _labels(layout: Layout, ids: bool) -> Label:
+    if ids:
+        return lambda region: (by_id(region.devices),)
     if len(layout.devices) > MOST_DEVICES:
         return lambda region: _few(ranges(region.devices).split(), len(region.devices))
     per_line = 2 if layout.copies <= 8 else 8

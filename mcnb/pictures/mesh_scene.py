@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from mcnb.options import plural
-from mcnb.pictures.devices import process_ranges
+from mcnb.pictures.devices import by_id, process_ranges
 from mcnb.pictures.model import MeshModel
 from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided
 
@@ -15,13 +15,18 @@ MOST_FACETS = 8  # where there are more devices than are told one by one
 Index = tuple[int, ...]
 
 
-def mesh_scene(mesh: MeshModel) -> Scene:
-    """Return the scene of a mesh: the last two axes as boxes, slices for those before."""
+def mesh_scene(mesh: MeshModel, *, ids: bool = False) -> Scene:
+    """Return the scene of a mesh: the last two axes as boxes, slices for those before.
+
+    Args:
+        mesh: The mesh.
+        ids: Whether devices are told by JAX's numbers for them.
+    """
     sizes = [axis.size for axis in mesh.axes]
     outer = [range(size) for size in sizes[:-2]]
     facets = list(itertools.product(*outer))
     most = MOST_FACETS if mesh.size > MOST_DEVICES else MOST_DEVICES
-    grids = [_grid(mesh, facet) for facet in facets[:most]]
+    grids = [_grid(mesh, facet, ids) for facet in facets[:most]]
     notes = [_scope(mesh), *_kinds(mesh)]
     if len(facets) > most:
         names = " and ".join(f"'{axis.name}'" for axis in mesh.axes[:-2])
@@ -33,7 +38,7 @@ def mesh_scene(mesh: MeshModel) -> Scene:
     return Scene(f"{what} {shape}" if shape else f"{what} without axes", tuple(notes), tuple(grids))
 
 
-def _grid(mesh: MeshModel, facet: Index) -> Grid:
+def _grid(mesh: MeshModel, facet: Index, ids: bool) -> Grid:
     sizes = [axis.size for axis in mesh.axes]
     down = sizes[-2] if len(sizes) > 1 else 1
     across = sizes[-1] if sizes else 1
@@ -43,7 +48,9 @@ def _grid(mesh: MeshModel, facet: Index) -> Grid:
     return Grid(
         rows=tuple(
             tuple(
-                None if row == "…" or column == "…" else _cell(mesh, facet, row, column)
+                None
+                if row == "…" or column == "…"
+                else _cell(mesh, (*facet, *(row, column)[2 - len(sizes[-2:]) :]), ids)
                 for column in columns
             )
             for row in rows
@@ -58,16 +65,14 @@ def _grid(mesh: MeshModel, facet: Index) -> Grid:
     )
 
 
-def _cell(mesh: MeshModel, facet: Index, row: int, column: int) -> Cell:
-    sizes = [axis.size for axis in mesh.axes]
+def _cell(mesh: MeshModel, place: Index, ids: bool) -> Cell:
     index = 0
-    place = [*facet, *([row] if len(sizes) > 1 else []), *([column] if sizes else [])]
-    for size, i in zip(sizes, place, strict=True):
-        index = index * size + i
+    for axis, i in zip(mesh.axes, place, strict=True):
+        index = index * axis.size + i
     if not mesh.devices:
         return Cell((), (",".join(map(str, place)),))
     device = mesh.devices[index]
-    return Cell((device.process,), (str(device),))
+    return Cell((device.process,), (by_id([device]) if ids else str(device),))
 
 
 def _scope(mesh: MeshModel) -> str:

@@ -22,10 +22,28 @@ def mesh_model(mesh: Any) -> MeshModel:
     if isinstance(mesh, jax.sharding.AbstractMesh):
         return MeshModel(axes, ())
     devices = list(mesh.devices.flat)
+    _refuse_strangers(devices, "mesh")
     names = named(devices)
     return MeshModel(
         axes, tuple(names[d] for d in devices), process_count(devices), device_count(devices)
     )
+
+
+def _refuse_strangers(devices: Sequence[Any], what: str) -> None:
+    """Refuse devices of a system that this process has left, which hold nothing any more.
+
+    Devices of no system at all, which exist on paper only, are welcome.
+    """
+    client = getattr(devices[0], "client", None) if devices else None
+    try:
+        current = jax.devices(devices[0].platform)[0].client
+    except (AttributeError, IndexError, RuntimeError):
+        return
+    if client is not current and type(client) is type(current):
+        raise PictureError(
+            f"The {what} is of devices that are gone: this process has left the system that they "
+            f"belong to, and joined a new one. Make the {what} anew, on jax.devices()"
+        )
 
 
 def layout_of(thing: Any, shape: Sequence[int] | None = None) -> Layout:
@@ -71,6 +89,7 @@ def _layout(sharding: Any, shape: tuple[int, ...], dtype: str, item_bytes: int) 
     indices = _indices(sharding, shape, spec, mesh, bool(unreduced))
     names = named(indices)
     devices = list(indices)
+    _refuse_strangers(devices, "array" if dtype else "sharding")
     return Layout(
         shape=shape,
         dtype=dtype,

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def show(
-    thing: Any, *args: Any, name: str = "", bounds: bool = False, values: bool = False
+    thing: Any,
+    *args: Any,
+    name: str = "",
+    bounds: bool = False,
+    values: bool = False,
+    ids: bool = False,
 ) -> None:
     """Show where something lies, or what a program communicates.
 
@@ -39,6 +44,8 @@ def show(
         bounds: Whether to write at the edges where each part begins and ends.
         values: Whether to write the numbers into the boxes, of an array of at most 256; those that
             this process holds.
+        ids: Whether to tell devices by JAX's numbers for them, as in `TPU 4,5 · P0`, and not by
+            their place in their process.
 
     Raises:
         PictureError: It can't be drawn; the message says why.
@@ -61,7 +68,7 @@ def show(
     from mcnb.cluster import Cluster
     from mcnb.result import Result
 
-    options: dict[str, Any] = {"name": name, "bounds": bounds, "values": values}
+    options: dict[str, Any] = {"name": name, "bounds": bounds, "values": values, "ids": ids}
     if isinstance(thing, Cluster):
         pictures = _of_cluster(thing, args, options)
     elif isinstance(thing, Result):
@@ -84,7 +91,12 @@ def _display(one: Picture) -> None:
 
 
 def picture(
-    thing: Any, *args: Any, name: str = "", bounds: bool = False, values: bool = False
+    thing: Any,
+    *args: Any,
+    name: str = "",
+    bounds: bool = False,
+    values: bool = False,
+    ids: bool = False,
 ) -> Picture:
     """Return the picture that `show` shows.
 
@@ -94,6 +106,7 @@ def picture(
         name: What to call it in the title.
         bounds: Whether to write at the edges where each part begins and ends.
         values: Whether to write the numbers into the boxes.
+        ids: Whether to tell devices by JAX's numbers for them.
 
     Raises:
         PictureError: It can't be drawn; the message says why.
@@ -103,11 +116,16 @@ def picture(
         >>> axes = picture(jax.sharding.AbstractMesh((2,), ("a",))).plot()
         >>> axes.figure.savefig("mesh.pdf")  # doctest: +SKIP
     """
-    return Picture(scene_of(thing, *args, name=name, bounds=bounds, values=values))
+    return Picture(scene_of(thing, *args, name=name, bounds=bounds, values=values, ids=ids))
 
 
 def scene_of(
-    thing: Any, *args: Any, name: str = "", bounds: bool = False, values: bool = False
+    thing: Any,
+    *args: Any,
+    name: str = "",
+    bounds: bool = False,
+    values: bool = False,
+    ids: bool = False,
 ) -> Scene:
     """Return the scene of something; see `picture`."""
     import jax
@@ -117,9 +135,9 @@ def scene_of(
 
     laid_out = (jax.sharding.Sharding, jax.Array, jax.ShapeDtypeStruct)
     if args and isinstance(thing, laid_out) and isinstance(args[0], laid_out):
-        return _of_change(thing, args[0], args[1:], name, bounds)
+        return _of_change(thing, args[0], args[1:], name=name, bounds=bounds, ids=ids)
     if isinstance(thing, jax.sharding.Sharding):
-        return layout_scene(observe.layout_of(thing, *args[:1]), name=name, bounds=bounds)
+        return layout_scene(observe.layout_of(thing, *args[:1]), name=name, bounds=bounds, ids=ids)
     mesh = isinstance(thing, (jax.sharding.Mesh, jax.sharding.AbstractMesh))
     if isinstance(thing, (jax.stages.Compiled, jax.stages.Lowered)) or (
         args and callable(thing) and not mesh
@@ -136,7 +154,7 @@ def scene_of(
             "shape, a function its arguments, and a cluster a name"
         )
     if mesh:
-        return mesh_scene(observe.mesh_model(thing))
+        return mesh_scene(observe.mesh_model(thing), ids=ids)
     if observe.is_host_value(thing):
         raise PictureError(
             f"A {type(thing).__name__} lies in this process's own memory and on no device. "
@@ -144,7 +162,9 @@ def scene_of(
         )
     if isinstance(thing, (jax.Array, jax.ShapeDtypeStruct)):
         label = value_labels(thing) if values else None
-        return layout_scene(observe.layout_of(thing), name=name, bounds=bounds, label=label)
+        return layout_scene(
+            observe.layout_of(thing), name=name, bounds=bounds, ids=ids, label=label
+        )
     leaves = jax.tree_util.tree_leaves_with_path(thing)
     if leaves and leaves[0][1] is not thing:
         return tree_scene([_leaf(path, leaf) for path, leaf in leaves], name)
@@ -156,7 +176,7 @@ def scene_of(
     )
 
 
-def _of_change(before: Any, after: Any, shape: Sequence[Any], name: str, bounds: bool) -> Scene:
+def _of_change(before: Any, after: Any, shape: Sequence[Any], **options: Any) -> Scene:
     import jax
 
     from mcnb.pictures.change import change_scene
@@ -178,7 +198,7 @@ def _of_change(before: Any, after: Any, shape: Sequence[Any], name: str, bounds:
         after = after.sharding
     first = layout_of(before)
     second = layout_of(jax.ShapeDtypeStruct(before.shape, before.dtype, sharding=after))
-    return change_scene(first, second, moving(before, after), name=name, bounds=bounds)
+    return change_scene(first, second, moving(before, after), **options)
 
 
 def _of_function(function: Any, args: Sequence[Any], name: str) -> Scene:

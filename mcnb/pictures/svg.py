@@ -83,11 +83,11 @@ def _dot(dot: Dot) -> str:
 
 def _label(label: Label) -> Iterable[str]:
     if label.plate:
-        width = label.width + 6
+        width, height = label.width + 6, LINE * label.size / FONT
         left = {"start": 0.0, "middle": width / 2, "end": width}[label.anchor]
         yield (
-            f'<rect x="{_number(label.x - left)}" y="{_number(label.y - LINE / 2)}" '
-            f'width="{_number(width)}" height="{_number(LINE)}" fill="{label.plate}" '
+            f'<rect x="{_number(label.x - left)}" y="{_number(label.y - height / 2)}" '
+            f'width="{_number(width)}" height="{_number(height)}" fill="{label.plate}" '
             'fill-opacity="0.88"/>'
         )
     attributes = f'x="{_number(label.x)}" y="{_number(label.y)}" dy="0.35em" fill="{label.color}"'

@@ -8,9 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -20,8 +18,7 @@ from mcnb import lab
 from mcnb.errors import McnbError
 
 from .conftest import wait_until
-
-START = "from mcnb.cli import main; raise SystemExit(main())"
+from .jupyterlab import ask, jupyterlab
 
 
 @pytest.fixture
@@ -292,33 +289,19 @@ def test_ctrl_c_is_left_to_jupyterlab(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_jupyterlab_starts_and_ends(shipped: Path, tmp_path: Path) -> None:
+def test_jupyterlab_starts_and_ends(tmp_path: Path) -> None:
     # A python3 kernel of the user's own must not take the place of this Python.
     kernel = tmp_path / "data" / "kernels" / "python3" / "kernel.json"
     kernel.parent.mkdir(parents=True)
     spec = {"argv": ["/nowhere/python"], "display_name": "Mine", "language": "python"}
     kernel.write_text(json.dumps(spec))
-    env = {
-        **os.environ,
-        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
-        "JUPYTER_DATA_DIR": str(tmp_path / "data"),
-        "JUPYTER_PREFER_ENV_PATH": "0",
-        "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
-    }
-    log = tmp_path / "log.txt"
-    options = ["--no-browser", "--allow-root", "--ServerApp.port=0"]
-    command = [sys.executable, "-c", START, "lab", "lessons", "--", *options]
-    with log.open("w") as output:
-        process = subprocess.Popen(command, env=env, cwd=tmp_path, stdout=output, stderr=output)
-    try:
-        assert wait_until(lambda: server(tmp_path), 30), log.read_text()
-        about = server(tmp_path)
-        assert f"The lessons are in {tmp_path / 'lessons'}\n" in log.read_text()
-        assert "/lab/tree/01_" in log.read_text()
+    with jupyterlab(tmp_path) as about:
+        log = (tmp_path / "log.txt").read_text()
+        assert f"The lessons are in {tmp_path / 'lessons'}\n" in log
+        assert "/lab/tree/01_" in log
         listening = {
             connection.laddr.ip
-            for child in psutil.Process(process.pid).children(recursive=True)
-            for connection in child.net_connections("inet")
+            for connection in psutil.Process(about["pid"]).net_connections("inet")
             if connection.status == psutil.CONN_LISTEN
         }
         assert listening == {"127.0.0.1"}
@@ -327,30 +310,4 @@ def test_jupyterlab_starts_and_ends(shipped: Path, tmp_path: Path) -> None:
         assert {path.name for path in source.iterdir() if path.suffix == ".ipynb"} <= names
         kernels = ask(about, "kernelspecs")["kernelspecs"]
         assert kernels["python3"]["spec"]["argv"][0] == sys.executable
-        process.terminate()
-        assert process.wait(15) == 0, log.read_text()
-        assert not psutil.pid_exists(about["pid"])
-    finally:
-        if process.poll() is None:
-            for member in psutil.Process(process.pid).children(recursive=True):
-                member.kill()
-            process.kill()
-            process.wait()
-
-
-def server(folder: Path) -> dict[str, Any]:
-    """Return what a running server says of itself, nothing while it does not answer."""
-    for path in (folder / "runtime").glob("jpserver-*.json"):
-        try:
-            about: dict[str, Any] = json.loads(path.read_text())
-            ask(about, "status")
-        except (OSError, json.JSONDecodeError):
-            continue
-        return about
-    return {}
-
-
-def ask(about: dict[str, Any], what: str) -> Any:
-    url = f"{about['url']}api/{what}?token={about['token']}"
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return json.load(answer)
+    assert not psutil.pid_exists(about["pid"])

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import replace
 
 from mcnb.pictures import palette
 from mcnb.pictures.lanes_drawing import lanes_drawing
 from mcnb.pictures.scene import Cell, Grid, Lanes, Part, Scene, Table
 from mcnb.pictures.shapes import ADVANCE, FONT, LINE, Box, Drawing, Label, Rule, width_of
 
-TITLE_FONT, COUNT_FONT = 13.0, 9.0
+TITLE_FONT = 13.0
 PADDING, GUTTER = 14.0, 26.0
 CELL_WIDTH, CELL_HEIGHT, CELL_PADDING = 54.0, 34.0, 9.0
 SLIMMEST = 0.45  # of the usual size: what a label still fits into
-MOST_WIDTH = 860.0
+MOST_WIDTH = 740.0
 LEAST_WIDTH = 420.0
 
 
@@ -113,7 +112,7 @@ def _sizes(grid: Grid, *, across: bool) -> list[float]:
             head = width_of(heads[i]) + 6 if heads else 0.0
             needed.append(max(widest + 2 * CELL_PADDING, head))
         else:
-            tallest = max((len(cell.lines) for cell in cells), default=1)
+            tallest = max((len(_lines(cell)) for cell in cells), default=1)
             needed.append(tallest * LINE + 2 * CELL_PADDING)
     usual = max(CELL_WIDTH if across else CELL_HEIGHT, *needed) if needed else 0.0
     relative = grid.widths if across else grid.heights
@@ -137,15 +136,18 @@ def _cell(
     shown = tuple(colors) if striped or len(cell.processes) > 1 else (colors[0],)
     drawing.boxes.append(Box(x, y, width, height, shown))
     one = len(shown) == 1
-    first = y + height / 2 - (len(cell.lines) - 1) * LINE / 2
-    for i, line in enumerate(cell.lines):
+    lines = _lines(cell)
+    first = y + height / 2 - (len(lines) - 1) * LINE / 2
+    for i, line in enumerate(lines):
         ink = palette.text_on(shown[0]) if one else palette.INK
         plate = "" if one else palette.PAPER
         label = Label(x + width / 2, first + i * LINE, line, "middle", ink, plate=plate)
         drawing.labels.append(label)
-    if striped:
-        count = Label(x + width - 4, y + 8, f"x{cell.copies}", "end", size=COUNT_FONT)
-        drawing.labels.append(replace(count, plate=palette.PAPER))
+
+
+def _lines(cell: Cell) -> tuple[str, ...]:
+    """Return what stands in a box: how often there is a copy, too, where the count is not plain."""
+    return (*cell.lines, f"x{cell.copies}") if cell.copies > 2 else cell.lines
 
 
 def _table(table: Table) -> Drawing:

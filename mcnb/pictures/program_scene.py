@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from mcnb.options import plural
 from mcnb.pictures.devices import Device, process_ranges
 from mcnb.pictures.model import Layout, MeshModel
 from mcnb.pictures.program import Use, axes_of
 from mcnb.pictures.scene import Part, Scene, Table
+from mcnb.process.cellcode import place_name
 from mcnb.report.log import size
 
 MOST_ROWS = 40
@@ -79,7 +79,7 @@ def _row(number: int, use: Use, program: ProgramModel) -> tuple[str, ...]:
         _among(use, program.devices),
         size(operation.bytes),
         f"0 or {times}" if use.branch else times,
-        "" if use.source is None else f"{Path(use.source[0]).name}:{use.source[1]}",
+        "" if use.source is None else place_name(*use.source),
     )
 
 

@@ -30,7 +30,8 @@ def svg_of(scene: Scene) -> str:
     described = escape(" ".join(scene.notes))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" aria-labelledby="t{key} d{key}" '
+        f'viewBox="0 0 {width} {height}" style="max-width:100%;height:auto" '
+        f'aria-labelledby="t{key} d{key}" '
         f'font-family="{FONTS}" font-size="{_number(FONT)}">'
         f'<title id="t{key}">{escape(scene.title)}</title><desc id="d{key}">{described}</desc>'
         f"{''.join(_patterns(drawing.boxes))}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import re
+from pathlib import Path
 from types import FrameType
 
 from IPython.core.compilerop import CachingCompiler
@@ -26,6 +27,17 @@ def cell_label(filename: str) -> str | None:
     """Return the label of the cell of that file name, None if it is no cell's."""
     match = _CELL_NAME.fullmatch(filename)
     return match and match[1]
+
+
+def place_name(filename: str, line: int) -> str:
+    """Return what a line of a cell, or of another file, is called.
+
+    Example:
+        >>> place_name("<In[3]>", 2), place_name("/home/me/train.py", 8)
+        ('In[3], line 2', 'train.py:8')
+    """
+    label = cell_label(filename)
+    return f"{Path(filename).name}:{line}" if label is None else f"In[{label}], line {line}"
 
 
 def leading_blank_lines(source: str) -> int:

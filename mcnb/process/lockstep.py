@@ -7,7 +7,6 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from mcnb.errors import LockstepError
 from mcnb.lockstep.guard import guard
@@ -17,16 +16,11 @@ from mcnb.lockstep.rescue import callbacks
 from mcnb.lockstep.sentry import Sentry
 from mcnb.lockstep.trace import Trace, Tracer
 from mcnb.lockstep.wire import Address
-from mcnb.process.cellcode import cell_label, cell_name
+from mcnb.process.cellcode import cell_label, cell_name, place_name
 
 
 def _is_learners(filename: str) -> bool:
     return cell_label(filename) is not None or is_script(filename)
-
-
-def _label(filename: str, line: int) -> str:
-    label = cell_label(filename)
-    return f"{Path(filename).name}:{line}" if label is None else f"In[{label}], line {line}"
 
 
 class Lockstep:
@@ -39,7 +33,7 @@ class Lockstep:
 
     def __init__(self) -> None:
         self.sentry: Sentry | None = None
-        self._places = Places(_is_learners, _label)
+        self._places = Places(_is_learners, place_name)
         self.tracer = Tracer(self._places)
 
     @staticmethod

@@ -60,7 +60,7 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices runs already"
         (
             "start --engine mpi",
             "%mcjax start --engine mpi: there is no option --engine. Options: -n, -d, --platform, "
-            "--env, --unchecked, --replay. Help: %mcjax?",
+            "--env, --unchecked, --replay, --order. Help: %mcjax?",
         ),
         (
             "start -n",
@@ -70,12 +70,12 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices runs already"
         (
             "strat",
             "%mcjax strat: there is no command strat. Did you mean start? Commands: start, status, "
-            "log, interrupt, heal, restart, stop. Help: %mcjax?",
+            "log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
             "frobnicate",
             "%mcjax frobnicate: there is no command frobnicate. Commands: start, status, "
-            "log, interrupt, heal, restart, stop. Help: %mcjax?",
+            "log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
             "stop -n 3",

@@ -157,6 +157,28 @@ class Cluster:
             )
             return self._run(cell, watcher)
 
+    def examine(self, source: str, *, timeout: float) -> Result:
+        """Run code that is not the user's own: it is no cell in the history, and not `last`.
+
+        Args:
+            source: The code.
+            timeout: After how many seconds it is ended.
+
+        Returns:
+            What came of it.
+
+        Raises:
+            ClusterError: The cluster does not run, or broke.
+        """
+        with self._lock:
+            self._lifetime.ready()
+            last = self.last
+            try:
+                cell = Cell(source, self._targets(None), "", timeout=timeout)
+                return self._run(cell, remembered=False)
+            finally:
+                self.last = last
+
     def pull(self, name: str, processes: str | int | Iterable[int] | None = None) -> dict[int, Any]:
         """Return a variable, or the value of an expression, from each process.
 
@@ -298,7 +320,9 @@ class Cluster:
         count = self.options.processes
         return tuple(range(count)) if processes is None else process_set(processes, count)
 
-    def _run(self, cell: Cell, watcher: Watcher | None = None) -> Result:
+    def _run(
+        self, cell: Cell, watcher: Watcher | None = None, *, remembered: bool = True
+    ) -> Result:
         count = self.options.processes
         error = syntax_error(cell.source, cell.label, cell.first_line)
         if error is not None:
@@ -319,6 +343,8 @@ class Cluster:
             self._lifetime.lose()
         if ctrl_c:
             raise KeyboardInterrupt
+        if not remembered:
+            return self.last
         if self.last.ok:
             self._history.add(cell)
         else:

@@ -11,39 +11,13 @@ import pytest
 
 import mcnb
 from mcnb.errors import ClusterError
-from mcnb.exercises import EXERCISES, grade
+from mcnb.exercises import exercises, grade
+
+from .wrong_answers import WRONG
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 LESSONS = sorted(FOLDER.glob("[0-9]*.md"))
-
-WRONG = {
-    "01.1": {
-        "import jax\nforeign = jax.device_count()": (
-            "that is how many devices there are in all. Leave out those of this process."
-        ),
-        "import jax\nforeign = jax.local_device_count()": (
-            "those are the devices of this process. Count the others."
-        ),
-        "foreign = 'six'": (
-            "jax.devices() lists all devices, jax.local_devices() those of this process."
-        ),
-    },
-    "01.2": {
-        "import jax.numpy as jnp\nsquares = jnp.arange(8).reshape(4, 2) ** 2": (
-            "this array lies on one process alone. A global array is put together from the pieces "
-            "of all processes: jax.make_array_from_single_device_arrays."
-        ),
-        # Numbered within each process only.
-        """
-import jax, jax.numpy as jnp
-from jax.sharding import NamedSharding, PartitionSpec as P
-sharding = NamedSharding(jax.make_mesh((4, 2), ("process", "local")), P("process", "local"))
-pieces = [jax.device_put(jnp.array([[i**2]]), d) for i, d in enumerate(jax.local_devices())]
-squares = jax.make_array_from_single_device_arrays((4, 2), sharding, pieces)
-""": "a piece's value depends on which device it lies on, counted over all processes.",
-        "squares = [0, 1]": "build it with jax.make_array_from_single_device_arrays.",
-    },
-}
+EXERCISES = exercises()
 
 
 def solutions() -> dict[str, str]:
@@ -55,8 +29,8 @@ def solutions() -> dict[str, str]:
     return found
 
 
-def test_there_is_a_lesson() -> None:
-    assert [path.stem for path in LESSONS] == ["01_hello_controllers"]
+def test_the_lessons_are_numbered_through() -> None:
+    assert [path.stem[:2] for path in LESSONS] == [f"{i:02d}" for i in range(1, len(LESSONS) + 1)]
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -78,7 +52,7 @@ def test_what_is_stored(path: Path) -> None:
     assert all(cell.execution_count for cell in code)
     lengths = sorted(len(cell.source.splitlines()) for cell in code)
     assert lengths[len(lengths) // 2] <= 6
-    assert lengths[-1] <= 12
+    assert lengths[-1] <= 16
     for cell in code:
         raises = "raises-exception" in cell.metadata.get("tags", [])
         assert raises == any(output.output_type == "error" for output in cell.outputs)
@@ -91,11 +65,26 @@ def test_what_is_stored(path: Path) -> None:
         assert (FOLDER / file).exists()
 
 
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_every_stub_fails_its_check_in_the_lesson(path: Path) -> None:
+    notebook = nbformat.read(path.with_suffix(".ipynb"), 4)
+    said = {
+        found[1]: "".join(output.get("text", "") for output in cell.outputs)
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        and (found := re.fullmatch(r'mcnb\.check\("(.*)"\)', cell.source))
+    }
+    assert sorted(said) == sorted(name for name in EXERCISES if name[:2] == path.stem[:2])
+    for name, text in said.items():
+        assert text.startswith(f"Exercise {name} is not solved yet.\n")
+        assert "Hint: " in text
+
+
 def test_every_exercise_has_a_solution_a_stub_and_wrong_answers() -> None:
     assert set(EXERCISES) == set(solutions()) == set(WRONG)
     text = "".join(path.read_text() for path in LESSONS)
     for name, exercise in EXERCISES.items():
-        assert f"{exercise.variable} = ...\n" in text
+        assert f"{exercise.variable} = ...\n" in text or f"def {exercise.variable}(" in text
         assert f'mcnb.check("{name}")' in text
         assert len(WRONG[name]) >= 2
 
@@ -144,4 +133,52 @@ def test_solved_on_some_processes_only(cluster: mcnb.Cluster) -> None:
 def test_an_unknown_exercise(cluster: mcnb.Cluster) -> None:
     with pytest.raises(ClusterError) as unknown:
         mcnb.check("99.1", cluster)
-    assert str(unknown.value) == "There is no exercise '99.1'. Exercises: 01.1, 01.2"
+    names = ", ".join(sorted(EXERCISES))
+    assert str(unknown.value) == f"There is no exercise '99.1'. Exercises: {names}"
+
+
+CHECKED = {
+    "it parts the processes": (
+        "def squares(): ...\n"
+        "import jax, numpy as np\n"
+        "from jax.experimental import multihost_utils\n"
+        "class Late:\n"
+        "    def __index__(self):\n"
+        "        if jax.process_index() != 3:\n"
+        "            multihost_utils.process_allgather(np.ones(1))\n"
+        "        return 6\n"
+        "foreign = Late()",
+        "LockstepError: The processes parted: missing\n\n"
+        "[0-2] wait at line 7 in process_allgather\n",
+    ),
+    "it raises": (
+        "import jax\n"
+        "class Broken:\n"
+        "    def __index__(self):\n"
+        "        return 6 if jax.process_index() else 1 // 0\n"
+        "foreign = Broken()",
+        "[0] ZeroDivisionError\nCell In[",
+    ),
+}
+
+
+@pytest.mark.parametrize(("answer", "said"), CHECKED.values(), ids=CHECKED)
+def test_a_check_that_runs_what_fails_tells_how(
+    cluster: mcnb.Cluster, answer: str, said: str
+) -> None:
+    cluster.run(answer).raise_for_errors()
+    last = cluster.last
+    text = grade("01.1", cluster).text
+    assert text.startswith(f"Exercise 01.1 is not solved yet.\n{said}"), text
+    assert text.endswith("Hint: this is what came of it when foreign was tried out.")
+    assert "mcnb_seen" not in text
+    assert cluster.last is last
+    assert cluster.run("import jax; jax.device_count()").value[0] == "8"
+
+
+def test_a_check_leaves_nothing_behind(cluster: mcnb.Cluster) -> None:
+    cluster.run("foreign = 6")
+    before, steps = cluster.pull("sorted(globals())"), len(cluster._history.steps)
+    assert grade("01.1", cluster).solved
+    assert cluster.pull("sorted(globals())") == before
+    assert len(cluster._history.steps) == steps

@@ -24,7 +24,10 @@ def cell_name(label: str) -> str:
 
 
 def cell_label(filename: str) -> str | None:
-    """Return the label of the cell of that file name, None if it is no cell's."""
+    """Return the label of the cell of that file name, None if it is no cell's.
+
+    What mcnb runs for itself has an empty label.
+    """
     match = _CELL_NAME.fullmatch(filename)
     return match and match[1]
 

@@ -51,6 +51,8 @@ def describe_error(error: BaseException, label: str) -> ProcessError:
 
 def cell_line(error: BaseException, label: str) -> int | None:
     """Return the innermost line of the cell of that label that an error came through."""
+    if not label:
+        return None
     name = cell_name(label)
     if isinstance(error, SyntaxError) and error.filename == name:
         return error.lineno
@@ -86,7 +88,8 @@ def learner_traceback(error: BaseException) -> TracebackType | None:
     frames: list[TracebackType] = []
     frame = error.__traceback__
     while frame:
-        if frames or cell_label(frame.tb_frame.f_code.co_filename) is not None:
+        # A cell without a label is mcnb's own.
+        if frames or cell_label(frame.tb_frame.f_code.co_filename):
             frames.append(frame)
         frame = frame.tb_next
     shown = None

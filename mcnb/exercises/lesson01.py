@@ -1,0 +1,49 @@
+"""The exercises of lesson 01, Hello, controllers."""
+
+from __future__ import annotations
+
+from mcnb.exercises import looks
+from mcnb.exercises.exercise import Exercise
+from mcnb.exercises.looks import SeenArray
+
+
+def _foreign_hint(seen: object, _: object, processes: int, devices: int) -> str:
+    if seen == processes * devices:
+        return "that is how many devices there are in all. Leave out those of this process."
+    if seen == devices:
+        return "those are the devices of this process. Count the others."
+    return "jax.devices() lists all devices, jax.local_devices() those of this process."
+
+
+def _squares(process: int, processes: int, devices: int) -> SeenArray:
+    pieces = [((process, d), [[(process * devices + d) ** 2]]) for d in range(devices)]
+    return SeenArray((processes, devices), processes > 1, tuple(pieces))
+
+
+def _squares_hint(seen: object, expected: object, processes: int, devices: int) -> str:
+    if not isinstance(seen, SeenArray) or not isinstance(expected, SeenArray):
+        return "build it with jax.make_array_from_single_device_arrays."
+    if not seen.spans:
+        return (
+            "this array lies on one process alone. A global array is put together from the "
+            "pieces of all processes: jax.make_array_from_single_device_arrays."
+        )
+    if seen.shape != expected.shape:
+        return f"one element for each device makes an array of shape ({processes}, {devices})."
+    return "a piece's value depends on which device it lies on, counted over all processes."
+
+
+EXERCISES = {
+    "01.1": Exercise(
+        variable="foreign",
+        look=looks.number,
+        expected=lambda _, processes, devices: (processes - 1) * devices,
+        hint=_foreign_hint,
+    ),
+    "01.2": Exercise(
+        variable="squares",
+        look=looks.array,
+        expected=_squares,
+        hint=_squares_hint,
+    ),
+}

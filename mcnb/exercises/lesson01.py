@@ -33,6 +33,15 @@ def _squares_hint(seen: object, expected: object, processes: int, devices: int) 
     return "a piece's value depends on which device it lies on, counted over all processes."
 
 
+def _own_sum_hint(seen: object, _: object, processes: int, devices: int) -> str:
+    count = processes * devices
+    if seen == count * (count - 1) // 2:
+        return "that is the sum of all elements. Add up those that lie on this process's devices."
+    if isinstance(seen, str):
+        return f"own_sum is one whole number on each process; here it is {seen}."
+    return "whole.addressable_shards has the parts on this process's devices; part.data is one."
+
+
 EXERCISES = {
     "01.1": Exercise(
         variable="foreign",
@@ -45,5 +54,11 @@ EXERCISES = {
         look=looks.array,
         expected=_squares,
         hint=_squares_hint,
+    ),
+    "01.3": Exercise(
+        variable="own_sum",
+        look=looks.number,
+        expected=lambda k, _, devices: sum(range(k * devices, (k + 1) * devices)),
+        hint=_own_sum_hint,
     ),
 }

@@ -19,3 +19,18 @@ squares = jax.make_array_from_single_device_arrays(
     ),
     [jax.device_put(jnp.array([[(first + i) ** 2]]), d) for i, d in enumerate(devices)],
 )
+
+# %% 01.3
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+mesh = jax.make_mesh((jax.process_count(), jax.local_device_count()), ("process", "local"))
+first = jax.process_index() * jax.local_device_count()
+whole = jax.make_array_from_single_device_arrays(
+    mesh.devices.shape,
+    NamedSharding(mesh, P("process", "local")),
+    [jax.device_put(jnp.array([[first + i]]), d) for i, d in enumerate(jax.local_devices())],
+)
+own_sum = sum(int(shard.data.sum()) for shard in whole.addressable_shards)

@@ -29,4 +29,15 @@ squares = jax.make_array_from_single_device_arrays((4, 2), sharding, pieces)
 """: "a piece's value depends on which device it lies on, counted over all processes.",
         "squares = [0, 1]": "build it with jax.make_array_from_single_device_arrays.",
     },
+    "01.3": {
+        "own_sum = 28": (
+            "that is the sum of all elements. Add up those that lie on this process's devices."
+        ),
+        "import jax\nown_sum = jax.process_index()": (
+            "whole.addressable_shards has the parts on this process's devices; part.data is one."
+        ),
+        "own_sum = 0.5": (
+            "own_sum is one whole number on each process; here it is 0.5, which is no whole number."
+        ),
+    },
 }

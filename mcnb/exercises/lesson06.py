@@ -1,0 +1,204 @@
+"""The exercises of lesson 06, Assembling arrays.
+
+Their arrays have two rows for each process and one column for each, so that every mesh of
+processes by devices that divides them is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mcnb.exercises import looks
+from mcnb.exercises.exercise import Exercise
+from mcnb.exercises.looks import SeenArray
+
+Bounds: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class SeenAssembly:
+    """An array that was assembled, and what it cost.
+
+    Attributes:
+        array: The array, or what came instead.
+        read: How many numbers this process read for it.
+    """
+
+    array: object
+    read: int
+
+    def __str__(self) -> str:
+        return f"{self.read} numbers read; {self.array}"
+
+
+def _whole(processes: int) -> Any:
+    return np.arange(2 * processes * processes, dtype=np.int32).reshape(2 * processes, processes)
+
+
+def _sharding(*axes: str) -> Any:
+    import jax
+    from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+    shape = (jax.process_count(), jax.local_device_count())
+    mesh = jax.make_mesh(shape, ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+    return NamedSharding(mesh, PartitionSpec(*axes))
+
+
+def _held(process: int, processes: int, devices: int) -> Bounds:
+    return (0, 2 * processes // devices), (process, process + 1)
+
+
+def _held_hint(seen: object, expected: object, processes: int, devices: int) -> str:
+    straight = 2, processes // devices
+    if not (
+        isinstance(seen, tuple)
+        and len(seen) == 2
+        and all(isinstance(part, tuple) and len(part) == 2 for part in seen)
+    ):
+        return "two pairs of whole numbers are wanted: rows, then columns."
+    sizes = tuple(b - a if isinstance(a, int) and isinstance(b, int) else None for a, b in seen)
+    if sizes == straight:
+        return 'that is a piece of P("a", "b"). Here the rows are cut by the other axis.'
+    if not isinstance(expected, tuple) or seen[0] != expected[0]:
+        return "rows are cut along 'b', which counts the devices of one process."
+    return "columns are cut along 'a', which counts the processes: which of them is this one?"
+
+
+def _feed(process: int, processes: int, _: int) -> object:
+    return _lists(_whole(processes)[process::processes])
+
+
+def _lists(value: Any) -> tuple[tuple[Any, ...], ...]:
+    return tuple(tuple(row) for row in value.tolist())
+
+
+def _feed_look(value: Any) -> object:
+    try:
+        found = np.asarray(value)
+    except (RuntimeError, TypeError, ValueError):  # a global array, or rows of different lengths
+        return looks.kind(value, "table of numbers")
+    if found.ndim != 2 or found.dtype.kind not in "biuf":
+        return looks.kind(value, "table of numbers")
+    return _lists(found)
+
+
+def _feed_hint(seen: object, expected: object, processes: int, devices: int) -> str:
+    if not isinstance(seen, tuple) or not isinstance(expected, tuple):
+        return "an array of rows of whole is wanted."
+    if len(seen) != len(expected):
+        return f"{devices} devices with one row each: {len(expected)} rows from this process."
+    if sorted(seen) == sorted(expected):
+        return "these rows are the right ones, in the wrong order."
+    if all(row in _lists(_whole(processes)) for row in seen):
+        return (
+            'mcnb.show(NamedSharding(mesh, P(("b", "a"))), (8, 4)) draws which rows lie here: they '
+            "are no neighbours."
+        )
+    return "each row has to be a row of whole, with all its columns."
+
+
+def _spread_look(value: Any) -> object:
+    import jax
+
+    if not callable(value):
+        return looks.kind(value, "function")
+    whole = _whole(jax.process_count())
+    return looks.array(value(whole if jax.process_index() == 0 else -whole - 1, _sharding("a")))
+
+
+def _rows(process: int, processes: int, devices: int) -> SeenArray:
+    own = _whole(processes)[2 * process : 2 * process + 2].tolist()
+    return SeenArray(
+        (2 * processes, processes), processes > 1, (((2 * process, 0), own),) * devices
+    )
+
+
+def _array_hint(seen: object, expected: SeenArray) -> str:
+    if not isinstance(seen, SeenArray):
+        return "the function has to return a global array."
+    if seen.shape != expected.shape:
+        return "the global array has the shape of the whole, on every process."
+    if not seen.spans:
+        return "this array lies on one process alone. Is it laid out with the sharding given?"
+    if [start for start, _ in seen.pieces] != [start for start, _ in expected.pieces]:
+        return "the pieces lie elsewhere than the sharding says."
+    return "a shard does not hold what its index says."
+
+
+def _spread_hint(seen: object, expected: object, _: int, __: int) -> str:
+    if not isinstance(expected, SeenArray):
+        return ""
+    if isinstance(seen, SeenArray) and any((np.asarray(own) < 0).any() for _, own in seen.pieces):
+        return "here are numbers that this process was given, not those of process 0."
+    return _array_hint(seen, expected)
+
+
+def _assemble_look(value: Any) -> object:
+    import jax
+
+    if not callable(value):
+        return looks.kind(value, "function")
+    whole, sharding = _whole(jax.process_count()), _sharding("a")
+    load, sizes = _counting(whole)
+    array = looks.array(value(load, whole.shape, sharding))
+    return SeenAssembly(array, sum(sizes))
+
+
+def _counting(whole: Any) -> tuple[Callable[[Sequence[slice]], Any], list[int]]:
+    sizes: list[int] = []
+
+    def load(index: Sequence[slice]) -> Any:
+        part = whole[tuple(index)]
+        sizes.append(int(part.size))
+        return part.copy()
+
+    return load, sizes
+
+
+def _assemble_hint(seen: object, expected: object, processes: int, devices: int) -> str:
+    if not isinstance(seen, SeenAssembly) or not isinstance(expected, SeenAssembly):
+        return "define a function, assemble(load, shape, sharding)."
+    if isinstance(expected.array, SeenArray) and seen.array != expected.array:
+        return _array_hint(seen.array, expected.array)
+    if seen.read >= 2 * processes * processes:
+        return "this process has read the whole, and its devices hold only a part of it."
+    if seen.read == devices * expected.read:
+        return (
+            "a callback is called once for each device, though here both ask for the same. "
+            "Keep what you have read; slices have .start and .stop."
+        )
+    return "count what load is asked for on this process: each number once."
+
+
+EXERCISES = {
+    "06.1": Exercise(
+        variable="held",
+        look=looks.items(looks.items(looks.number)),
+        expected=_held,
+        hint=_held_hint,
+    ),
+    "06.2": Exercise(
+        variable="feed",
+        look=_feed_look,
+        expected=_feed,
+        hint=_feed_hint,
+    ),
+    "06.3": Exercise(
+        variable="spread",
+        look=_spread_look,
+        expected=_rows,
+        hint=_spread_hint,
+    ),
+    "06.4": Exercise(
+        variable="assemble",
+        look=_assemble_look,
+        expected=lambda k, processes, devices: SeenAssembly(
+            _rows(k, processes, devices), 2 * processes
+        ),
+        hint=_assemble_hint,
+    ),
+}

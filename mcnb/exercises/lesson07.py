@@ -1,0 +1,234 @@
+"""The exercises of lesson 07, Collectives.
+
+Each is a function for `jax.shard_map`. It is tried out on numbers of our own, and judged by what it
+gives back and by what its compiled program communicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mcnb.exercises import looks
+from mcnb.exercises.exercise import Exercise
+from mcnb.exercises.looks import SeenArray
+
+Values = np.ndarray[Any, Any]
+# From the number of devices: a value, and which of its dimensions is split over all of them.
+Given = Callable[[int], tuple[Values, int]]
+
+_FLAT = ("d",)
+_GRID = ("process", "local")
+_NUMBER = 4  # bytes
+_FUNCTION = "write a function that returns what a device should have afterwards, as an array."
+_ALONE = "nothing is sent: a block gets to another device by a collective only."
+
+
+@dataclass(frozen=True)
+class SeenFunction:
+    """What a function for `jax.shard_map` did.
+
+    Attributes:
+        result: What came out of it.
+        axes: The axes of the mesh along which its program communicates.
+        size: The bytes that its collectives leave on each device.
+        kinds: Which collectives they are. That is not compared, and not said: to find them is the
+            exercise.
+    """
+
+    result: SeenArray
+    axes: tuple[str, ...]
+    size: int
+    kinds: tuple[str, ...] = field(default=(), compare=False)
+
+    def __str__(self) -> str:
+        along = " and ".join(map(repr, self.axes))
+        left = (
+            f"collectives leave {self.size} bytes on each device, along {along}"
+            if self.size
+            else "nothing is sent"
+        )
+        return f"{self.result}; {left}"
+
+
+def _tried(axes: tuple[str, ...], *inputs: Given) -> Callable[[Any], object]:
+    """Return how a function is looked at: on a mesh with these axes, with these arguments."""
+
+    def look(function: Any) -> object:
+        import jax
+        from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+        from mcnb.pictures.observe_program import compiled, program_model
+        from mcnb.pictures.program import axes_of
+        from mcnb.pictures.program_scene import total_bytes
+
+        if not callable(function):
+            return looks.kind(function, "function")
+        count, local = jax.device_count(), jax.local_device_count()
+        sizes = (count,) if axes == _FLAT else (count // local, local)
+        mesh = jax.make_mesh(sizes, axes, axis_types=(AxisType.Auto,) * len(axes))
+        values = [given(count) for given in inputs]
+        specs = tuple(PartitionSpec(*(None,) * split, axes) for _, split in values)
+        arrays = [
+            jax.make_array_from_callback(value.shape, NamedSharding(mesh, spec), value.__getitem__)
+            for (value, _), spec in zip(values, specs, strict=True)
+        ]
+        program = jax.jit(
+            jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(axes))
+        )
+        result = looks.array(program(*arrays))
+        if not isinstance(result, SeenArray):
+            return result
+        uses = program_model(compiled(program, arrays)).uses
+        named = dict(zip(axes, sizes, strict=True))
+        along = {a for use in uses for a in axes_of(use.operation.groups or (), named) or ()}
+        return SeenFunction(
+            result,
+            tuple(axis for axis in axes if axis in along),
+            total_bytes(uses),
+            tuple(sorted({use.operation.kind for use in uses})),
+        )
+
+    return look
+
+
+def _dealt(
+    value: Values, place: tuple[int, int, int], axes: tuple[str, ...], size: int
+) -> SeenFunction:
+    """Return the description of an array whose rows are dealt out to all devices in turn."""
+    process, processes, devices = place
+    each = len(value) // (processes * devices)
+    starts = [each * (process * devices + d) for d in range(devices)]
+    pieces = [
+        ((start, *(0,) * (value.ndim - 1)), value[start : start + each].tolist())
+        for start in starts
+    ]
+    return SeenFunction(SeenArray(value.shape, processes > 1, tuple(pieces)), axes, size)
+
+
+def _numbered(count: int) -> tuple[Values, int]:
+    return np.arange(1, count + 1)[:, None] * 10 + np.arange(2), 0
+
+
+def _swapped(process: int, processes: int, devices: int) -> SeenFunction:
+    value = _numbered(processes * devices)[0].reshape(processes, devices, 2)[:, ::-1]
+    return _dealt(value.reshape(-1, 2), (process, processes, devices), ("local",), 2 * _NUMBER)
+
+
+def _swap_hint(seen: object, expected: object, _: int, __: int) -> str:
+    if not isinstance(seen, SeenFunction) or not isinstance(expected, SeenFunction):
+        return _FUNCTION
+    if not seen.size:
+        return _ALONE
+    if "process" in seen.axes:
+        return "this sends between processes. The two devices of one process differ in 'local'."
+    if seen.result == expected.result:
+        return "right numbers, but more is sent than one block: which collective sends only that?"
+    if any(not np.any(values) for _, values in seen.result.pieces):
+        return "a device to which nobody sends has zeros: each of the two has to send to the other."
+    return "each device should have the block of the other one, and nothing else."
+
+
+# Multiples of the number of devices, so that the mean over some of them is a whole number.
+def _uneven(count: int) -> tuple[Values, int]:
+    return np.arange(count, dtype=np.float32)[:, None] ** 2 * count, 0
+
+
+def _centred(process: int, processes: int, devices: int) -> SeenFunction:
+    value = _uneven(processes * devices)[0].reshape(processes, devices, 1)
+    value = (value - value.mean(axis=0)).reshape(-1, 1)
+    return _dealt(value, (process, processes, devices), ("process",), _NUMBER)
+
+
+def _centred_hint(seen: object, expected: object, _: int, __: int) -> str:
+    if not isinstance(seen, SeenFunction) or not isinstance(expected, SeenFunction):
+        return _FUNCTION
+    if not seen.size:
+        return "nothing is sent: this is each block's own mean. It should be one over devices."
+    if seen.result == expected.result:
+        return "right numbers, but more is sent than a mean needs: which collective sends less?"
+    if seen.axes == ("local",):
+        return "this brings together the devices of one process. The mean is over processes."
+    if seen.axes == _GRID:
+        return "this brings together all devices. The mean is along one axis of the mesh only."
+    return "the axis is right. From the block, subtract the mean, and return the difference."
+
+
+def _matrix(count: int) -> tuple[Values, int]:
+    return np.add.outer(np.arange(count), 2 * np.arange(2 * count)) % 7, 1
+
+
+def _vector(count: int) -> tuple[Values, int]:
+    return np.arange(2 * count), 0
+
+
+def _product(process: int, processes: int, devices: int) -> SeenFunction:
+    count = processes * devices
+    value = _matrix(count)[0] @ _vector(count)[0]
+    return _dealt(value, (process, processes, devices), _FLAT, _NUMBER)
+
+
+def _matvec_hint(seen: object, expected: object, _: int, __: int) -> str:
+    if not isinstance(seen, SeenFunction) or not isinstance(expected, SeenFunction):
+        return _FUNCTION
+    if not seen.size:
+        return "nothing is sent: what a device can compute alone is one summand of the product."
+    if seen.result.shape != expected.result.shape:
+        return (
+            f"together this has the shape {seen.result.shape}: a device should keep its own part "
+            "of the sum, not all of it."
+        )
+    if seen.result != expected.result:
+        return "each device multiplies what it has, and then all that they computed is added up."
+    return "right numbers, but more is sent than needed: no device needs more than its own part."
+
+
+def _tens(count: int) -> tuple[Values, int]:
+    return 10 * np.arange(1, count + 1), 0
+
+
+def _gathered(process: int, processes: int, devices: int) -> SeenFunction:
+    count = processes * devices
+    value = np.tile(_tens(count)[0], count)
+    return _dealt(value, (process, processes, devices), _FLAT, (count - 1) * _NUMBER)
+
+
+def _gather_hint(seen: object, expected: object, processes: int, devices: int) -> str:
+    if not isinstance(seen, SeenFunction) or not isinstance(expected, SeenFunction):
+        return _FUNCTION
+    if not seen.size:
+        return _ALONE
+    if seen.kinds != ("collective-permute",):
+        return "build it from jax.lax.ppermute and no other collective."
+    if seen.result.shape != expected.result.shape:
+        return f"each device should have {processes * devices} numbers, one from each device."
+    if seen.result == expected.result:
+        return "right numbers, but with more sending than needed: its own a device has already."
+    if sorted(seen.result.pieces[0][1]) == sorted(expected.result.pieces[0][1]):
+        return (
+            "all are there, but not in the order of the devices: after s steps of the ring, whose "
+            "number is it that comes to device jax.lax.axis_index('d')?"
+        )
+    return "every step of the ring brings another device's number: none is missing, none twice."
+
+
+EXERCISES = {
+    "07.1": Exercise(
+        variable="swap", look=_tried(_GRID, _numbered), expected=_swapped, hint=_swap_hint
+    ),
+    "07.2": Exercise(
+        variable="centred", look=_tried(_GRID, _uneven), expected=_centred, hint=_centred_hint
+    ),
+    "07.3": Exercise(
+        variable="matvec",
+        look=_tried(_FLAT, _matrix, _vector),
+        expected=_product,
+        hint=_matvec_hint,
+    ),
+    "07.4": Exercise(
+        variable="my_all_gather", look=_tried(_FLAT, _tens), expected=_gathered, hint=_gather_hint
+    ),
+}

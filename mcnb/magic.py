@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -30,9 +31,14 @@ class SentenceParser(MagicArgumentParser):
         self.allow_abbrev = False
         self.given = ""
 
-    def options(self) -> list[str]:
-        """Return the options' names, one for each."""
-        return [a.option_strings[0] for a in self._actions if a.option_strings]
+    def options(self, command: str | None = None) -> list[str]:
+        """Return the options' names, one for each; those of a command, if one is given."""
+        return [
+            action.option_strings[0]
+            for action in self._actions
+            if action.option_strings
+            and (command not in _OWNERS.values() or _OWNERS.get(action.dest) == command)
+        ]
 
     def parse(self, line: str) -> Any:
         """Return the parsed line.
@@ -47,9 +53,10 @@ class SentenceParser(MagicArgumentParser):
             raise OptionError(f"{self.given}: {error}. Help: {self.prog}?") from None
         args, unknown = self.parse_known_args(words)
         if unknown:
+            command = getattr(args, "command", None)
             raise OptionError(
                 f"{self.given}: there is no option {unknown[0]}. Options: "
-                f"{', '.join(self.options())}. Help: {self.prog}?"
+                f"{', '.join(self.options(command))}. Help: {self.prog}?"
             )
         return args
 
@@ -90,6 +97,17 @@ _OWNERS = {
 @magics_class
 class McjaxMagics(Magics):
     """The magics, and the cluster that they drive."""
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        # What stands in the prompt of the cell that runs. execution_count can't be asked: newer
+        # versions of IPython count it up before the cell.
+        self.number = max(int(shell.displayhook.prompt_count), 1)
+
+    def begin_cell(self, info: Any = None) -> None:
+        """Count a cell that begins: also where IPython does not, for one that keeps no history."""
+        counted = getattr(info, "store_history", True)
+        self.number = int(self.shell.displayhook.prompt_count) if counted else self.number + 1
 
     @line_magic
     def mcjax(self, line: str) -> None:
@@ -187,8 +205,7 @@ class McjaxMagics(Magics):
             result = cluster.run(
                 cell,
                 processes=args.processes,
-                # Not execution_count, which newer versions of IPython count up before the cell.
-                label=str(self.shell.displayhook.prompt_count),
+                label=str(self.number),
                 first_line=2,  # the magic's own line is the first
                 checked=False if args.unchecked else None,
                 timeout=args.timeout,
@@ -334,7 +351,9 @@ def keyboard_interrupt(message: str) -> KeyboardInterrupt:
 
 def register(shell: Any) -> None:
     """Register the magics in an IPython shell, with completion of what stands after them."""
-    shell.register_magics(McjaxMagics)
+    magics = McjaxMagics(shell)
+    shell.register_magics(magics)
+    shell.events.register("pre_run_cell", magics.begin_cell)
     for key, parser in (("%mcjax", _line_parser()), ("%%mcjax", _cell_parser())):
         words = [word for action in parser._actions for word in action.option_strings]
         if key == "%mcjax":
@@ -349,5 +368,9 @@ def unregister(shell: Any) -> None:
         cluster.stop()
         clusters.set_current(None)
     cool()
+    magics = shell.magics_manager.registry.get(McjaxMagics.__name__)
+    if magics is not None:
+        with contextlib.suppress(ValueError):  # it is there once
+            shell.events.unregister("pre_run_cell", magics.begin_cell)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("mcjax", None)

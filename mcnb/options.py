@@ -200,6 +200,16 @@ def process_set(given: str | int | Iterable[int], count: int) -> tuple[int, ...]
     return tuple(sorted(chosen))
 
 
+def a_or_an(noun: str) -> str:
+    """Return a noun with its article, as a sentence begins.
+
+    Example:
+        >>> a_or_an("int"), a_or_an("jax.Array")
+        ('An int', 'A jax.Array')
+    """
+    return f"{'An' if noun[:1].lower() in tuple('aeio') else 'A'} {noun}"
+
+
 def index_ranges(indices: Sequence[int]) -> str:
     """Return indices as text, runs of three and more as ranges.
 

@@ -60,7 +60,7 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices runs already"
         (
             "start --engine mpi",
             "%mcjax start --engine mpi: there is no option --engine. Options: -n, -d, --platform, "
-            "--env, --unchecked, --replay, --order. Help: %mcjax?",
+            "--env, --unchecked. Help: %mcjax?",
         ),
         (
             "start -n",

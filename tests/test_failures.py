@@ -34,7 +34,7 @@ def when_running(cluster: mcnb.Cluster, act: Callable[[], object]) -> Iterator[N
     assert processes is not None
 
     def all_running() -> bool:
-        return all("running" in processes.last_words(k).said for k in range(4))
+        return all("running\n" in processes.last_words(k).said for k in range(4))
 
     def wait_and_act() -> None:
         if wait_until(all_running, 30):

@@ -199,29 +199,29 @@ def test_what_a_mesh_spans_is_said() -> None:
 
 
 def test_large_meshes_and_trees_stay_readable_and_quick() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     mesh = Mesh(fake_devices(10_000, 4).reshape(100, 100), ("data", "model"))
     pictures = [mcnb.picture(mesh)]
-    taken = [time.perf_counter() - began]
-    began = time.perf_counter()
+    taken = [time.process_time() - began]
+    began = time.process_time()
     pictures.append(mcnb.picture(struct((10_000, 200), mesh, "data", "model")))
     pictures.append(mcnb.picture(struct((10_000, 200), mesh, None, "model")))
-    taken.append((time.perf_counter() - began) / 2)
+    taken.append((time.process_time() - began) / 2)
     small = mesh_of((4, 2), "ab")
     tree = {
         f"layer{i}": {"w": struct((64, 32), small, "a", "b"), "b": struct((32,), small, "b")}
         for i in range(500)
     }
-    began = time.perf_counter()
+    began = time.process_time()
     pictures.append(mcnb.picture(tree))
-    taken.append(time.perf_counter() - began)
+    taken.append(time.process_time() - began)
     for picture in pictures:
-        began = time.perf_counter()
+        began = time.process_time()
         lines = picture.text().splitlines()
         assert len(lines) <= 60
         assert max(map(len, lines)) <= 160
         assert len(picture.svg()) < 60_000
-        taken.append(time.perf_counter() - began)
+        taken.append(time.process_time() - began)
     assert max(taken) < 1.0, taken
     assert "['layer0-499']['w']" in pictures[3].text()
 
@@ -234,7 +234,10 @@ def test_a_tree_says_how_much_each_device_holds() -> None:
     assert re.search(r"\['w'\] +float32\[8,4\] +P\('a', 'b'\) +1 +128 B +16 B", text)
     assert re.search(r"\['b'\] +float32\[4\] +P\(\) +8 +16 B +16 B", text)
     assert re.search(r"\['step'\] +int +on the host", text)
-    assert "144 B in all, 256 B with all copies. 1 leaf lies on the host." in text
+    assert (
+        "144 B in all on devices, 256 B with all copies. 1 leaf lies on the host, not counted here."
+        in text
+    )
     assert re.search(r"P0-3\.0-1 +32 B", text)
     assert re.search(r"P0, P1, P2, P3 +64 B", text)
 

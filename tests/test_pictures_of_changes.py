@@ -93,7 +93,7 @@ def test_both_stand_side_by_side() -> None:
         "768 B have to go between processes and 0 B between devices of one; "
         "256 B stay where they are."
     )
-    assert re.search(r"P0 +P3 +64 B", picture.text())
+    assert re.search(r"each +each other +64 B", picture.text())
     assert picture.svg().count("after: P()") == 1
 
 
@@ -113,7 +113,45 @@ def test_two_shardings_need_a_shape_and_two_arrays_the_same() -> None:
         mcnb.picture(struct("a"), other)
     assert str(two.value) == "What moves keeps its shape, and these have two: (8, 4) and (4, 4)"
     text = mcnb.picture(NamedSharding(MESH, P("a")), NamedSharding(MESH, P("b")), (8, 4)).text()
-    assert text.startswith("float32[8,4]  P('a') → P('b')\n")
+    assert text.startswith("an array[8,4]  P('a') → P('b')\n")
+    assert text.splitlines()[-1] == (
+        "96 elements have to go between processes and 0 elements between devices of one; "
+        "32 elements stay where they are."
+    )
+    for third in (other, np.zeros((4, 4), np.float32)):
+        two = mcnb.picture(NamedSharding(MESH, P("a")), NamedSharding(MESH, P("b")), third).text()
+        assert two.startswith("float32[4,4]  P('a') → P('b')\n")
+    mixed = mcnb.picture(NamedSharding(MESH, P("b")), other).text()
+    assert mixed.startswith("float32[4,4]  P('b') → P('a')\n")
+
+
+def test_each_to_each_other_is_one_row() -> None:
+    large = Mesh(fake_devices(16, 1), ("a",))
+    before, after = (NamedSharding(large, spec) for spec in (P("a"), P(None, "a")))
+    text = mcnb.picture(before, after, jax.ShapeDtypeStruct((16, 16), np.float32)).text()
+    assert re.search(r"each +each other +4 B", text)
+
+
+def test_what_jax_does_otherwise_is_said() -> None:
+    some = NamedSharding(Mesh(MESH.devices[:2], ("a", "b")), P("a"))
+    text = mcnb.picture(struct("a"), some).text()
+    assert text.splitlines()[-1] == (
+        "These are other devices: jax.device_put moves an array to them only from where one "
+        "process has all of it."
+    )
+    turned = NamedSharding(Mesh(MESH.devices[::-1], ("a", "b")), P("a"))
+    assert mcnb.picture(struct("a"), turned).text().splitlines()[-1] == (
+        "With the devices in another order, XLA does not tell beforehand how."
+    )
+    own = jax.ShapeDtypeStruct(
+        (8, 4), np.float32, sharding=jax.sharding.SingleDeviceSharding(MESH.devices.flat[4])
+    )
+    text = mcnb.picture(own, NamedSharding(MESH, P("a"))).text()
+    assert (
+        "An array on P2 alone is taken for a value that every process has: each keeps its part of "
+        "it, and nothing is sent." in text
+    )
+    assert "from" not in text
 
 
 def test_what_xla_moves_it_with(cluster: mcnb.Cluster) -> None:

@@ -110,4 +110,32 @@ def test_what_cannot_be_drawn(prepared: mcnb.Cluster) -> None:
         "With a cluster goes the name of a variable, not (4, 4): mcnb.show(cluster, 'x')"
     )
     result = prepared.run("mcnb.show(3)")
-    assert "PictureError: A int lies in this process's own memory" in str(result.error())
+    assert "PictureError: An int lies in this process's own memory" in str(result.error())
+
+
+def test_what_is_no_expression(prepared: mcnb.Cluster) -> None:
+    for text, reason in (("", "invalid syntax"), ("z = 3", "invalid syntax")):
+        with pytest.raises(mcnb.PictureError) as caught:
+            mcnb.show(prepared, text)
+        assert str(caught.value).startswith(
+            f"{text!r} is neither a variable nor an expression: {reason}"
+        )
+    mcnb.show(prepared, "print('hidden') or x")
+    assert prepared.run("1").text() == "[all 4] 1\n"
+
+
+def test_a_picture_of_a_cluster_and_of_a_result(
+    prepared: mcnb.Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert mcnb.picture(prepared, "x").text() == PICTURE
+    assert prepared.scenes("x")[3].title == "x: float32[4,4]  P('a', 'b')"
+    with pytest.raises(mcnb.PictureError) as caught:
+        mcnb.picture(prepared, "jax.numpy.ones(3)")
+    assert str(caught.value) == (
+        "The processes differ, which makes 4 pictures of jax.numpy.ones(3): "
+        "mcnb.show shows them all"
+    )
+    result = prepared.run("float(x.sum())")
+    assert mcnb.picture(result).text() == result.timeline().text()
+    mcnb.show(result, order=True)
+    assert capsys.readouterr().out == f"{result.timeline(order=True).text()}\n"

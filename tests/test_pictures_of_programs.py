@@ -162,8 +162,31 @@ def test_functions_that_need_other_arguments() -> None:
         "What scale communicates depends on its arguments. Give them, or their shapes: "
         "mcnb.show(scale, x) ("
     )
-    with pytest.raises(TypeError, match="by"):
+    with pytest.raises(mcnb.PictureError) as missing:
         mcnb.picture(scale, jnp.ones(3))
+    assert str(missing.value).startswith("scale can't be compiled for these arguments. TypeError: ")
+    assert str(missing.value).endswith("missing 1 required positional argument: 'by'")
+    with pytest.raises(mcnb.PictureError) as strange:
+        mcnb.picture(scale, jnp.ones(3), object())
+    assert "0x" not in str(strange.value)
+
+    def wrong(x: jax.Array) -> float:
+        return float(x.sum())
+
+    with pytest.raises(jax.errors.ConcretizationTypeError):  # at the learner's own line
+        mcnb.picture(wrong, jnp.ones(3))
+    assert mcnb.picture(scale, jnp.ones(3), by=2.0).text().startswith("scale: no communication\n")
+    total = mcnb.picture(jnp.sum, jnp.ones((3, 2)), axis=0).text()
+    assert re.search(r"the result +float32\[2\]", total)
+
+    class Twice:
+        def __call__(self, x: jax.Array) -> jax.Array:
+            return 2 * x
+
+    text = mcnb.picture(Twice(), jnp.ones(3), name="twice").text()
+    assert text.startswith("twice: no communication\n")
+    pair = mcnb.picture(lambda x: (x, x + 1), jnp.ones(3)).text()
+    assert "24 B for results" in pair
     assert mcnb.picture(scale, jnp.ones(3), 2.0).text().startswith("scale: no communication\n")
 
 

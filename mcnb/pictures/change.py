@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from mcnb.options import plural
 from mcnb.pictures.devices import Device
@@ -15,6 +16,7 @@ from mcnb.pictures.scene import Grid, Scene, Table
 from mcnb.report.log import size
 
 MOST_ROWS = 16
+DeviceOrder: TypeAlias = Literal["same", "reordered", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,9 @@ class Moves:
     """What has to move.
 
     Attributes:
-        stays: How many bytes each device has already, all together.
-        moved: How many bytes go from one process to one process, which may be the same.
+        stays: How many bytes each device has already, all together; or elements, where it is not
+            known how large these are.
+        moved: How many go from one process to one process, which may be the same.
     """
 
     stays: int
@@ -57,7 +60,7 @@ def moves(before: Layout, after: Layout) -> Moves:
         for turn, device in enumerate(region.devices):
             had = own.get(device)
             for source in before.regions:
-                count = _common(source, region) * before.item_bytes
+                count = _common(source, region) * (before.item_bytes or 1)
                 if not count:
                     continue
                 if had is not None and source.bounds == had.bounds:
@@ -86,6 +89,7 @@ def change_scene(
     after: Layout,
     uses: Sequence[Use] | None,
     *,
+    devices: DeviceOrder = "same",
     name: str = "",
     bounds: bool = False,
     ids: bool = False,
@@ -96,6 +100,7 @@ def change_scene(
         before: Where the array lies.
         after: Where it shall lie.
         uses: The collectives that XLA moves it with; None where that is not known.
+        devices: How the devices of the two compare: `"same"`, `"reordered"` or `"other"`.
         name: What the array is called.
         bounds: Whether the bounds of regions stand at the edges.
         ids: Whether devices are told by JAX's numbers for them.
@@ -108,26 +113,70 @@ def change_scene(
                 said = f"{title}: {layout.spec}" if layout.spec else title
                 parts.append(replace(part, title=f"{said} {part.title}".rstrip()))
     crossing = [((s, t), count) for (s, t), count in found.moved if s != t]
-    if crossing:
-        rows = tuple((f"P{s}", f"P{t}", size(n)) for (s, t), n in crossing[:MOST_ROWS])
-        parts.append(Table(("from", "to", "bytes"), rows, numbers=(2,)))
+    rows = [] if _is_host_value(before, after) else _rows(crossing, before.item_bytes)
+    if rows:
+        unit = "bytes" if before.item_bytes else "elements"
+        parts.append(Table(("from", "to", unit), tuple(rows[:MOST_ROWS]), numbers=(2,)))
     shape = f"{before.dtype or 'an array'}[{','.join(map(str, before.shape))}]"
     title = f"{name}: {shape}" if name else shape
     arrow = f"{before.spec or 'as it is'} → {after.spec or 'as given'}"
-    return Scene(f"{title}  {arrow}", tuple(_notes(found, uses, len(crossing))), tuple(parts))
+    notes = _notes(before, after, uses, devices)
+    if len(rows) > MOST_ROWS:
+        notes.insert(1, f"{len(rows) - MOST_ROWS} pairs of processes more are not listed.")
+    return Scene(f"{title}  {arrow}", tuple(notes), tuple(parts))
 
 
-def _notes(found: Moves, uses: Sequence[Use] | None, pairs: int) -> list[str]:
+def _is_host_value(before: Layout, after: Layout) -> bool:
+    """Return whether a process's own array is to be spread over several processes."""
+    members = {device.process for device in before.devices}
+    return len(members) == 1 and not {device.process for device in after.devices} <= members
+
+
+def _rows(
+    crossing: Sequence[tuple[tuple[int, int], int]], item_bytes: int
+) -> list[tuple[str, str, str]]:
+    """Return who sends how much to whom; in one row where each sends as much to each other."""
+    members = sorted({process for pair, _ in crossing for process in pair})
+    amounts = {count for _, count in crossing}
+    if len(amounts) == 1 and len(crossing) == len(members) * (len(members) - 1) > 2:
+        return [("each", "each other", _amount(amounts.pop(), item_bytes, short=True))]
+    return [(f"P{s}", f"P{t}", _amount(n, item_bytes, short=True)) for (s, t), n in crossing]
+
+
+def _amount(count: int, item_bytes: int, *, short: bool = False) -> str:
+    """Return how much something is; in elements where it is not known how large these are."""
+    if item_bytes:
+        return size(count)
+    return str(count) if short else plural(count, "element", "elements")
+
+
+def _notes(
+    before: Layout, after: Layout, uses: Sequence[Use] | None, devices: DeviceOrder
+) -> list[str]:
+    found = moves(before, after)
+    if _is_host_value(before, after):
+        return [
+            f"An array on P{before.devices[0].process} alone is taken for a value that every "
+            "process has: each keeps its part of it, and nothing is sent."
+        ]
     if not found.moved:
-        first = "Nothing has to move: each device has what it needs."
+        notes = ["Nothing has to move: each device has what it needs."]
     else:
-        first = (
-            f"{size(found.between)} have to go between processes and {size(found.within)} between "
-            f"devices of one; {size(found.stays)} stay where they are."
+        between, within, stays = (
+            _amount(count, before.item_bytes)
+            for count in (found.between, found.within, found.stays)
         )
-    notes = [first]
-    if pairs > MOST_ROWS:
-        notes.append(f"{pairs - MOST_ROWS} pairs of processes more are not listed.")
+        notes = [
+            f"{between} have to go between processes and {within} between devices of one; {stays} "
+            "stay where they are."
+        ]
+    if devices == "other":
+        notes.append(
+            "These are other devices: jax.device_put moves an array to them only from where one "
+            "process has all of it."
+        )
+    if devices == "reordered" and uses is None:
+        notes.append("With the devices in another order, XLA does not tell beforehand how.")
     if uses is not None:
         kinds = Counter(use.operation.kind for use in uses)
         said = ", ".join(plural(n, kind, f"{kind}s") for kind, n in kinds.items())

@@ -32,7 +32,7 @@ def lanes_drawing(lanes: Lanes) -> Drawing:
     dense = len(lanes.joins) > MOST_JOINS
     for join in lanes.joins:
         x = left + join.at * scale
-        _join(drawing, join, x, middles, dense and join.met)
+        _join(drawing, join, (left, scale), middles, dense and join.met)
         half = width_of(join.label) / 2
         at = min(max(x, half), WIDTH - half)
         if join.label not in ("", last) and at - half >= free:
@@ -84,8 +84,16 @@ def _bar(
         drawing.labels.append(Label(x + width / 2, middle, text, "middle", ink, plate=plate))
 
 
-def _join(drawing: Drawing, join: Join, x: float, middles: dict[int, float], thin: bool) -> None:
-    """Draw an upright line, with a dot for each that is there and a ring for each that is not."""
+def _join(
+    drawing: Drawing,
+    join: Join,
+    across: tuple[float, float],
+    middles: dict[int, float],
+    thin: bool,
+) -> None:
+    """Draw an upright line, with a mark for each that is there and a ring for each that is not."""
+    left, scale = across
+    x = left + join.at * scale
     drawn = [middles[k] for k in (*join.present, *join.missing) if k in middles]
     if not drawn:
         return
@@ -97,7 +105,9 @@ def _join(drawing: Drawing, join: Join, x: float, middles: dict[int, float], thi
         return
     for k in sorted({*join.present, *join.missing} & middles.keys()):
         shape: Shape = "ring" if k in join.missing else "disc" if join.met else "diamond"
-        drawing.dots.append(Dot(x, middles[k], RADIUS, palette.INK, shape))
+        drawing.dots.append(
+            Dot(left + join.place(k) * scale, middles[k], RADIUS, palette.INK, shape)
+        )
 
 
 def _legend(drawing: Drawing, lanes: Lanes, left: float, y: float) -> None:
@@ -109,7 +119,12 @@ def _legend(drawing: Drawing, lanes: Lanes, left: float, y: float) -> None:
             _bar(drawing, Bar(kind, 0.0, 0.0), gray, (x, y, SWATCH), "")
             drawing.labels.append(Label(x + SWATCH + 6, y, name, color=palette.SOFT))
             x += SWATCH + width_of(name) + 22
-    met = any(join.met for join in lanes.joins) and len(lanes.joins) <= MOST_JOINS
+    met = any(join.met for join in lanes.joins)
+    if met and len(lanes.joins) > MOST_JOINS:
+        drawing.rules.append(Rule(x + 4, y - LANE / 2, x + 4, y + LANE / 2, palette.INK, 0.5))
+        drawing.labels.append(Label(x + 14, y, "met", color=palette.SOFT))
+        x += 14 + width_of("met") + 22
+        met = False
     in_vain = any(not join.met for join in lanes.joins)
     missing = any(join.missing for join in lanes.joins)
     marks: tuple[tuple[bool, Shape, str], ...] = (

@@ -33,7 +33,7 @@ def lanes_text(lanes: Lanes) -> list[str]:
         if not lane.bars:
             row[: len(lane.note)] = lane.note
         for join in lanes.joins:
-            column = min(int(join.at * COLUMNS), COLUMNS - 1)
+            column = min(int(join.place(lane.process) * COLUMNS), COLUMNS - 1)
             if lane.process in join.missing:
                 row[column] = MISSED
             elif lane.process in join.present and not (dense and join.met):

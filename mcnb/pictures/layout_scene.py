@@ -130,9 +130,12 @@ def _heads(bounds: Sequence[Bounds | str | None], wanted: bool) -> tuple[str, ..
 
 def _extents(bounds: Sequence[Bounds | str | None]) -> tuple[float, ...]:
     lengths = [b[1] - b[0] for b in bounds if isinstance(b, tuple)]
-    usual = max(lengths, default=1) or 1
+    usual = max(lengths, default=1)
     relative = {"…": 0.4, None: 1.0}
-    return tuple((b[1] - b[0]) / usual if isinstance(b, tuple) else relative[b] for b in bounds)
+    return tuple(
+        ((b[1] - b[0]) / usual if usual else 1.0) if isinstance(b, tuple) else relative[b]
+        for b in bounds
+    )
 
 
 def _edge(layout: Layout, dim: int | None, parts: int) -> str:
@@ -157,6 +160,8 @@ def _facet_title(layout: Layout, facets: Sequence[int], where: tuple[Bounds, ...
 
 def _notes(layout: Layout, drawn: Sequence[int], facets: Sequence[int], grids: int) -> list[str]:
     notes = [_holders(layout)]
+    if 0 in layout.shape:
+        return [*notes, "It has no elements."]
     mesh = layout.mesh
     sizes = {axis.name: axis.size for axis in mesh.axes} if mesh is not None else {}
     replicated = layout.replicated()

@@ -96,8 +96,12 @@ def _kinds(mesh: MeshModel) -> list[str]:
         by_kind.setdefault(axis.kind, []).append(f"'{axis.name}'")
     if not by_kind:
         return []
-    said = [f"{' and '.join(names)} {kind}" for kind, names in by_kind.items()]
+    said = [f"{_listed(names)} {kind}" for kind, names in by_kind.items()]
     return [f"Axis types: {', '.join(said)}."]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _blocks(mesh: MeshModel) -> str:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from mcnb.errors import PictureError
+from mcnb.options import a_or_an, plural
 from mcnb.pictures.devices import Device, device_count, named, process_count
 from mcnb.pictures.model import Axis, Layout, MeshModel, Region
 
@@ -46,12 +47,33 @@ def _refuse_strangers(devices: Sequence[Any], what: str) -> None:
         )
 
 
-def layout_of(thing: Any, shape: Sequence[int] | None = None) -> Layout:
+def shape_of(given: Any) -> tuple[int, ...]:
+    """Return a shape: one that is given, or that of an array.
+
+    Raises:
+        PictureError: It is no shape.
+
+    Example:
+        >>> shape_of((8, np.int64(4))), shape_of(8), shape_of(np.zeros((2, 3)))
+        ((8, 4), (8,), (2, 3))
+    """
+    sizes = getattr(given, "shape", given)
+    sizes = list(sizes) if isinstance(sizes, (tuple, list)) else [sizes]
+    if not all(hasattr(size, "__index__") and int(size) >= 0 for size in sizes):
+        raise PictureError(
+            f"{given!r} is no shape. A shape is a tuple of whole numbers, none of them below 0: "
+            "mcnb.show(sharding, (8, 4))"
+        )
+    return tuple(map(int, sizes))
+
+
+def layout_of(thing: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Layout:
     """Return the layout of an array, of a `ShapeDtypeStruct` with a sharding, or of a sharding.
 
     Args:
         thing: What has a sharding, or is one.
         shape: The global shape, where `thing` is a sharding.
+        dtype: The type of the elements, where `thing` is a sharding and it is known.
 
     Raises:
         PictureError: It has no sharding, no devices, or a shape that can't be split like that.
@@ -61,7 +83,8 @@ def layout_of(thing: Any, shape: Sequence[int] | None = None) -> Layout:
             raise PictureError(
                 "A sharding alone has no shape. Say which: mcnb.show(sharding, (8, 4))"
             )
-        return _layout(thing, tuple(shape), "", 0)
+        kind = None if dtype is None else jax.numpy.dtype(dtype)
+        return _layout(thing, tuple(shape), str(kind or ""), kind.itemsize if kind else 0)
     if isinstance(thing, jax.Array) and thing.is_deleted():
         raise PictureError(
             f"The array of shape {_shape(thing.shape)} has been deleted or donated, so it lies "
@@ -70,8 +93,8 @@ def layout_of(thing: Any, shape: Sequence[int] | None = None) -> Layout:
     sharding = getattr(thing, "sharding", None)
     if sharding is None:
         raise PictureError(
-            f"A {type(thing).__name__} of shape {_shape(thing.shape)} without a sharding does not "
-            "say where it would lie. Give it one: jax.ShapeDtypeStruct(shape, dtype, "
+            f"{a_or_an(type(thing).__name__)} of shape {_shape(thing.shape)} without a sharding "
+            "does not say where it would lie. Give it one: jax.ShapeDtypeStruct(shape, dtype, "
             "sharding=NamedSharding(mesh, P('x')))"
         )
     return _layout(sharding, tuple(thing.shape), str(thing.dtype), int(thing.dtype.itemsize))
@@ -82,7 +105,7 @@ def _layout(sharding: Any, shape: tuple[int, ...], dtype: str, item_bytes: int) 
     mesh = getattr(sharding, "mesh", None)
     if isinstance(mesh, jax.sharding.AbstractMesh):
         raise PictureError(
-            f"The sharding {_spec(spec)} is over an abstract mesh, which has no devices yet. "
+            f"The sharding {spec_text(spec)} is over an abstract mesh, which has no devices yet. "
             "Show the mesh, or give the sharding a mesh of devices"
         )
     unreduced = tuple(sorted(getattr(spec, "unreduced", None) or ()))
@@ -95,7 +118,7 @@ def _layout(sharding: Any, shape: tuple[int, ...], dtype: str, item_bytes: int) 
         dtype=dtype,
         item_bytes=item_bytes,
         regions=_regions(indices, shape, names),
-        spec=_spec(spec),
+        spec=spec_text(spec),
         mesh=None if mesh is None else mesh_model(mesh),
         split=_split(spec, len(shape)),
         unreduced=unreduced,
@@ -112,14 +135,15 @@ def _indices(
         sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*_parts(spec)))
     if spec is not None and len(_parts(spec)) > len(shape):
         raise PictureError(
-            f"An array of shape {_shape(shape)} can't be split as {_spec(spec)}, which speaks of "
-            f"{len(_parts(spec))} dimensions"
+            f"An array of shape {_shape(shape)} can't be split as {spec_text(spec)}, which speaks "
+            f"of {plural(len(_parts(spec)), 'dimension', 'dimensions')}"
         )
     try:
         found: Mapping[Any, tuple[slice, ...]] = sharding.devices_indices_map(shape)
     except ValueError as error:
         raise PictureError(
-            f"An array of shape {_shape(shape)} can't be split as {_spec(spec)}: {_reason(error)}"
+            f"An array of shape {_shape(shape)} can't be split as {spec_text(spec)}: "
+            f"{_reason(error)}"
         ) from None
     return found
 
@@ -148,7 +172,11 @@ def _split(spec: Any, rank: int) -> tuple[tuple[str, ...], ...]:
         return ()
     parts = [*_parts(spec), *[None] * (rank - len(_parts(spec)))]
     return tuple(
-        tuple(map(str, part)) if isinstance(part, tuple) else () if part is None else (str(part),)
+        tuple(map(str, part))
+        if isinstance(part, tuple)
+        else (part,)
+        if isinstance(part, str)
+        else ()  # whole, or left to XLA
         for part in parts
     )
 
@@ -158,7 +186,8 @@ def _parts(spec: Any) -> tuple[Any, ...]:
     return tuple(getattr(spec, "partitions", None) or spec)
 
 
-def _spec(spec: Any) -> str:
+def spec_text(spec: Any) -> str:
+    """Return a spec as short as it is written; the same on all versions of JAX."""
     return "" if spec is None else str(spec).replace("PartitionSpec", "P").replace(",)", ")")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mcnb.options import plural
 from mcnb.pictures.devices import process_ranges
@@ -11,7 +11,22 @@ from mcnb.pictures.scene import Bar, Join, Lane, Lanes, Scene, Table
 from mcnb.pictures.time_scene import MOST_LANES, joins_at, lines_of
 from mcnb.pictures.timeline import Meeting, Timeline
 
-MOST_COLUMNS = 24
+MOST_STEPS = 24
+LAST_STEPS = 6  # of them, from the end: how it ended is what one wants to see
+LONGEST_PATTERN = 12  # so many steps that repeat each other are told once
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is drawn above each other.
+
+    Attributes:
+        meetings: The launches.
+        times: How often it happened; more than once as a part of a pattern.
+    """
+
+    meetings: tuple[Meeting, ...]
+    times: int = 1
 
 
 def order_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
@@ -21,35 +36,41 @@ def order_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
         time: What the processes did.
         absent: What stands in the lanes of processes that have nothing to show.
     """
-    columns = _columns(time.meetings)
-    shown = columns[:MOST_COLUMNS]
+    steps = _folded(_columns(time.meetings))
+    shown: list[Step | None] = [*steps]
+    if len(steps) > MOST_STEPS:
+        shown = [*steps[: MOST_STEPS - LAST_STEPS], None, *steps[-LAST_STEPS:]]
     joins: list[Join] = []
     rows = []
-    for i, (column, times) in enumerate(shown, 1):
-        at, repeated = i / (len(shown) + 1), f" x {times}" if times > 1 else ""
-        joins += [replace(join, label=join.label + repeated) for join in joins_at(at, column)]
-        for m in column:
-            lines = lines_of([m])
-            line = lines.removeprefix("lines ").removeprefix("line ")
-            processes = process_ranges(m.present), process_ranges(m.missing)
-            rows.append((line, str(m.launch), str(times), *processes))
+    for i, step in enumerate(shown, 1):
+        if step is None:
+            rows.append(("…", "", "", "", ""))
+            continue
+        at, repeated = i / (len(shown) + 1), f" x {step.times}" if step.times > 1 else ""
+        joins += [replace(j, label=j.label + repeated) for j in joins_at(at, step.meetings)]
+        for m in step.meetings:
+            line = lines_of([m]).removeprefix("lines ").removeprefix("line ")
+            who = process_ranges(m.present), process_ranges(m.missing)
+            rows.append((line, str(m.launch), str(step.times), *who))
     lanes = tuple(
         Lane(k, () if k in absent else (Bar("python", 0.0, 1.0),), absent.get(k, ""))
         for k in sorted({*time.lanes, *absent})
     )
     notes = ["In the order in which the processes launched; not to scale."]
-    if len(columns) > len(shown):
-        notes.append(f"The first {len(shown)} of {len(columns)} steps are drawn.")
+    if not rows:
+        notes = ["Nothing was launched that spans processes."]
+    if len(steps) > MOST_STEPS:
+        notes.append(f"{MOST_STEPS} of {len(steps)} steps are drawn, the first and the last.")
     heads = ("line", "launch", "times", "processes", "missing")
     parts = (Lanes(lanes[:MOST_LANES], tuple(joins)), Table(heads, tuple(rows), (2,)))
-    who = plural(len(time.lanes), "process", "processes")
+    who_ran = plural(len(time.lanes), "process", "processes")
     return Scene(
-        f"The cell's launches on {who}, in order", tuple(notes), parts if rows else parts[:1]
+        f"The cell's launches on {who_ran}, in order", tuple(notes), parts if rows else parts[:1]
     )
 
 
-def _columns(meetings: Sequence[Meeting]) -> list[tuple[list[Meeting], int]]:
-    """Return what stands above each other, and how often in a row.
+def _columns(meetings: Sequence[Meeting]) -> list[list[Meeting]]:
+    """Return what stands above each other.
 
     A meeting comes right after the last one that any of its processes had before. So the times
     decide nothing, as long as each process launches from one thread.
@@ -59,21 +80,31 @@ def _columns(meetings: Sequence[Meeting]) -> list[tuple[list[Meeting], int]]:
     for m in meetings:
         column = max((after.get(k, 0) for k in m.came), default=0)
         after.update(dict.fromkeys(m.came, column + 1))
-        columns += [[]] * (column + 1 - len(columns))
-        columns[column] = [*columns[column], m]
-    runs: list[tuple[list[Meeting], int]] = []
+        columns += [[] for _ in range(column + 1 - len(columns))]
+        columns[column].append(m)
     for own in columns:
         own.sort(key=lambda m: (m.present, m.missing, str(m.launch)))
-        if runs and _same(runs[-1][0], own):
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
-        else:
-            runs.append((own, 1))
-    return runs
+    return columns
 
 
-def _same(first: Sequence[Meeting], second: Sequence[Meeting]) -> bool:
-    return [_key(m) for m in first] == [_key(m) for m in second]
+def _folded(columns: Sequence[Sequence[Meeting]]) -> list[Step]:
+    """Return the steps, those that repeat each other once: also where several do, in turn."""
+    keys = [[_key(m) for m in own] for own in columns]
+    steps: list[Step] = []
+    i = 0
+    while i < len(columns):
+        best, times = 1, 1
+        for length in range(1, LONGEST_PATTERN + 1):
+            count = 1
+            first = keys[i : i + length]
+            while keys[i + count * length : i + (count + 1) * length] == first:
+                count += 1
+            if count > 1 and count * length > best * times:
+                best, times = length, count
+        steps += [Step(tuple(columns[c]), times) for c in range(i, i + best)]
+        i += best * times
+    return steps
 
 
 def _key(m: Meeting) -> tuple[object, ...]:
-    return m.launch.program, dict(m.lines), m.missing, m.launched
+    return m.launch.program, dict(m.lines), m.missing, m.met

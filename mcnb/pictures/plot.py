@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mcnb.errors import PictureError
 from mcnb.pictures import palette
 from mcnb.pictures.drawing import drawing_of
 from mcnb.pictures.scene import Scene
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PIXELS_PER_INCH = 96.0
-POINTS_PER_PIXEL = 72.0 / PIXELS_PER_INCH
+POINTS_PER_INCH = 72.0
+SLIMMER = 0.94  # its typewriter face is wider, where its characters are set on whole pixels
 
 
 def plot(scene: Scene, ax: Axes | None = None) -> Axes:
@@ -21,11 +23,19 @@ def plot(scene: Scene, ax: Axes | None = None) -> Axes:
 
     Args:
         scene: The scene.
-        ax: Where to; axes of a new figure of the right size, by default.
+        ax: Where to; axes of a new figure of the right size, by default. Texts are as large as the
+            axes are when it is drawn.
 
     Returns:
         The axes.
+
+    Raises:
+        PictureError: `ax` is something else.
     """
+    if ax is not None and not hasattr(ax, "set_xlim"):
+        raise PictureError(
+            f"ax takes matplotlib's Axes, not {ax!r}: picture.plot(ax=plt.subplots()[1])"
+        )
     import matplotlib.pyplot as plt
 
     drawing = drawing_of(scene)
@@ -37,13 +47,23 @@ def plot(scene: Scene, ax: Axes | None = None) -> Axes:
     ax.set_ylim(drawing.height, 0)
     ax.set_aspect("equal")
     ax.set_axis_off()
-    _draw(ax, drawing)
+    _draw(ax, drawing, _scale(ax, drawing))
     return ax
 
 
-def _draw(ax: Axes, drawing: Drawing) -> None:
+def _scale(ax: Axes, drawing: Drawing) -> float:
+    """Return how many points a pixel of the drawing is, in axes that are as large as they are."""
+    inches = ax.get_window_extent().transformed(ax.figure.dpi_scale_trans.inverted())
+    return POINTS_PER_INCH * float(
+        min(inches.width / drawing.width, inches.height / drawing.height)
+    )
+
+
+def _draw(ax: Axes, drawing: Drawing, scale: float) -> None:
     from matplotlib.patches import Circle, Rectangle, RegularPolygon
 
+    paper = Rectangle((0, 0), drawing.width, drawing.height, facecolor=palette.PAPER, linewidth=0)
+    ax.add_patch(paper)
     for box in drawing.boxes:
         _stripes(ax, box)
         edge = Rectangle(
@@ -60,7 +80,7 @@ def _draw(ax: Axes, drawing: Drawing) -> None:
             [rule.x1, rule.x2],
             [rule.y1, rule.y2],
             color=rule.color,
-            linewidth=rule.width * POINTS_PER_PIXEL,
+            linewidth=rule.width * scale,
             linestyle="--" if rule.dashed else "-",
         )
     for dot in drawing.dots:
@@ -77,7 +97,7 @@ def _draw(ax: Axes, drawing: Drawing) -> None:
             label.y,
             label.text,
             color=label.color,
-            fontsize=label.size * POINTS_PER_PIXEL,
+            fontsize=label.size * scale * SLIMMER,
             fontweight="bold" if label.bold else "normal",
             family="monospace",
             ha={"start": "left", "middle": "center", "end": "right"}[label.anchor],

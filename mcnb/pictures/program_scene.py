@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,7 +42,7 @@ class ProgramModel:
 
 def program_scene(program: ProgramModel) -> Scene:
     """Return the scene of a compiled program."""
-    rows = [_row(i, use, program) for i, use in enumerate(program.uses, 1)]
+    rows = _folded([_row(use, program) for use in program.uses])
     parts: list[Part] = []
     if rows:
         heads = ("", "collective", "along", "among", "bytes", "times", "from")
@@ -63,17 +64,29 @@ def _title(program: ProgramModel) -> str:
         return "no communication"
     count = sum(1 if use.times is None else use.times for use in program.uses)
     least = "at least " if any(use.times is None for use in program.uses) else ""
+    # Branches exclude each other.
+    most = "up to " if not least and any(use.branch for use in program.uses) else ""
     return (
-        f"{least}{plural(count, 'collective', 'collectives')}, "
+        f"{least}{most}{plural(count, 'collective', 'collectives')}, "
         f"{size(total_bytes(program.uses))} on each device"
     )
 
 
-def _row(number: int, use: Use, program: ProgramModel) -> tuple[str, ...]:
+def _folded(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Number rows, and tell those that are equal and follow each other once."""
+    folded = []
+    number = 1
+    for row, same in itertools.groupby(rows):
+        last = number + len(list(same)) - 1
+        folded.append((str(number) if number == last else f"{number}-{last}", *row))
+        number = last + 1
+    return folded
+
+
+def _row(use: Use, program: ProgramModel) -> tuple[str, ...]:
     operation = use.operation
     times = "?" if use.times is None else str(use.times)
     return (
-        str(number),
         operation.kind,
         _along(use, program.mesh),
         _among(use, program.devices),

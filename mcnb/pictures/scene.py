@@ -105,7 +105,8 @@ class Join:
         present: The processes that meet.
         missing: Those that should have; a hole in their lanes.
         label: What stands above it, where there is room.
-        met: Whether they went on from there; otherwise they gave up waiting.
+        met: Whether they went on from there together; otherwise they came in vain.
+        came: Where each that is present came, for those that came in vain.
     """
 
     at: float
@@ -113,6 +114,13 @@ class Join:
     missing: tuple[int, ...] = ()
     label: str = ""
     met: bool = True
+    came: tuple[float, ...] = ()
+
+    def place(self, process: int) -> float:
+        """Return where the mark of a process stands."""
+        if self.came and process in self.present:
+            return self.came[self.present.index(process)]
+        return self.at
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from mcnb.pictures.timeline import KINDS, Kind, Meeting, Stretch, Timeline
 MOST_LANES = 64
 MOST_ROWS = 12
 LEAST_LATE = 0.1  # of the cell: who has others wait for longer is named
+LEAST_DONE = 0.2  # of the time that others wait: what a process did for longer is named
 COLUMNS = 400  # into so many columns a lane is cut: what is shorter than one can't be seen
 
 
@@ -28,7 +29,7 @@ def time_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
         Lane(k, tuple(_bars(time.lanes.get(k, ()), length)), absent.get(k, ""))
         for k in sorted({*time.lanes, *absent})
     ]
-    notes = [*_latecomer(time), *_in_vain(time)]
+    notes = [*_latecomer(time), *_in_vain(time), *_remarks(time)]
     if len(lanes) > MOST_LANES:
         notes.append(f"{MOST_LANES} of {len(lanes)} lanes are drawn.")
     groups = grouped(time.meetings)
@@ -106,22 +107,38 @@ def _joins(time: Timeline) -> tuple[Join, ...]:
     length = time.length or 1.0
     joins: dict[tuple[object, ...], Join] = {}
     for m in time.meetings:
-        if m.launched:
+        if m.met:
             at = m.at / length
-            joins.setdefault((int(at * COLUMNS), m.present, m.missing), *joins_at(at, [m]))
-    vain = [m for m in time.meetings if not m.launched]
-    end = max((m.at for m in vain), default=0.0)
-    return (*joins.values(), *joins_at(end / length, vain))
+            joins.setdefault((int(at * COLUMNS), m.present), *joins_at(at, [m]))
+    vain = [m for m in time.meetings if not m.met]
+    end = min((m.at for m in vain if not m.launched), default=0.0) / length
+    parted = joins_at(end, [m for m in vain if not m.launched], length)
+    alone = [join for m in vain if m.launched for join in joins_at(m.at / length, [m], length)]
+    return (*joins.values(), *parted, *alone)
 
 
-def joins_at(at: float, meetings: Sequence[Meeting]) -> list[Join]:
-    """Return how meetings are drawn at one place."""
+def joins_at(at: float, meetings: Sequence[Meeting], length: float = 0.0) -> list[Join]:
+    """Return how meetings are drawn at one place.
+
+    Args:
+        at: The place, in parts of the lanes' length.
+        meetings: The meetings.
+        length: How long the cell took, in seconds, to mark where each came that came in vain; 0 to
+            have all marks at that place.
+    """
     # Who stands at another launch is not away.
-    elsewhere = {k for m in meetings if not m.launched for k in m.present}
+    elsewhere = {k for m in meetings if not m.met for k in m.present}
     lines = dict.fromkeys(filter(None, (lines_of([m]) for m in meetings)))
-    label = (", " if all(m.launched for m in meetings) else " ≠ ").join(lines)
+    label = (", " if all(m.met for m in meetings) else " ≠ ").join(lines)
     return [
-        Join(at, m.present, tuple(k for k in m.missing if k not in elsewhere), label, m.launched)
+        Join(
+            at,
+            m.present,
+            tuple(k for k in m.missing if k not in elsewhere),
+            label,
+            m.met,
+            tuple(m.came[k] / length for k in m.present) if length and not m.met else (),
+        )
         for m in meetings
     ]
 
@@ -136,40 +153,53 @@ def _ticks(length: float) -> Iterable[tuple[float, str]]:
 
 def _latecomer(time: Timeline) -> Iterable[str]:
     """Say for whom the others waited longest, and what it did meanwhile."""
-    late = [(max(m.came.values()) - min(m.came.values()), m) for m in time.meetings if m.launched]
-    waited, m = max(late, key=lambda pair: pair[0], default=(0.0, None))
-    if m is None or waited < LEAST_LATE * time.length:
+    m = max((m for m in time.meetings if m.met), key=_lateness, default=None)
+    if m is None or _lateness(m) < LEAST_LATE * time.length:
         return
+    waited = max(map(m.waited, m.came))
     last = max(m.came, key=lambda k: m.came[k])
-    began, came = min(m.came.values()), m.came[last]
+    at = f"At {lines_of([m])}, others" if lines_of([m]) else "Others"
+    doing = _doing(time.lanes.get(last, ()), min(m.came.values()), m.came[last])
+    yield f"{at} waited up to {seconds(waited)} for P{last}{doing}."
+
+
+def _lateness(m: Meeting) -> float:
+    return max(m.came.values()) - min(m.came.values())
+
+
+def _doing(lane: Sequence[Stretch], begin: float, end: float) -> str:
+    """Say what a process mostly did in a time, in its order."""
     during: dict[tuple[Kind, int | None], float] = {}
-    for s in time.lanes.get(last, ()):
-        share = min(s.end, came) - max(s.begin, began)
+    for s in lane:
+        share = min(s.end, end) - max(s.begin, begin)
         if share > 0:
             during[s.kind, s.line] = during.get((s.kind, s.line), 0.0) + share
-    doing = ""
-    if during:
-        kind, line = max(during, key=lambda what: during[what])
-        name = KINDS_OF_BARS[kind][0]
-        at = "" if line is None else f" at line {line}"
-        doing = f", which was {'in Python' if kind == 'python' else name}{at}"
-    where = lines_of([m])
-    yield (
-        f"{f'At {where}, others' if where else 'Others'} waited up to {seconds(waited)} "
-        f"for P{last}{doing}."
-    )
+    said = []
+    for (kind, line), share in during.items():
+        if share >= LEAST_DONE * (end - begin):
+            name = "in Python" if kind == "python" else KINDS_OF_BARS[kind][0]
+            said.append(name if line is None else f"{name} at line {line}")
+    return f", which was {', then '.join(said)}" if said else ""
 
 
 def _in_vain(time: Timeline) -> Iterable[str]:
-    """Say who waited for whom in vain."""
-    for m in [m for m in time.meetings if not m.launched][:MOST_ROWS]:
-        where = lines_of([m])
-        at = f" at {where}" if where else ""
-        yield (
-            f"{process_ranges(m.present)} waited{at} in vain for {process_ranges(m.missing)}."
-            if m.missing
-            else f"{process_ranges(m.present)} gave up{at}."
-        )
+    """Say who waited for whom in vain, or went ahead alone."""
+    for m in [m for m in time.meetings if not m.met][:MOST_ROWS]:
+        where = f" at {lines_of([m])}" if lines_of([m]) else ""
+        who, missing = process_ranges(m.present), process_ranges(m.missing)
+        if m.launched:
+            yield f"{who} went ahead{where} without {missing}."
+        elif m.missing:
+            yield f"{who} waited{where} in vain for {missing}."
+        else:
+            yield f"{who} gave up{where}."
+
+
+def _remarks(time: Timeline) -> Iterable[str]:
+    if not time.meetings:
+        yield "Nothing was launched that spans processes."
+    if any(s.kind == "computes" for lane in time.lanes.values() for s in lane):
+        yield "Computing: Python waits for a result. What runs while Python goes on is not seen."
 
 
 def _times(time: Timeline) -> Table:
@@ -184,18 +214,17 @@ def _times(time: Timeline) -> Table:
 def _waits(groups: Sequence[Sequence[Meeting]]) -> Table:
     rows = []
     for group in groups:
-        waited = [(m.at - min(m.came[k] for k in m.present), m) for m in group]
-        longest, which = max(waited, key=lambda pair: pair[0])
-        first = [k for k in which.present if which.came[k] == min(which.came.values())]
-        last = max(which.came, key=lambda k: which.came[k])
-        came_last = f"P{last}" if not which.missing else f"{process_ranges(which.missing)} never"
+        waits = [(m.waited(k), k) for m in group if not m.launched or m.met for k in m.present]
+        longest, who = max(waits, key=lambda pair: pair[0], default=(0.0, -1))
+        late = max(group, key=_lateness)
+        last = max(late.came, key=lambda k: late.came[k])
         rows.append(
             (
                 lines_of(group).removeprefix("lines ").removeprefix("line "),
                 str(group[0].launch),
                 str(len(group)),
-                f"P{first[0]}, {seconds(longest)}" if first else seconds(longest),
-                came_last,
+                f"P{who}, {seconds(longest)}" if waits else "",
+                f"{process_ranges(late.missing)} never" if late.missing else f"P{last}",
             )
         )
     return Table(("line", "launch", "times", "longest wait", "last to come"), tuple(rows), (2,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -41,17 +41,32 @@ class Meeting:
         launch: What they launch.
         lines: The line of the cell at which each stood that came.
         came: When each came, in seconds since the cell began.
-        at: When they launched it, or gave up waiting.
-        missing: The participants that did not launch it.
-        launched: Whether anybody did.
+        went: When each went on to launch it; nothing for those that gave up waiting.
+        at: When all of them launched it; or when the first gave up waiting.
+        missing: The participants that did not launch it, as far as is known: of one that could not
+            answer any more, it is not.
     """
 
     launch: Launch
     lines: Mapping[int, int | None]
     came: Mapping[int, float]
+    went: Mapping[int, float]
     at: float
     missing: tuple[int, ...] = ()
-    launched: bool = True
+
+    @property
+    def launched(self) -> bool:
+        """Whether anybody launched it."""
+        return bool(self.went)
+
+    @property
+    def met(self) -> bool:
+        """Whether all launched it: nobody was missing, as far as is known."""
+        return self.launched and not self.missing
+
+    def waited(self, process: int) -> float:
+        """Return for how long a process waited here, in seconds."""
+        return self.went.get(process, self.at) - self.came[process]
 
     @property
     def present(self) -> tuple[int, ...]:
@@ -109,7 +124,8 @@ def timeline(traces: Mapping[int, Trace | None], records: Iterable[LaunchRecord]
         k: _lane(trace, own[k], given_up, k, start) if trace is not None else ()
         for k, trace in traces.items()
     }
-    meetings = sorted(_meetings(own, given_up, start), key=lambda m: (m.at, min(m.came)))
+    silent = {k for k, trace in traces.items() if trace is None}
+    meetings = sorted(_meetings(own, given_up, silent, start), key=lambda m: (m.at, min(m.came)))
     return Timeline(max(ends, default=start) - start, lanes, tuple(meetings))
 
 
@@ -185,6 +201,7 @@ def _uppermost(layers: Sequence[Stretch]) -> Iterable[Stretch]:
 def _meetings(
     own: Mapping[int, Sequence[LaunchRecord]],
     given_up: Mapping[tuple[int, int], float],
+    silent: Set[int],
     start: float,
 ) -> Iterable[Meeting]:
     """Return the launches that processes made together: of each program, the n-th of each."""
@@ -202,13 +219,11 @@ def _meetings(
         present = began or made
         came = {k: record.announced for k, record in made.items()}
         gone = [given_up[k, members[k]] for k in present if k not in began]
-        # Who comes after the verdict is told at once.
-        at = max(began.values()) if began else max(min(gone), *came.values())
         yield Meeting(
             launch,
             {k: record.line for k, record in made.items()},
             {k: time - start for k, time in came.items()},
-            at - start,
-            tuple(k for k in launch.participants if k not in present),
-            launched=bool(began),
+            {k: time - start for k, time in began.items()},
+            (max(began.values()) if began else min(gone)) - start,
+            tuple(k for k in launch.participants if k not in present and k not in silent),
         )

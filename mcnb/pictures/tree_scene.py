@@ -13,6 +13,7 @@ from mcnb.pictures.scene import Scene, Table
 from mcnb.report.log import size
 
 MOST_ROWS = 40
+DELETED = "deleted"
 MOST_HOLDERS = 20
 
 
@@ -59,13 +60,14 @@ def _row(group: Sequence[Leaf]) -> tuple[str, ...]:
     layout = group[0].layout
     path = _path([leaf.path for leaf in group])
     if layout is None:
-        return (path, group[0].what, "on the host", "", "", "")
+        where = "nowhere any more" if group[0].what == DELETED else "on the host"
+        return (path, group[0].what, where, "", "", "")
     held = set(layout.device_bytes.values())
     each = size(max(held) * len(group)) if held else ""
     shape = f"{layout.dtype}[{','.join(map(str, layout.shape))}]"
     return (
         path,
-        shape,
+        shape if len(group) == 1 else f"{len(group)} x {shape}",
         layout.spec or "on one device" if len(layout.devices) == 1 else layout.spec,
         str(layout.copies),
         size(layout.bytes * len(group)),
@@ -95,10 +97,15 @@ def _path(paths: Sequence[str]) -> str:
 def _total(leaves: Sequence[Leaf], layouts: Sequence[Layout]) -> str:
     whole = sum(layout.bytes for layout in layouts)
     stored = sum(sum(layout.device_bytes.values()) for layout in layouts)
-    host = len(leaves) - len(layouts)
+    gone = sum(leaf.what == DELETED for leaf in leaves)
+    host = len(leaves) - len(layouts) - gone
     copies = f", {size(stored)} with all copies" if stored != whole else ""
-    also = f" {plural(host, 'leaf lies', 'leaves lie')} on the host." if host else ""
-    return f"{size(whole)} in all{copies}.{also}"
+    notes = [f"{size(whole)} in all on devices{copies}."] if layouts else ["No array in it."]
+    if host:
+        notes.append(f"{plural(host, 'leaf lies', 'leaves lie')} on the host, not counted here.")
+    if gone:
+        notes.append(f"{plural(gone, 'leaf has', 'leaves have')} been deleted or donated.")
+    return " ".join(notes)
 
 
 def _held(layouts: Iterable[Layout]) -> list[Table]:

@@ -9,25 +9,28 @@ import jax
 import numpy as np
 
 from mcnb.errors import PictureError
+from mcnb.options import a_or_an
+from mcnb.pictures.devices import by_id
 from mcnb.pictures.model import Region
 from mcnb.pictures.scene import ELSEWHERE
 
 MOST_VALUES = 256
 
 
-def value_labels(array: Any) -> Callable[[Region], tuple[str, ...]]:
+def value_labels(array: Any, *, ids: bool = False) -> Callable[[Region], tuple[str, ...]]:
     """Return what stands in a region's box: its values, where this process holds them.
 
     Nothing is moved or computed: only shards of this process's own devices are read.
 
     Args:
         array: An array of at most 256 elements.
+        ids: Whether devices are told by JAX's numbers for them.
 
     Raises:
         PictureError: It is no array, or too large.
     """
     if not isinstance(array, jax.Array):
-        raise PictureError(f"A {type(array).__name__} has no values to show: give an array")
+        raise PictureError(f"{a_or_an(type(array).__name__)} has no values to show: give an array")
     if array.size > MOST_VALUES:
         raise PictureError(
             f"An array of {array.size} elements is too large to show its values; the limit is "
@@ -43,7 +46,7 @@ def value_labels(array: Any) -> Callable[[Region], tuple[str, ...]]:
         held.setdefault(bounds, shard.data)
 
     def label(region: Region) -> tuple[str, ...]:
-        lines = [" ".join(map(str, region.devices))]
+        lines = [by_id(region.devices) if ids else " ".join(map(str, region.devices))]
         data = held.get(region.bounds)
         return (*lines, ELSEWHERE) if data is None else (*lines, *_lines(np.asarray(data)))
 

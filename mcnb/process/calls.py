@@ -79,8 +79,9 @@ def scene(shell: Any, number: int, expression: str, options: Mapping[str, Any]) 
     shell.lockstep.begin(number)
     try:
         value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
-        return scene_of(value, **{**options, "name": options["name"] or expression})
+        return scene_of(value, **{**options, "name": options.get("name") or expression})
     finally:
+        shell.record.take()  # what the expression printed belongs to no cell
         shell.lockstep.end()
 
 

@@ -24,8 +24,9 @@ def times(result: Result, *, order: bool = False) -> Scene:
     Raises:
         PictureError: No process could say what it did.
     """
-    traces = {k: reply.trace for k, reply in result.replies.items() if reply.trace is not None}
-    if not traces:
+    traces = {k: reply.trace for k, reply in result.replies.items()}
+    known = {k for k, trace in traces.items() if trace is not None}
+    if not known:
         ran = bool(result.died or result.stopped)
         raise PictureError(
             "There is nothing to draw: "
@@ -34,7 +35,7 @@ def times(result: Result, *, order: bool = False) -> Scene:
     absent = {
         k: result.died.get(k, "gave no answer" if k in result.replies else "not given this cell")
         for k in range(result.count)
-        if k not in traces
+        if k not in known
     }
     draw = order_scene if order else time_scene
     return draw(timeline(traces, result.launches), absent)

@@ -1,0 +1,196 @@
+"""The exercises of lesson 03, Shardings.
+
+Its mesh has a row for each process along 'a', and a column for each of its devices along 'b'.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mcnb.exercises import looks
+from mcnb.exercises.exercise import Exercise
+from mcnb.exercises.looks import SeenSharding
+
+
+@dataclass(frozen=True)
+class SeenKept:
+    """An array's copies, and how many bytes the learner says that they take.
+
+    Attributes:
+        dtype: The array's type.
+        shape: The whole array's shape.
+        devices: On how many devices it lies.
+        on_each: How many elements each of this process's devices holds; the most of them.
+        here: How many different elements this process's devices hold together.
+        total: How many bytes there are on all devices, as the learner says.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    devices: int
+    on_each: int
+    here: int
+    total: object
+
+    def __str__(self) -> str:
+        return (
+            f"{self.dtype}{list(self.shape)} on {self.devices} devices, {self.on_each} of "
+            f"{math.prod(self.shape)} elements on each and {self.here} on this process; "
+            f"{self.total} bytes in all"
+        )
+
+
+def _shapes(processes: int, devices: int) -> tuple[tuple[int, int], ...]:
+    return (
+        (16 // processes, 24 // devices),
+        (16, 24 // processes),
+        (16 // (processes * devices), 24),
+        (16, 24),
+    )
+
+
+def _shapes_hint(seen: object, expected: object, *_: int) -> str:
+    if not isinstance(seen, tuple) or not isinstance(expected, tuple):
+        return "set it to a list of four shapes, each a tuple of two numbers."
+    if len(seen) != len(expected):
+        return "there are four layouts, so it takes four shapes."
+    about = (
+        "the first entry of a spec is about dimension 0, the second about dimension 1.",
+        "None leaves a dimension whole, and the other is split over 'a'.",
+        "a dimension that is split over two axes is in as many parts as both make together.",
+        "an axis that is not named splits nothing.",
+    )
+    wrong = next(i for i, shape in enumerate(expected) if seen[i] != shape)
+    return f"look at number {wrong + 1} again: {about[wrong]}"
+
+
+def _bounds(process: int, processes: int, devices: int) -> object:
+    rows, columns = 24 // devices, 12 // processes
+    return (rows * (devices - 1), rows * devices), (columns * process, columns * (process + 1))
+
+
+def _bounds_hint(seen: object, expected: object, processes: int, devices: int) -> str:
+    every = range(processes)
+    if not isinstance(seen, tuple) or [_length(pair) for pair in seen] != [2, 2]:
+        return "set it to two pairs, (first row, end) and (first column, end)."
+    if seen in [_swapped(k, processes, devices) for k in every]:
+        return "that is P('a', 'b'). Here 'b' splits the rows, and 'a' the columns."
+    if seen in [_bounds(k, processes, devices) for k in every]:
+        return "that is right for another process: jax.process_index() says which this is."
+    if isinstance(expected, tuple) and seen[1] == expected[1]:
+        return "the columns are right. The last device is the last along 'b': which rows are those?"
+    return "along 'b' stand the devices of one process, along 'a' the processes."
+
+
+def _swapped(process: int, processes: int, devices: int) -> object:
+    rows, columns = 24 // processes, 12 // devices
+    return (rows * process, rows * (process + 1)), (columns * (devices - 1), columns * devices)
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, tuple) else 0
+
+
+def _look_striped(value: Any) -> object:
+    seen = looks.sharding(value)
+    # Where it lies is asked for, and not how the learner's mesh calls its axes.
+    return replace(seen, spec=None) if isinstance(seen, SeenSharding) else seen
+
+
+def _striped(process: int, processes: int, devices: int) -> SeenSharding:
+    width = 16 // (processes * devices)
+    starts = [width * (device * processes + process) for device in range(devices)]
+    regions = tuple(((0, 4), (start, start + width)) for start in starts)
+    return SeenSharding((4, 16), None, regions, 1)
+
+
+def _striped_hint(seen: object, expected: object, *_: int) -> str:
+    if not isinstance(seen, SeenSharding) or not isinstance(expected, SeenSharding):
+        return "make an array, for instance with jax.device_put of a NumPy array and a sharding."
+    if seen.shape != expected.shape:
+        return "the whole array has 4 rows and 16 columns."
+    if seen.copies > 1:
+        return "no part of the picture lies on two devices: which axis is missing in the spec?"
+    if any(region[0] != (0, 4) for region in seen.regions):
+        return "dimension 0 is whole in the picture: what does a spec say for that?"
+    if sorted(map(_widths, seen.regions)) == sorted(map(_widths, expected.regions)):
+        return (
+            "the parts are right, their order is not. From left to right, does the process "
+            "change faster in the picture, or the device of a process?"
+        )
+    return "the columns are in as many parts as there are devices: both axes split them."
+
+
+def _widths(region: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
+    return tuple(end - begin for begin, end in region)
+
+
+def _look_kept(value: Any) -> object:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        return looks.kind(value, "pair of an array and a number")
+    array, total = value
+    seen = looks.sharding(array)
+    if not isinstance(seen, SeenSharding):
+        return seen
+    sizes = {region: math.prod(_widths(region)) for region in seen.regions}
+    return SeenKept(
+        str(array.dtype) if hasattr(array, "dtype") else "",
+        seen.shape,
+        len(array.sharding.device_set) if hasattr(array, "sharding") else 0,
+        max(sizes.values(), default=0),
+        sum(sizes.values()),
+        looks.number(total),
+    )
+
+
+def _kept(_: int, processes: int, devices: int) -> SeenKept:
+    size = 16 * 8
+    return SeenKept(
+        "float32", (16, 8), processes * devices, size // devices, size, 4 * size * processes
+    )
+
+
+def _kept_hint(seen: object, expected: object, *_: int) -> str:
+    if not isinstance(seen, SeenKept) or not isinstance(expected, SeenKept):
+        return "set it to a pair: the array first, then the number of bytes."
+    if (seen.dtype, seen.shape) != (expected.dtype, expected.shape):
+        return f"the array is to be {expected.dtype} of shape {expected.shape}."
+    if seen.devices != expected.devices:
+        return "it is to lie on all devices, so its mesh has to have them all."
+    if seen.on_each > expected.on_each:
+        return "a device holds too much: split a dimension over the devices of a process."
+    if seen.here < expected.here:
+        return "a process lacks a part: do not split over the axis that the processes stand along."
+    if seen.total == math.prod(expected.shape) * 4:
+        return "the layout is right. That is nbytes, which counts each element once; copies count."
+    return "the layout is right. How many bytes lie on one device, and on how many devices?"
+
+
+EXERCISES = {
+    "03.1": Exercise(
+        variable="shapes",
+        look=looks.items(looks.items(looks.number)),
+        expected=lambda _, processes, devices: _shapes(processes, devices),
+        hint=_shapes_hint,
+    ),
+    "03.2": Exercise(
+        variable="bounds",
+        look=looks.items(looks.items(looks.number)),
+        expected=_bounds,
+        hint=_bounds_hint,
+    ),
+    "03.3": Exercise(
+        variable="striped",
+        look=_look_striped,
+        expected=_striped,
+        hint=_striped_hint,
+    ),
+    "03.4": Exercise(
+        variable="kept",
+        look=_look_kept,
+        expected=_kept,
+        hint=_kept_hint,
+    ),
+}

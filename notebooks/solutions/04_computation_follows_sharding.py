@@ -1,0 +1,33 @@
+# %% 04.1
+from jax.sharding import PartitionSpec as P
+
+predicted = [
+    (P("b", "a"), 0),  # turning an array turns its layout, and nothing moves
+    (P("b"), 1),  # an all-reduce along 'a', which cut the axis that is summed
+    (P("a"), 0),  # each device holds whole rows
+    (P(None, "b"), 1),  # P(None, 'a') @ P('a', 'b'): the summed axis is cut by 'a'
+]
+
+# %% 04.2
+import jax
+import numpy as np
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+numbers = np.arange(-32, 32, dtype=np.float32).reshape(8, 8)
+
+
+def put(x, *spec):
+    return jax.device_put(x, NamedSharding(mesh, P(*spec)))
+
+
+factors = put(numbers, "b", None), put(numbers, None, "a")
+
+# %% 04.3
+import jax.numpy as jnp
+
+
+def variance(x):
+    # The two sums do not wait for each other, so XLA sends them in one all-reduce.
+    return jnp.mean(x * x) - jnp.mean(x) ** 2

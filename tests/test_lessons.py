@@ -78,6 +78,7 @@ def test_every_stub_fails_its_check_in_the_lesson(path: Path) -> None:
     for name, text in said.items():
         assert text.startswith(f"Exercise {name} is not solved yet.\n")
         assert "Hint: " in text
+        assert "Fatal" not in text
 
 
 def test_every_exercise_has_a_solution_a_stub_and_wrong_answers() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mcnb.lockstep.places import Places
@@ -40,7 +40,7 @@ class Sample:
     Attributes:
         at: The time, on the monotonic clock of the machine, in seconds.
         computes: Whether Python waited for a result of JAX's.
-        line: The line of the cell, or None.
+        line: The line of the cell, or None where it is not known.
     """
 
     at: float
@@ -122,7 +122,19 @@ class Tracer:
         if self._thread is None:
             return
         last = self._samples[-1] if self._samples else None
-        if last is not None and (last.computes, last.line) == (sample.computes, sample.line):
-            self._samples[-1] = sample
+        same = last is not None and last.computes == sample.computes
+        if (
+            last is not None
+            and same
+            and (None in (last.line, sample.line) or last.line == sample.line)
+        ):
+            line = last.line if sample.line is None else sample.line
+            self._samples[-1] = replace(sample, line=line)
         elif len(self._samples) < MOST_SPANS:
             self._samples.append(sample)
+
+
+def _alike(one: Sample, other: Sample) -> bool:
+    """Return whether two samples say the same, as far as they say something."""
+    lines = {one.line, other.line} - {None}
+    return one.computes == other.computes and len(lines) <= 1

@@ -6,6 +6,7 @@ import functools
 import re
 import traceback
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -30,7 +31,9 @@ _MEMORY = (
 )
 
 
-def compiled(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+def compiled(
+    function: Any, args: Sequence[Any], keywords: Mapping[str, Any] = MappingProxyType({})
+) -> Any:
     """Compile a function for arguments, or shapes of arguments, without running it.
 
     Args:

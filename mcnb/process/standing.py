@@ -28,10 +28,8 @@ class MainThread:
         return sys._current_frames().get(self._ident)
 
     def stands_in_jax(self, frame: FrameType | None) -> bool:
-        """Return whether it is inside JAX, given its frame."""
-        if frame is None:
-            return False
-        module = str(frame.f_globals.get("__name__", ""))
+        """Return whether it is inside JAX, given its frame; without one, as far as it shows."""
+        module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
         if module.startswith(("jax.", "jax_", "jaxlib")):
             return True
         # Native code that is called from the learner's line has no frame of its own. A thread that

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,8 @@ FIRST_LOOK_S = 0.005
 # How often it is looked at: at most, and as a part of the time that has gone by.
 SOONEST_S = 0.003
 SAMPLE_SHARE = 0.01
+# Before, a thread's frames are rarely looked at: to do so while it runs has crashed Python 3.11.
+FRAMES_ARE_CHEAP = sys.version_info >= (3, 12)
 
 
 class Watch:
@@ -83,13 +86,14 @@ class Watch:
                     return
                 last, last_busy = looked, busy
                 looked, busy = time.monotonic(), self._main.busy_s()
-                frame = self._main.frame()
+                reports = looked >= reported + PERIOD_S
+                frame = self._main.frame() if reports or FRAMES_ARE_CHEAP else None
                 line = frame_line(frame, cell[0])
                 blocked = busy - last_busy < (looked - last) / 2
                 in_jax = self._main.stands_in_jax(frame)
                 del frame  # it would keep the learner's variables alive
                 self._note(Sample(looked, blocked and in_jax, line))
-                if looked < reported + PERIOD_S:
+                if not reports:
                     continue
                 last_cpu, cpu = cpu, time.process_time()
                 idle = cpu - last_cpu < IDLE_SHARE * (looked - reported)

@@ -1,0 +1,343 @@
+"""The exercises of lesson 08, Training a network.
+
+The network is the lesson's, written here again: what is checked must not depend on what a learner
+has made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mcnb.exercises import looks
+from mcnb.exercises.exercise import Exercise
+
+SIZES = (16, 64, 64, 64, 4)
+BIG_SIZES = (784, 8192, 8192, 8192, 10)
+BIG_BATCH = 8192
+ROWS = 16  # on each process
+STEP = 0.005
+KEEP = 0.9
+BYTES = 4  # of a number
+AXES = ("batch", "model")
+NO_LAYERS = "set leaner to a list of four pairs, (P(...), P(...)), one for each layer, like specs."
+
+
+def _layers(sizes: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return the shapes of each layer's weights and biases."""
+    return [((a, b), (b,)) for a, b in pairwise(sizes)]
+
+
+def _size(shape: Sequence[int]) -> int:
+    return int(np.prod(shape))
+
+
+def _loss(params: Any, batch: Any) -> Any:
+    import jax.numpy as jnp
+
+    rows, targets = batch
+    *hidden, (last, bias) = params
+    for weights, biases in hidden:
+        rows = jnp.maximum(rows @ weights + biases, 0)
+    return jnp.mean(jnp.sum((rows @ last + bias - targets) ** 2, axis=-1))
+
+
+def _mesh() -> Any:
+    import jax
+    from jax.sharding import AxisType
+
+    shape = jax.process_count(), jax.local_device_count()
+    return jax.make_mesh(shape, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+# 08.1: how many bytes.
+
+
+@dataclass(frozen=True)
+class SeenBytes:
+    """Three numbers of bytes: what is predicted, or what is true, which is not told.
+
+    Attributes:
+        numbers: The gradients' all-reduce in the first layout and in the second, and one of the
+            activations'.
+        right: Whether these are the true ones.
+    """
+
+    numbers: tuple[object, ...]
+    right: bool = field(default=False, compare=False)
+
+    def __str__(self) -> str:
+        if self.right:
+            return "what the shapes of the layers tell"
+        return ", ".join(f"{n:,}" if isinstance(n, int) else str(n) for n in self.numbers)
+
+
+def _predicted(value: Any) -> object:
+    numbers = looks.items(looks.number)(value)
+    return SeenBytes(numbers) if isinstance(numbers, tuple) else numbers
+
+
+def _big(_: int, processes: int, devices: int) -> SeenBytes:
+    layers = _layers(BIG_SIZES)
+    whole = sum(_size(shape) for layer in layers for shape in layer)
+    halves = (*layers[1], layers[2][0])
+    split = whole - sum(_size(shape) * (devices - 1) // devices for shape in halves)
+    activations = BIG_BATCH // processes * BIG_SIZES[3]
+    return SeenBytes(tuple(BYTES * n for n in (whole, split, activations)), right=True)
+
+
+def _big_hint(seen: object, expected: object, processes: int, devices: int) -> str:
+    if not isinstance(expected, SeenBytes):
+        return ""
+    if not isinstance(seen, SeenBytes) or len(seen.numbers) != len(expected.numbers):
+        return "bill is three whole numbers, in the order of the exercise."
+    gradients, wanted = seen.numbers[0], expected.numbers[0]
+    if isinstance(gradients, int) and gradients * BYTES == wanted:
+        return "that counts numbers. How many bytes has a float32?"
+    first, second, third = (
+        mine == right for mine, right in zip(seen.numbers, expected.numbers, strict=True)
+    )
+    if not first:
+        return (
+            "look again at the first: every device gets the gradient of each weight and each bias "
+            "of all four layers."
+        )
+    if not second:
+        return (
+            "look again at the second: three of the eight arrays are split over 'model', and a "
+            f"device needs one of {devices} parts of their gradients."
+        )
+    if not third:
+        return (
+            f"look again at the third: how many of {BIG_BATCH:,} rows are on one of {processes} "
+            "processes, and how many numbers has a row between the hidden layers?"
+        )
+    return "three numbers, in the order of the exercise."
+
+
+# 08.2: momentum, laid out as before.
+
+
+@dataclass(frozen=True)
+class SeenUpdate:
+    """What a step with momentum returned.
+
+    Attributes:
+        params: Whether the parameters are right.
+        velocity: Whether the velocity is.
+        moved: Which arrays are laid out otherwise than those that went in.
+    """
+
+    params: bool
+    velocity: bool
+    moved: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        numbers = (
+            f"{'right' if self.params else 'wrong'} parameters, "
+            f"{'right' if self.velocity else 'wrong'} velocity"
+        )
+        if not self.moved:
+            return f"{numbers}, all laid out as before"
+        return f"{numbers}, laid out otherwise: {', '.join(self.moved)}"
+
+
+def _numbers() -> tuple[Any, Any, Any]:
+    """Return parameters, a velocity and a batch."""
+    import jax
+
+    rng = np.random.default_rng(8)
+
+    def draw(shape: Sequence[int]) -> Any:
+        return rng.standard_normal(shape, np.float32) / 8
+
+    layers = _layers(SIZES)
+    params = [(draw(weights), draw(biases)) for weights, biases in layers]
+    velocity = [(draw(weights), draw(biases)) for weights, biases in layers]
+    count = ROWS * jax.process_count()
+    return params, velocity, (draw((count, SIZES[0])), draw((count, SIZES[-1])))
+
+
+def _tried(momentum: Any) -> object:
+    import jax
+    from jax.sharding import NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    if not callable(momentum):
+        return looks.kind(momentum, "function")
+    mesh = _mesh()
+    # With the last layer split as well, XLA would lay out the third layer's bias otherwise.
+    specs = [(P(), P()), (P(None, "model"), P("model")), (P("model"), P()), (P("model"), P())]
+
+    def put(x: Any, spec: Any) -> Any:
+        return jax.make_array_from_callback(x.shape, NamedSharding(mesh, spec), x.__getitem__)
+
+    params, velocity, batch = _numbers()
+    given = jax.tree.map(put, (params, velocity), (specs, specs))
+    got = momentum(*given, jax.tree.map(lambda x: put(x, P("batch")), batch))
+    if jax.tree.structure(got) != jax.tree.structure(given):
+        return "something that is no pair of parameters and velocity"
+    for array in jax.tree.leaves(got):
+        if not isinstance(array, jax.Array):
+            return looks.kind(array, "jax.Array")
+
+    grads = jax.grad(_loss)(params, batch)
+    wanted = jax.tree.map(lambda v, g: KEEP * v + g, velocity, grads)
+    stepped = jax.tree.map(lambda p, v: p - STEP * v, params, wanted)
+    moved = [
+        f"{tree}[{layer}][{i}]"
+        for tree, before, after in zip(("params", "velocity"), given, got, strict=True)
+        for layer in range(len(specs))
+        for i in range(2)
+        if not _alike(before[layer][i], after[layer][i])
+    ]
+    return SeenUpdate(_equal(got[0], stepped), _equal(got[1], wanted), tuple(moved))
+
+
+def _alike(before: Any, after: Any) -> bool:
+    alike: bool = after.shape == before.shape and after.sharding.is_equivalent_to(
+        before.sharding, before.ndim
+    )
+    return alike
+
+
+def _equal(tree: Any, numbers: Any) -> bool:
+    import jax
+
+    return all(
+        x.shape == y.shape
+        and all(
+            np.allclose(part.data, np.asarray(y)[part.index], rtol=1e-4, atol=1e-5)
+            for part in x.addressable_shards
+        )
+        for x, y in zip(jax.tree.leaves(tree), jax.tree.leaves(numbers), strict=True)
+    )
+
+
+def _momentum_hint(seen: object, *_: object) -> str:
+    if not isinstance(seen, SeenUpdate):
+        return "write a function that returns new parameters and a new velocity, in that order."
+    if not seen.velocity:
+        return "the new velocity is 0.9 times the old one plus the gradient of loss."
+    if not seen.params:
+        return "the parameters go against the new velocity, STEP times as far."
+    return (
+        "the numbers are right, but XLA chose a layout. Each array that went in knows its "
+        "sharding: jax.jit can be told what should come out."
+    )
+
+
+# 08.3: a leaner layout.
+
+
+@dataclass(frozen=True)
+class SeenLayout:
+    """A layout of the parameters, and the step that was compiled for it.
+
+    Attributes:
+        lean: Whether the parameters take no more memory than wanted.
+        quiet: Whether no more is communicated along 'model' than wanted.
+        held: The bytes of parameters on each device.
+        left: The bytes that collectives along 'model' leave on each device.
+    """
+
+    lean: bool
+    quiet: bool
+    held: int = field(compare=False)
+    left: int = field(compare=False)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.held:,} bytes of parameters on each device; collectives along 'model' leave "
+            f"{self.left:,} bytes there"
+        )
+
+
+def _lean(_: int, __: int, devices: int) -> SeenLayout:
+    (w1, b1), (w2, b2), (w3, b3), (w4, b4) = _layers(SIZES)
+    held = sum(map(_size, (w1, b1, w2, w3, b3, w4))) // devices + _size(b2) + _size(b4)
+    left = ROWS * (SIZES[2] + SIZES[4] + SIZES[2]) if devices > 1 else 0
+    return SeenLayout(lean=True, quiet=True, held=BYTES * held, left=BYTES * left)
+
+
+def _laid_out(value: Any) -> object:
+    import jax
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    from mcnb.pictures.observe_program import program_model
+    from mcnb.pictures.program import axes_of
+    from mcnb.pictures.program_scene import total_bytes
+
+    if not isinstance(value, (list, tuple)):
+        return looks.kind(value, "list of pairs")
+    layers = _layers(SIZES)
+    if len(value) != len(layers):
+        return f"{len(value)} layers"
+    mesh = _mesh()
+    sizes = dict(zip(AXES, mesh.devices.shape, strict=True))
+
+    def shaped(shape: Sequence[int], spec: Any) -> Any:
+        return jax.ShapeDtypeStruct(shape, np.float32, sharding=NamedSharding(mesh, spec))
+
+    params = []
+    held = 0
+    for number, (pair, shapes) in enumerate(zip(value, layers, strict=True), 1):
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            return f"a layer {number} that is no pair"
+        for spec, shape in zip(pair, shapes, strict=True):
+            if not isinstance(spec, PartitionSpec):
+                return looks.kind(spec, "P(...)")
+            if "batch" in str(spec):
+                return "a layout that splits parameters over 'batch'"
+            try:
+                shaped(shape, spec)
+                held += BYTES * _size(NamedSharding(mesh, spec).shard_shape(shape))
+            except Exception:  # an axis that is not there, or twice; a dimension that is not there
+                return f"a layout with {spec} for the shape {shape}, which JAX refuses"
+        params.append(tuple(map(shaped, shapes, pair)))
+
+    count = ROWS * jax.process_count()
+    batch = tuple(shaped((count, n), PartitionSpec("batch")) for n in (SIZES[0], SIZES[-1]))
+    uses = program_model(jax.jit(_update).lower(params, batch).compile()).uses
+    along = [use for use in uses if "model" in (axes_of(use.operation.groups or (), sizes) or AXES)]
+    wanted = _lean(0, jax.process_count(), jax.local_device_count())
+    left = total_bytes(along)
+    return SeenLayout(held <= wanted.held, left <= wanted.left, held, left)
+
+
+def _update(params: Any, batch: Any) -> Any:
+    import jax
+
+    grads = jax.grad(_loss)(params, batch)
+    return jax.tree.map(lambda p, g: p - STEP * g, params, grads)
+
+
+def _lean_hint(seen: object, *_: object) -> str:
+    if isinstance(seen, str) and "over 'batch'" in seen:
+        return "use the axis 'model' alone: along 'batch', only gradients are to travel."
+    if isinstance(seen, str) and "refuses" in seen:
+        return "name an axis of the mesh at most once in a spec, and no more axes than dimensions."
+    if not isinstance(seen, SeenLayout):
+        return NO_LAYERS
+    if not seen.lean:
+        return "each device still holds too much. Which weights are on both devices of a process?"
+    return (
+        "small enough, but more is sent. Columns, then rows, is a pair that sums up once. Which "
+        "layers make two such pairs, and which biases are split with their columns?"
+    )
+
+
+EXERCISES = {
+    "08.1": Exercise(variable="bill", look=_predicted, expected=_big, hint=_big_hint),
+    "08.2": Exercise(
+        variable="momentum",
+        look=_tried,
+        expected=lambda *_: SeenUpdate(params=True, velocity=True),
+        hint=_momentum_hint,
+    ),
+    "08.3": Exercise(variable="leaner", look=_laid_out, expected=_lean, hint=_lean_hint),
+}

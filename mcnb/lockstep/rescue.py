@@ -14,7 +14,6 @@ import ctypes
 import gc
 import os
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ import numpy as np
 import psutil
 
 from mcnb.lockstep import jax_hooks
+from mcnb.lockstep.frames import current_frames
 from mcnb.lockstep.names import names_of
 from mcnb.lockstep.programs import device_names
 from mcnb.lockstep.references import replace_references
@@ -94,13 +94,14 @@ def callbacks(runs_learner: Callable[[FrameType], bool]) -> list[int]:
     """Return the threads in which JAX calls back into the learner's code."""
     own = {threading.get_ident(), threading.main_thread().ident}
     found = []
-    for thread, frame in sys._current_frames().items():
-        stack = [frame]
-        while (outer := stack[-1].f_back) is not None:
-            stack.append(outer)
-        started_by_python = stack[-1].f_globals.get("__name__") == "threading"
-        if thread not in own and not started_by_python and any(map(runs_learner, stack)):
-            found.append(thread)
+    with current_frames() as frames:
+        for thread, frame in frames.items():
+            stack = [frame]
+            while (outer := stack[-1].f_back) is not None:
+                stack.append(outer)
+            started_by_python = stack[-1].f_globals.get("__name__") == "threading"
+            if thread not in own and not started_by_python and any(map(runs_learner, stack)):
+                found.append(thread)
     return found
 
 

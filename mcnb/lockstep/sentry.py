@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import select
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from types import FrameType
 
 from mcnb.errors import LockstepError
+from mcnb.lockstep.frames import current_frames
 from mcnb.lockstep.launches import Launch, LaunchRecord
 from mcnb.lockstep.places import Place
 from mcnb.lockstep.threads import Threads
@@ -382,7 +382,8 @@ class Sentry:
 
     def _explain(self, ticket: int, slot: _Slot | None) -> Detail:
         place = self._passed.get(ticket) if slot is None else slot.place
-        frame = None if slot is None else sys._current_frames().get(slot.thread)
+        with current_frames() as frames:  # this one stands still: its thread waits
+            frame = None if slot is None else frames.get(slot.thread)
         try:
             return Detail() if place is None else self._detail(place, frame)
         except Exception:  # whatever it is: the verdict is known without it

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from types import FrameType
+
+from mcnb.lockstep.frames import current_frames
 
 
 class Threads:
@@ -21,9 +22,8 @@ class Threads:
         self._is_learners = is_learners
         # They never run it. Another thread may get the identifier of one that ends; none of these
         # does before the process.
-        self._others: set[int | None] = {
-            *sys._current_frames().keys() - {threading.main_thread().ident}
-        }
+        with current_frames() as frames:
+            self._others: set[int | None] = {*frames.keys() - {threading.main_thread().ident}}
 
     def leave_out(self, thread: int | None) -> None:
         """Take note of a thread that never runs the learner's code."""
@@ -38,10 +38,10 @@ class Threads:
             waiting: The threads that wait.
             main: A thread that runs the learner's code even where no frame tells so.
         """
-        frames = sys._current_frames()
         quiet = {*waiting, threading.get_ident()}
-        others = frames.keys() - self._others - quiet
-        return any(self._runs(frames[thread], quiet, thread == main) for thread in others)
+        with current_frames() as frames:
+            others = frames.keys() - self._others - quiet
+            return any(self._runs(frames[thread], quiet, thread == main) for thread in others)
 
     def _runs(self, frame: FrameType | None, quiet: set[int], is_main: bool) -> bool:
         if _joined_thread(frame) in quiet:

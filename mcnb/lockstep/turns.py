@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from dataclasses import dataclass
+
+from mcnb.lockstep.frames import current_frames
 
 # How often it is looked whether native code has made a launch that another thread's has to follow.
 OVER_S = 0.0005
@@ -38,10 +39,11 @@ class Passage:
         if not self.caller:
             return self.done
         # Nobody says when native code is done; but its caller's frame goes on then.
-        frame = sys._current_frames().get(self.thread)
-        if frame is None or self.thread == threading.get_ident():
-            return True
-        return id(frame) != self.caller or frame.f_lasti != self.instruction
+        with current_frames() as frames:
+            frame = frames.get(self.thread)
+            if frame is None or self.thread == threading.get_ident():
+                return True
+            return id(frame) != self.caller or frame.f_lasti != self.instruction
 
 
 class Turns:

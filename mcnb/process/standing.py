@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import platform
-import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+
+from mcnb.lockstep.frames import current_frames
 
 # Python's own modules that wait for other threads, as XLA does.
 _WAITING_THEMSELVES = {"threading", "queue", "concurrent", "multiprocessing", "asyncio"}
@@ -23,9 +26,11 @@ class MainThread:
         self._task = Path(f"/proc/self/task/{threading.get_native_id()}")
         self._cpu_clock = _cpu_clock(self._ident)
 
-    def frame(self) -> FrameType | None:
-        """Return the frame that it runs. Don't keep it: it holds the learner's variables."""
-        return sys._current_frames().get(self._ident)
+    @contextmanager
+    def frame(self) -> Iterator[FrameType | None]:
+        """Look at the frame that it runs. Don't keep it: it holds the learner's variables."""
+        with current_frames() as frames:
+            yield frames.get(self._ident)
 
     def stands_in_jax(self, frame: FrameType | None) -> bool:
         """Return whether it is inside JAX, given its frame; without one, as far as it shows."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -21,8 +20,6 @@ FIRST_LOOK_S = 0.005
 # How often it is looked at: at most, and as a part of the time that has gone by.
 SOONEST_S = 0.003
 SAMPLE_SHARE = 0.01
-# Before, a thread's frames are rarely looked at: to do so while it runs has crashed Python 3.11.
-FRAMES_ARE_CHEAP = sys.version_info >= (3, 12)
 
 
 class Watch:
@@ -87,11 +84,11 @@ class Watch:
                 last, last_busy = looked, busy
                 looked, busy = time.monotonic(), self._main.busy_s()
                 reports = looked >= reported + PERIOD_S
-                frame = self._main.frame() if reports or FRAMES_ARE_CHEAP else None
-                line = frame_line(frame, cell[0])
-                blocked = busy - last_busy < (looked - last) / 2
-                in_jax = self._main.stands_in_jax(frame)
+                with self._main.frame() as frame:
+                    line = frame_line(frame, cell[0])
+                    in_jax = self._main.stands_in_jax(frame)
                 del frame  # it would keep the learner's variables alive
+                blocked = busy - last_busy < (looked - last) / 2
                 self._note(Sample(looked, blocked and in_jax, line))
                 if not reports:
                     continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import linecache
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,9 +19,12 @@ import mcnb
 from mcnb import current as clusters
 from mcnb.launch import warm
 from mcnb.lockstep.places import Places, is_script
+from mcnb.lockstep.sentry import Sentry
+from mcnb.lockstep.server import Server
 from mcnb.process.cellcode import cell_label
 
 from .learners import Program
+from .two_ends import learners_of
 
 RESIDUE_S = 5.0
 # Keeps a core busy, for as long as the tests run.
@@ -153,3 +157,19 @@ def program(tmp_path: Path, no_cells: None) -> Program:
     """Return a learner's program."""
     del no_cells
     return Program(tmp_path, Places(lambda name: cell_label(name) is not None or is_script(name)))
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    host = "127.0.0.1" if request.param == "tcp" else ""
+    with Server(2, folder=Path(os.path.relpath(tmp_path)), host=host) as server:
+        assert bool(server.address.path) == (request.param == "unix")
+        yield server
+
+
+@pytest.fixture
+def sentries(server: Server) -> Iterator[list[Sentry]]:
+    both = [Sentry(server.address, k, learners_of(k)) for k in range(2)]
+    yield both
+    for sentry in both:
+        sentry.close()

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from pathlib import Path
-from types import FrameType
+from collections.abc import Callable
 
 import pytest
 
@@ -20,62 +15,9 @@ from mcnb.lockstep.launches import Launch
 from mcnb.lockstep.places import Place
 from mcnb.lockstep.sentry import Sentry
 from mcnb.lockstep.server import Server
-from mcnb.lockstep.wire import Channel, Message
 
 from .conftest import wait_until
-
-F, G, LONG = (Launch(f"jit({name})", name, (0, 1)) for name in ("f", "g", "long"))
-LOCAL = Launch("jit(local)", "local", (0,))
-
-
-def learners_of(process: int) -> Callable[[FrameType], bool]:
-    """Tell the two processes' threads apart, which run in one here."""
-
-    def is_learners(frame: FrameType) -> bool:
-        named = frame.f_code.co_name.startswith("learner")
-        return named and frame.f_locals.get("process") == process
-
-    return is_learners
-
-
-@pytest.fixture(params=["unix", "tcp"])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    host = "127.0.0.1" if request.param == "tcp" else ""
-    with Server(2, folder=Path(os.path.relpath(tmp_path)), host=host) as server:
-        assert bool(server.address.path) == (request.param == "unix")
-        yield server
-
-
-@pytest.fixture
-def sentries(server: Server) -> Iterator[list[Sentry]]:
-    both = [Sentry(server.address, k, learners_of(k)) for k in range(2)]
-    yield both
-    for sentry in both:
-        sentry.close()
-
-
-class Learner:
-    """A thread that launches something, and what came of it."""
-
-    def __init__(self, sentry: Sentry, *launches: Launch, order: list[str] | None = None) -> None:
-        self.made: list[str] = [] if order is None else order
-        self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self.learner_runs, args=(sentry, launches))
-        self.thread.start()
-
-    def learner_runs(self, sentry: Sentry, launches: tuple[Launch, ...]) -> None:
-        process = sentry.process  # noqa: F841
-        try:
-            for launch in launches:
-                with sentry.passing(launch, Place(1)):
-                    self.made.append(launch.name)
-        except BaseException as error:
-            self.error = error
-
-    def joined(self) -> Learner:
-        self.thread.join(20)
-        assert not self.thread.is_alive()
-        return self
+from .two_ends import LOCAL, LONG, F, G, Learner
 
 
 def test_what_all_launch_goes_ahead(sentries: list[Sentry]) -> None:
@@ -334,110 +276,3 @@ def test_without_a_referee_nobody_is_held_back(server: Server, sentries: list[Se
     server.close()
     assert waiting.joined().made == ["jit(f)"]
     assert Learner(sentries[0], G).joined().made == ["jit(g)"]
-
-
-def test_a_wrong_key_is_refused(server: Server, sentries: list[Sentry]) -> None:
-    with pytest.raises((PermissionError, ValueError, OSError)):
-        Sentry(replace(server.address, key="wrong"), 0, learners_of(0))
-    running = [Learner(sentry, F) for sentry in sentries]
-    assert [one.joined().made for one in running] == [["jit(f)"], ["jit(f)"]]
-
-
-def test_noise_disturbs_nobody(server: Server, sentries: list[Sentry]) -> None:
-    for noise in (b"GET / HTTP/1.1\r\n\r\n", b"[1,2,3]\n", b'["hello",1]\n', b"\x00" * 100 + b"\n"):
-        with contextlib.closing(server.address.connect()) as connection:
-            connection.sendall(noise)
-            connection.settimeout(10)
-            with contextlib.suppress(ConnectionResetError):
-                while connection.recv(1000):
-                    pass
-    running = [Learner(sentry, F) for sentry in sentries]
-    assert [one.joined().made for one in running] == [["jit(f)"], ["jit(f)"]]
-
-
-def test_the_socket_is_this_users_alone(tmp_path: Path) -> None:
-    with Server(1) as server:
-        path = Path(server.address.path)
-        assert path.parent.stat().st_mode & 0o077 == 0
-        assert socket.AF_UNIX
-    assert not path.parent.exists()
-
-
-@pytest.fixture
-def channels(server: Server) -> Iterator[list[Channel]]:
-    """The first connection of each of two sentries, by hand."""
-    channels = [Channel(server.address, k, "launches") for k in range(2)]
-    for channel in channels:
-        channel.send(["launch", 0, F.as_data()], ["launch", 1, G.as_data()])
-    yield channels
-    for channel in channels:
-        channel.close()
-        channel.socket.close()
-
-
-def at(ticket: int, number: int, *, alone: bool = True, tickets: tuple[int, ...] = ()) -> Message:
-    return ["at", ticket, number, 1, "", alone, list(tickets), True]
-
-
-def test_quiet_that_crossed_a_go_on_the_way_counts_for_nothing(
-    server: Server, channels: list[Channel]
-) -> None:
-    for channel in channels:
-        channel.send(at(0, 0))
-    assert [channel.receive() for channel in channels] == [[["go", 0]], [["go", 0]]]
-    channels[0].send(at(1, 0))
-    # It saw its only thread wait with ticket 0; that one has run on, and will come.
-    channels[1].send(["quiet", 0, False, [0]])
-    assert not wait_until(lambda: server.verdict, 0.2)
-    channels[1].send(at(1, 0))
-    assert [channel.receive() for channel in channels] == [[["go", 1]], [["go", 1]]]
-
-
-def test_who_judged_itself_alone_before_it_heard_of_a_go_is_not_alone(
-    server: Server, channels: list[Channel]
-) -> None:
-    channels[0].send(at(0, 0, alone=False))
-    channels[1].send(at(0, 0))
-    assert [channel.receive() for channel in channels] == [[["go", 0]], [["go", 0]]]
-    # The thread with ticket 0 has been let go: it may come to what process 1 waits for.
-    channels[0].send(at(1, 1, tickets=(0,)))
-    channels[1].send(at(1, 0))
-    assert not wait_until(lambda: server.verdict, 0.2)
-    channels[0].send(at(2, 0, tickets=(1,)))
-    assert [channel.receive() for channel in channels] == [[["go", 2]], [["go", 1]]]
-
-
-def test_quiet_after_a_cell_counts_for_nothing_in_the_next(
-    server: Server, channels: list[Channel]
-) -> None:
-    first = server.begin([0, 1])
-    for k in range(2):
-        server.finish(k, busy=True)
-    second = server.begin([0, 1])
-    channels[0].send(at(0, 0))
-    # Its threads of the first cell have ended; the second cell is still on the way to it.
-    channels[1].send(["quiet", first, True, []])
-    assert not wait_until(lambda: server.verdict, 0.2)
-    channels[1].send(["quiet", second, True, []])
-    server.finish(1, busy=True)
-    assert wait_until(lambda: server.verdict)
-    assert server.verdict is not None
-    assert server.verdict.kind == "missing"
-
-
-def test_who_runs_a_cell_is_not_quiet_whatever_its_frames_tell(
-    server: Server, sentries: list[Sentry]
-) -> None:
-    """Nothing in the frames of what mcnb evaluates itself is the learner's."""
-    cell = server.begin([0, 1])
-    for sentry in sentries:
-        sentry.begin(cell)
-    waiting = Learner(sentries[1], F)  # a thread of process 1; its main thread is this one
-    other = Learner(sentries[0], G)
-    sentries[0].finish()
-    server.finish(0, busy=True)
-    assert wait_until(lambda: len(server.waits()) == 2)
-    assert not wait_until(lambda: server.verdict, 0.2)
-    sentries[1].finish()
-    server.finish(1, busy=True)
-    assert [type(one.joined().error) for one in (waiting, other)] == [LockstepError] * 2

@@ -1,0 +1,48 @@
+"""Two processes' sentries and their referee, in one process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+from mcnb.lockstep.launches import Launch
+from mcnb.lockstep.places import Place
+from mcnb.lockstep.sentry import Sentry
+
+F, G, LONG = (Launch(f"jit({name})", name, (0, 1)) for name in ("f", "g", "long"))
+LOCAL = Launch("jit(local)", "local", (0,))
+
+
+def learners_of(process: int) -> Callable[[FrameType], bool]:
+    """Tell the two processes' threads apart, which run in one here."""
+
+    def is_learners(frame: FrameType) -> bool:
+        named = frame.f_code.co_name.startswith("learner")
+        return named and frame.f_locals.get("process") == process
+
+    return is_learners
+
+
+class Learner:
+    """A thread that launches something, and what came of it."""
+
+    def __init__(self, sentry: Sentry, *launches: Launch, order: list[str] | None = None) -> None:
+        self.made: list[str] = [] if order is None else order
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self.learner_runs, args=(sentry, launches))
+        self.thread.start()
+
+    def learner_runs(self, sentry: Sentry, launches: tuple[Launch, ...]) -> None:
+        process = sentry.process  # noqa: F841
+        try:
+            for launch in launches:
+                with sentry.passing(launch, Place(1)):
+                    self.made.append(launch.name)
+        except BaseException as error:
+            self.error = error
+
+    def joined(self) -> Learner:
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+        return self

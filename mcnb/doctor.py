@@ -23,7 +23,7 @@ from mcnb.options import Options, plural
 OLDEST_PYTHON = (3, 11)
 # As in pyproject.toml: what mcnb needs, and what its extra `lab` adds.
 BASE = ["ipyparallel>=9.0", "ipython>=8.20", "ipykernel>=6.29", "matplotlib>=3.8", "psutil>=5.9"]
-LAB = ["jupyterlab>=4.2", "jupytext>=1.16"]
+LAB = ["jupyterlab>=4.2", "jupytext>=1.16", "orbax-checkpoint>=0.11.33"]
 FOUR_PROCESSES_GB = 0.8
 LEAST_TEMP_MB = 100
 _CELL = """

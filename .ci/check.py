@@ -1,11 +1,13 @@
 """All checks of the project, in one run: `python .ci/check.py`.
 
-Each step is a command of its own; all run, and those that failed are named at the end. The Python
-that runs this is the one that is checked; mcnb must be installed for it with its extra `test`.
+Each step is a command of its own; all run, and those that failed are named at the end, with what
+they said last. The Python that runs this is the one that is checked; mcnb must be installed for it
+with its extra `test`.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,11 +17,30 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# The end of a long log is what one sees: so many bytes of each failed command are told there again.
+TOLD_AGAIN = 8000
+failures: list[str] = []
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> bool:
-    """Run a command; return whether it succeeded."""
-    return subprocess.run([str(word) for word in command], cwd=cwd, check=False).returncode == 0
+    """Run a command, with its output passed on; return whether it succeeded."""
+    last = b""
+    with subprocess.Popen(
+        [str(word) for word in command],
+        cwd=cwd,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        assert process.stdout
+        # Not by lines: of a test that hangs, the beginning of the line is all there is.
+        while chunk := os.read(process.stdout.fileno(), 1 << 16):
+            print(chunk.decode(errors="replace"), end="", flush=True)
+            last = (last + chunk)[-TOLD_AGAIN:]
+    if process.returncode:
+        name = " ".join(Path(word).name for word in command[:3])
+        failures.append(f"-- the end of what {name} said:\n{last.decode(errors='replace')}")
+    return process.returncode == 0
 
 
 def module(*words: str | Path) -> bool:
@@ -87,11 +108,13 @@ def main() -> int:
     for step in STEPS:
         print(f"== {step.__name__}: {step.__doc__}", flush=True)
         began = time.monotonic()
-        passed = step()
-        failed += [] if passed else [step.__name__]
-        verdict = "passed" if passed else "FAILED"
+        good = step()
+        failed += [] if good else [step.__name__]
+        verdict = "passed" if good else "FAILED"
         print(f"== {step.__name__} {verdict} in {time.monotonic() - began:.0f} s", flush=True)
-    print(f"{len(STEPS) - len(failed)} passed, {len(failed)} failed")
+    print(*failures, sep="\n", end="")
+    passed = f"{len(STEPS) - len(failed)} passed, {len(failed)} failed"
+    print(f"{passed}: {', '.join(failed)}" if failed else passed)
     return len(failed)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,23 @@ def test_a_cell_that_must_fail(
 
 def test_no_lessons_is_a_failure(tmp_path: Path) -> None:
     assert runpy.run_path(str(CHECK), run_name="check")["lessons"](tmp_path) is False
+
+
+def test_what_failed_is_told_again_at_the_end(capfd: pytest.CaptureFixture[str]) -> None:
+    check = runpy.run_path(str(CHECK), run_name="check")
+    run, names = check["run"], check["main"].__globals__
+
+    def bad() -> bool:
+        """Say something and fail."""
+        return bool(run(sys.executable, "-c", "import sys; print('why'); sys.exit(3)"))
+
+    def good() -> bool:
+        """Say something."""
+        return bool(run(sys.executable, "-c", "print('fine')"))
+
+    names["STEPS"] = (bad, good)
+    assert check["main"]() == 1
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[-3].startswith("-- the end of what python")
+    assert lines[-2:] == ["why", "1 passed, 1 failed: bad"]
+    assert lines.count("fine") == 1

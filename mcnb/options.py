@@ -204,10 +204,11 @@ def a_or_an(noun: str) -> str:
     """Return a noun with its article, as a sentence begins.
 
     Example:
-        >>> a_or_an("int"), a_or_an("jax.Array")
-        ('An int', 'A jax.Array')
+        >>> a_or_an("int"), a_or_an("jax.Array"), a_or_an("ndarray")
+        ('An int', 'A jax.Array', 'An ndarray')
     """
-    return f"{'An' if noun[:1].lower() in tuple('aeio') else 'A'} {noun}"
+    spoken_with_a_vowel = noun.lower().startswith(("a", "e", "i", "o", "nd"))
+    return f"{'An' if spoken_with_a_vowel else 'A'} {noun}"
 
 
 def index_ranges(indices: Sequence[int]) -> str:

@@ -138,8 +138,8 @@ def _uneven(count: int) -> tuple[Values, int]:
 
 
 def _centred(process: int, processes: int, devices: int) -> SeenFunction:
-    value = _uneven(processes * devices)[0].reshape(processes, devices, 1)
-    value = (value - value.mean(axis=0)).reshape(-1, 1)
+    blocks = _uneven(processes * devices)[0].reshape(processes, devices, 1)
+    value = (blocks - blocks.mean(axis=0)).reshape(-1, 1)
     return _dealt(value, (process, processes, devices), ("process",), _NUMBER)
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from mcnb.options import a_or_an
+
 DIGITS = 4  # numbers are compared as they are shown
 
 
@@ -69,8 +71,8 @@ def kind(value: Any, wanted: str) -> str:
         >>> kind([1], "jax.Array")
         'a list, which is no jax.Array'
     """
-    name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}, which is no {wanted}"
+    given = a_or_an(type(value).__name__)
+    return f"a{given[1:]}, which is no {wanted}"
 
 
 def number(value: Any) -> object:

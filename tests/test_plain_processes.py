@@ -95,7 +95,8 @@ def test_a_program_that_parts(tmp_path: Path) -> None:
 
 
 def test_a_process_that_ends_early(tmp_path: Path) -> None:
-    said = run(tmp_path, "jnp.sum(x)\n" + CATCH.format("if k == 0: jnp.sum(x)"))
+    # Waited for: JAX itself can hang at its end while a computation is still on its way.
+    said = run(tmp_path, "float(jnp.sum(x))\n" + CATCH.format("if k == 0: jnp.sum(x)"))
     assert said[0] == (
         0,
         f"missing: process 0 waits at train.py:{LINES + 3} in sum; process 1 ended without it",

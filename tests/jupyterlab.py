@@ -132,7 +132,7 @@ def browser_page(width: int = 1200, height: int = 900) -> Iterator[Any]:
 
 def run_notebook(page: Any, about: dict[str, Any], path: str, timeout_s: float = 120) -> None:
     """Open a notebook in JupyterLab, run all of its cells, and wait until they have run."""
-    page.goto(f"{about['url']}lab/tree/{path}?token={about['token']}")
+    page.goto(f"{about['url']}lab/tree/{path}?reset&token={about['token']}")
     page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
     # Before it has a kernel, the indicator beside its name says idle, too: the status bar does not.
     page.wait_for_selector("text=/ [|] Idle$/", timeout=60_000)

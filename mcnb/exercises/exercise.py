@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 UNSET = "not set yet"
+Hint: TypeAlias = Callable[[object, object, int, int], str]
 
 
 @dataclass(frozen=True)
@@ -29,4 +30,19 @@ class Exercise:
     variable: str
     look: Callable[[Any], object]
     expected: Callable[[int, int, int], object]
-    hint: Callable[[object, object, int, int], str]
+    hint: Hint
+
+
+def of_function(hint: Hint) -> Hint:
+    """Return a hint that knows, too, that a function is wanted.
+
+    Args:
+        hint: What to think about where it is one.
+    """
+
+    def hinted(seen: object, expected: object, processes: int, devices: int) -> str:
+        if isinstance(seen, str) and seen.endswith("no function"):
+            return "define a function, with def."
+        return hint(seen, expected, processes, devices)
+
+    return hinted

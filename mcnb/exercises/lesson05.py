@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import Exercise
+from mcnb.exercises.exercise import Exercise, of_function
 
 NOTHING = "nothing"
 
@@ -19,17 +19,6 @@ _Hint: TypeAlias = Callable[[object, object, int, int], str]
 def _called(look: Callable[[Callable[..., Any]], object]) -> Callable[[Any], object]:
     """Return how a learner's function is looked at, given how it is called."""
     return lambda value: look(value) if callable(value) else looks.kind(value, "function")
-
-
-def _hinted(hint: _Hint) -> _Hint:
-    """Return a hint that knows, too, that a function is wanted."""
-
-    def hinted(seen: object, expected: object, processes: int, devices: int) -> str:
-        if isinstance(seen, str) and seen.endswith("no function"):
-            return "define a function, with def."
-        return hint(seen, expected, processes, devices)
-
-    return hinted
 
 
 def _numbers(value: Any) -> object:
@@ -203,8 +192,8 @@ def _train_hint(seen: object, expected: object, *_: int) -> str:
 
 
 EXERCISES = {
-    "05.1": Exercise("report", _called(_report), _reported, _hinted(_report_hint)),
-    "05.2": Exercise("means", _called(_means), _true_means, _hinted(_means_hint)),
-    "05.3": Exercise("together", _called(_together), _all_tokens, _hinted(_together_hint)),
-    "05.4": Exercise("train", _called(_train), _trained, _hinted(_train_hint)),
+    "05.1": Exercise("report", _called(_report), _reported, of_function(_report_hint)),
+    "05.2": Exercise("means", _called(_means), _true_means, of_function(_means_hint)),
+    "05.3": Exercise("together", _called(_together), _all_tokens, of_function(_together_hint)),
+    "05.4": Exercise("train", _called(_train), _trained, of_function(_train_hint)),
 }

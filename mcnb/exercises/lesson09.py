@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import Exercise
+from mcnb.exercises.exercise import Exercise, of_function
+from mcnb.exercises.folders import shared_folder
 from mcnb.exercises.looks import SeenArray
 
 # 09.1: the rows of step 2, with batches of one row for each device, on a mesh of two rows.
@@ -260,23 +259,15 @@ def _load_look(value: Any) -> object:
 
 @contextmanager
 def _checkpoint(state: dict[str, Any]) -> Iterator[Path]:
-    """Save a state in a folder that process 0 makes, and that all processes see."""
-    import jax
+    """Save a state in a folder that all processes see."""
     from jax.experimental import multihost_utils
 
     ocp = importlib.import_module("orbax.checkpoint")  # it brings no types
-    folder = tempfile.mkdtemp() if jax.process_index() == 0 else ""
-    try:
-        name = np.frombuffer(folder.encode().ljust(1024, b"\0"), np.uint8)
-        told = multihost_utils.broadcast_one_to_all(name)
-        path = Path(bytes(np.asarray(told, np.uint8)).rstrip(b"\0").decode(), "saved")
+    with shared_folder() as folder:
         with ocp.StandardCheckpointer() as saver:
-            saver.save(path, state)
-        yield path
+            saver.save(folder / "saved", state)
+        yield folder / "saved"
         multihost_utils.sync_global_devices("loaded")
-    finally:
-        if folder:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _loaded(process: int, processes: int, devices: int) -> SeenTree:
@@ -310,18 +301,9 @@ def _load_hint(seen: object, expected: object, *_: int) -> str:
     return "the layout is right, the values are not those of the checkpoint."
 
 
-def _function(hint: Callable[[object, object, int, int], str]) -> Any:
-    def told(seen: object, expected: object, processes: int, devices: int) -> str:
-        if isinstance(seen, str) and seen.endswith("no function"):
-            return "define a function, with def."
-        return hint(seen, expected, processes, devices)
-
-    return told
-
-
 EXERCISES = {
     "09.1": Exercise("reads", looks.items(looks.number), _reads, _reads_hint),
     "09.2": Exercise("real", _mask_look, _mask, _mask_hint),
-    "09.3": Exercise("my_rows", _my_rows_look, _epochs, _function(_my_rows_hint)),
-    "09.4": Exercise("load", _load_look, _loaded, _function(_load_hint)),
+    "09.3": Exercise("my_rows", _my_rows_look, _epochs, of_function(_my_rows_hint)),
+    "09.4": Exercise("load", _load_look, _loaded, of_function(_load_hint)),
 }

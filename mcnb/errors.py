@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
+
+# A notebook breaks longer lines within words.
+WIDTH = 80
 
 
 class McnbError(Exception):
@@ -21,7 +25,8 @@ class McnbError(Exception):
         self.lines = list(lines)
 
     def _render_traceback_(self) -> list[str]:
-        return self.lines or [f"{type(self).__name__}: {self}"]
+        lines = self.lines or [f"{type(self).__name__}: {self}"]
+        return [part for line in lines for whole in line.split("\n") for part in _wrapped(whole)]
 
 
 class CellError(McnbError):
@@ -56,3 +61,10 @@ class OptionError(ClusterError, ValueError):
 
 class PictureError(McnbError, ValueError):
     """Something can't be drawn; the message says what it is, and what can."""
+
+
+def _wrapped(line: str) -> list[str]:
+    """Return a line in several where it is longer than a notebook shows; code stays as it is."""
+    if len(line) <= WIDTH or line.startswith((" ", "---->")) or "\x1b" in line:
+        return [line]
+    return textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False)

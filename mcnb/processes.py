@@ -7,7 +7,6 @@ import os
 import queue
 import re
 import shutil
-import socket
 import tempfile
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import Any
 from mcnb.errors import ClusterError
 from mcnb.launch.environment import process_environment
 from mcnb.launch.names import CONTROLLER, KEEPER, output_path, process_index, process_name
+from mcnb.launch.ports import reserved_port
 from mcnb.launch.warm import give_back, take
 from mcnb.lockstep.rescue import Healed
 from mcnb.lockstep.server import Server
@@ -276,7 +276,7 @@ class Processes:
     def _coordinator_port(self) -> Iterator[int]:
         """Hold a port that process 0 can bind: JAX crashes where it can't."""
         for _ in range(START_TRIES):
-            with _reserved_port() as port:
+            with reserved_port() as port:
                 pending = self.call(can_bind, f"127.0.0.1:{port}", processes=[0])
                 while pending.waiting:
                     pending.wait(1.0)
@@ -302,17 +302,3 @@ class Processes:
         err = crash_report(read_black_box(output_path(self.folder, name)).err)
         lines = [_LOG_PREFIX.sub("", line) for line in err.strip().splitlines()[-LAST_LINES:]]
         return " Its last lines:\n" + "\n".join(lines) if lines else ""
-
-
-@contextlib.contextmanager
-def _reserved_port() -> Iterator[int]:
-    """Hold a free port of loopback for JAX's coordinator, which gRPC binds with SO_REUSEPORT.
-
-    While it is bound here, the system gives it to nobody who asks for any port; and as it does not
-    listen here, connections reach the coordinator alone.
-    """
-    with socket.socket() as reservation:
-        if hasattr(socket, "SO_REUSEPORT"):
-            reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        reservation.bind(("127.0.0.1", 0))
-        yield reservation.getsockname()[1]

@@ -11,7 +11,8 @@ from mcnb.lockstep.wording import explain
 
 IF_ZERO = (
     "that line runs only where `k == 0` holds. What communicates must run on all participants: "
-    "take it out of the condition, and leave printing and saving inside"
+    "take it out of the condition. Only what does not communicate, such as printing, may stay "
+    "inside"
 )
 
 

@@ -192,7 +192,7 @@ def test_a_port_taken_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             yield server.getsockname()[1]
 
-    monkeypatch.setattr(processes_module, "_reserved_port", taken_port)
+    monkeypatch.setattr(processes_module, "reserved_port", taken_port)
     cluster = mcnb.Cluster(2, 1)
     with pytest.raises(mcnb.ClusterError) as failed:
         cluster.start()
@@ -203,7 +203,7 @@ def test_a_port_taken_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_port_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    reserved_port = processes_module._reserved_port
+    reserved_port = processes_module.reserved_port
     tries = []
 
     @contextmanager
@@ -216,7 +216,7 @@ def test_a_port_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
             with socket.create_server(("127.0.0.1", 0)) as server:
                 yield server.getsockname()[1]
 
-    monkeypatch.setattr(processes_module, "_reserved_port", taken_once)
+    monkeypatch.setattr(processes_module, "reserved_port", taken_once)
     with mcnb.Cluster(2, 1) as cluster:
         assert cluster.run("1").ok
     assert len(tries) == 2

@@ -83,7 +83,8 @@ if jax.process_index() == 0:
 VERDICT = (
     "missing: process 0 waits at line 5 in sync_global_devices; process 1 finished without it. "
     "Hint: that line runs only where `jax.process_index() == 0` holds. What communicates must run "
-    "on all participants: take it out of the condition, and leave printing and saving inside. "
+    "on all participants: take it out of the condition. Only what does not communicate, such as "
+    "printing, may stay inside. "
     "The cluster is intact, with its variables"
 )
 

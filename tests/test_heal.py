@@ -98,7 +98,8 @@ def test_a_hang_is_cut_off_and_healed(prepared: mcnb.Cluster) -> None:
     assert str(result.error()) == (
         "missing: process 0 waits at line 2 in sum; processes 1-3 finished without it. "
         f"{CUT_OFF}. Hint: that line runs only where `k == 0` holds. What communicates must run "
-        "on all participants: take it out of the condition, and leave printing and saving inside. "
+        "on all participants: take it out of the condition. Only what does not communicate, such "
+        "as printing, may stay inside. "
         f"Process 0 (line 2) waited and was stopped. {HEALED}"
     )
     assert_same(prepared)

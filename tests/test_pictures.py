@@ -129,7 +129,7 @@ w: float32[8,4]  P(None, 'b')
     │ P2.0 │ P2.1 │
     │ P3.0 │ P3.1 │
     └──────┴──────┘
-On 8 devices of 4 processes: P0-3, 64 B on each; global: on every device.
+On 8 devices of 4 processes: P0-3, 64 B on each; global: spans all devices.
 Replicated over 'a' (4): each part lies on 4 devices.
 """
 FACETS = """
@@ -145,7 +145,7 @@ float32[4,6,3,2]  P('a', None, None, 'b')
     ├──────┼──────┤
 3:4 │ P3.0 │ P3.1 │
     └──────┴──────┘
-On 8 devices of 4 processes: P0-3, 72 B on each; global: on every device.
+On 8 devices of 4 processes: P0-3, 72 B on each; global: spans all devices.
 Not drawn, as it is not split: dims 1 (6), 2 (3).
 """
 
@@ -235,8 +235,8 @@ def test_a_tree_says_how_much_each_device_holds() -> None:
     assert re.search(r"\['b'\] +float32\[4\] +P\(\) +8 +16 B +16 B", text)
     assert re.search(r"\['step'\] +int +on the host", text)
     assert (
-        "144 B in all on devices, 256 B with all copies. 1 leaf lies on the host, not counted here."
-        in text
+        "144 B in all, each number counted once, 256 B on the devices, with all copies. "
+        "1 leaf lies on the host, not counted here." in text
     )
     assert re.search(r"P0-3\.0-1 +32 B", text)
     assert re.search(r"P0, P1, P2, P3 +64 B", text)

@@ -22,7 +22,7 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "a numpy array": (
         np.ones(3),
         None,
-        "A ndarray lies in this process's own memory and on no device. "
+        "An ndarray lies in this process's own memory and on no device. "
         "Put it there first: jax.device_put(x, sharding)",
     ),
     "a number": (
@@ -174,7 +174,7 @@ def test_a_deleted_array_and_values_that_are_not_there() -> None:
         mcnb.picture(x, values=True)
     text = mcnb.picture({"x": x, "y": jax.numpy.ones(2)}).text()
     assert re.search(r"\['x'\] +deleted +nowhere any more", text)
-    assert text.endswith("8 B in all on devices. 1 leaf has been deleted or donated.")
+    assert text.endswith("8 B in all. 1 leaf has been deleted or donated.")
     assert (
         mcnb.picture([np.ones(3), 3])
         .text()

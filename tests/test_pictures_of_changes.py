@@ -90,7 +90,7 @@ def test_both_stand_side_by_side() -> None:
     assert lines[0] == "x: float32[8,4]  P('a') → P()"
     assert re.fullmatch(r"before: P\('a'\) +after: P\(\)", lines[1])
     assert lines[-1] == (
-        "768 B have to go between processes and 0 B between devices of one; "
+        "768 B have to go between processes and 0 B between devices of one process; "
         "256 B stay where they are."
     )
     assert re.search(r"each +each other +64 B", picture.text())
@@ -115,7 +115,7 @@ def test_two_shardings_need_a_shape_and_two_arrays_the_same() -> None:
     text = mcnb.picture(NamedSharding(MESH, P("a")), NamedSharding(MESH, P("b")), (8, 4)).text()
     assert text.startswith("an array[8,4]  P('a') → P('b')\n")
     assert text.splitlines()[-1] == (
-        "96 elements have to go between processes and 0 elements between devices of one; "
+        "96 elements have to go between processes and 0 elements between devices of one process; "
         "32 elements stay where they are."
     )
     for third in (other, np.zeros((4, 4), np.float32)):

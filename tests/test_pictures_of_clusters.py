@@ -27,7 +27,7 @@ x: float32[4,4]  P('a', 'b')
 ├──────┼──────┤
 │ P3.0 │ P3.1 │
 └──────┴──────┘
-On 8 devices of 4 processes: P0-3, 8 B on each; global: on every device."""
+On 8 devices of 4 processes: P0-3, 8 B on each; global: spans all devices."""
 VALUES = """\
 ┌─────────┬─────────┐
 │   P0.0  │   P0.1  │
@@ -101,7 +101,7 @@ def test_what_cannot_be_drawn(prepared: mcnb.Cluster) -> None:
     with pytest.raises(mcnb.CellError) as caught:
         mcnb.show(prepared, "np.ones(3)")
     assert str(caught.value) == (
-        "all 4 processes raised PictureError: A ndarray lies in this process's own memory and on "
+        "all 4 processes raised PictureError: An ndarray lies in this process's own memory and on "
         "no device. Put it there first: jax.device_put(x, sharding)"
     )
     with pytest.raises(mcnb.PictureError) as unnamed:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mcnb.cluster import Cluster
 from mcnb.current import current_cluster
-from mcnb.errors import ClusterError
+from mcnb.errors import WIDTH, ClusterError
 from mcnb.exercises.exercise import UNSET, Exercise
 from mcnb.options import name_processes
 from mcnb.report.fold import Line, fold
@@ -46,7 +47,7 @@ def check(name: str, cluster: Cluster | None = None) -> None:
     Raises:
         ClusterError: There is no such exercise, or no cluster that runs.
     """
-    print(grade(name, cluster or current_cluster()).text)
+    print(shown(grade(name, cluster or current_cluster()).text))
 
 
 def exercises() -> dict[str, Exercise]:
@@ -90,7 +91,7 @@ def grade(name: str, cluster: Cluster) -> Grade:
         return Grade(
             False,
             f"Exercise {name} is not solved yet.\n{tried.text()}"
-            f"Hint: this is what came of it when {exercise.variable} was tried out.",
+            f"That is what came of it when {exercise.variable} was tried out.",
         )
     seen = cluster.pull(_SEEN)
     cluster.examine(f"del {_SEEN}", timeout=LIMIT_S)
@@ -134,3 +135,27 @@ def _rows(seen: Mapping[int, object], expected: Mapping[int, object], count: int
         for k in seen
     }
     return "".join(entry.text for entry in entries(fold(said), count))
+
+
+def shown(text: str) -> str:
+    """Return text in lines that a notebook need not break, which it would do within words.
+
+    Example:
+        >>> print(shown("[all 4] yours: " + "1, " * 30))
+        [all 4] yours: 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                  1, 1, 1, 1, 1, 1, 1, 1, 1,
+    """
+    return "\n".join(part for line in text.split("\n") for part in _wrapped(line))
+
+
+def _wrapped(line: str) -> list[str]:
+    told = re.match(r"(?:\[[\d, all-]+\])? *(?=yours: |expected: )|Hint: (?=\w)|That is", line)
+    if told is None or len(line) <= WIDTH:
+        return [line]
+    return textwrap.wrap(
+        line,
+        WIDTH,
+        subsequent_indent=" " * (told.end() + 2) if "Hint" not in told[0] else "",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

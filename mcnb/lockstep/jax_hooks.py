@@ -280,6 +280,13 @@ def make_waits_interruptible() -> None:
         distributed.global_state.client = InterruptibleClient(client)
 
 
+def process_index() -> int:
+    """Return the index under which this process has joined; no backend is made, as JAX's would."""
+    from jax._src import distributed
+
+    return int(distributed.global_state.process_id)
+
+
 def refuse_latecomers() -> None:
     """End the wait of communicators for processes that have not come to make them.
 

@@ -51,6 +51,23 @@ class Launch:
     def __str__(self) -> str:
         return " ".join((self.name, *self.arguments))
 
+    def brief(self, most: int = 36) -> str:
+        """Return it with as many of its arguments as fit, and how many more there are.
+
+        Args:
+            most: How many characters the arguments may take.
+
+        Example:
+            >>> Launch("jit(f)", "1", (0, 1), arguments=("f32[784,64]",) * 9).brief()
+            'jit(f) f32[784,64] f32[784,64] f32[784,64] +6'
+        """
+        shown = [self.name]
+        for number, argument in enumerate(self.arguments):
+            if len(" ".join([*shown[1:], argument])) > most:
+                return " ".join([*shown, f"+{len(self.arguments) - number}"])
+            shown.append(argument)
+        return " ".join(shown)
+
     @property
     def communicates(self) -> bool:
         """Whether it needs other processes."""

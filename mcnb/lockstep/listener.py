@@ -91,6 +91,11 @@ class Listener:
         self._selector.register(self._socket, selectors.EVENT_READ)
         self._selector.register(self._rung, selectors.EVENT_READ)
 
+    @property
+    def alone(self) -> bool:
+        """Whether no sentry is connected."""
+        return not self._guests
+
     def poll(self, timeout: float | None) -> bool:
         """Wait for something to happen, and see to it.
 

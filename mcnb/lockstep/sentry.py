@@ -249,11 +249,11 @@ class Sentry:
         finally:
             del self._slots[ticket]
 
-    def close(self) -> None:
-        """Tell the referee that the process ends, and let all further launches pass."""
+    def close(self, error: str = "") -> None:
+        """Tell the referee that the process ends, with what error; all further launches pass."""
         self._closed = True
         with contextlib.suppress(OSError):
-            self._channel.send(["left"])
+            self._channel.send(["failed", error] if error else ["left"])
         self._channel.close()
         self._control.close()
 

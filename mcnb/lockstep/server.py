@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -74,6 +74,8 @@ class Server:
         host: Listen on this host's address instead, for processes of other machines.
         cells: Whether processes run cells that are begun, as those of a notebook; otherwise they
             run from the start.
+        how: Says how a process ended that is gone without a word. It is called in the server's own
+            thread, and may take a moment to find out.
 
     Attributes:
         address: Where sentries find it.
@@ -92,10 +94,17 @@ finished without it...
     """
 
     def __init__(
-        self, count: int, folder: Path | None = None, host: str = "", cells: bool = False
+        self,
+        count: int,
+        folder: Path | None = None,
+        host: str = "",
+        cells: bool = False,
+        how: Callable[[int], str] = lambda _: "ended without a word",
     ) -> None:
         self.count = count
         self._cells = cells
+        self._how = how
+        self._told: set[int] = set()  # those that have said that they end
         self._lock = threading.RLock()
         self._referee = Referee(count)
         if cells:
@@ -127,6 +136,11 @@ finished without it...
             if verdict is None or self._hearing is not None:
                 return verdict
             return replace(verdict, details={**verdict.details, **self._details})
+
+    @property
+    def alone(self) -> bool:
+        """Whether no process is connected."""
+        return self._listener.alone
 
     def begin(self, processes: Iterable[int]) -> int:
         """Begin a cell on these processes; return its number, which their sentries have to know."""
@@ -212,9 +226,10 @@ finished without it...
 
     def _miss(self, k: int, role: str) -> None:
         # How a notebook's process ended is told by who keeps it.
-        if not self._cells and role == "launches":
+        if not self._cells and role == "launches" and k not in self._told:
+            how = self._how(k)
             with self._lock:
-                self._rule(self._referee.leave(k))
+                self._rule(self._referee.die(k, how))
 
     def _hear(self, k: int, message: Message) -> None:
         with self._lock:
@@ -231,8 +246,9 @@ finished without it...
                 self._send(k, ["synced", rest[0]])
             elif kind == "detail":
                 self._explained(k, *rest)
-            elif kind == "left" and not self._cells:
-                self._rule(self._referee.leave(k))
+            elif kind in ("left", "failed") and not self._cells and k not in self._told:
+                self._told.add(k)
+                self._rule(self._referee.fail(k, *rest) if rest else self._referee.leave(k))
 
     def _announced(
         self,

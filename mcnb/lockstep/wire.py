@@ -20,6 +20,7 @@ What a sentry says, on "launches" but for the first:
     ["sync", ticket]                        what was said until now should be heard
     ["back", ticket]                        the thread that waits with that ticket was interrupted
     ["detail", ticket, data]                the answer to "explain"
+    ["failed", error]                       it ends with an error
     ["left"]                                it ends, as it wanted to
 
 What the server says on "launches":

@@ -18,14 +18,15 @@ _Group: TypeAlias = tuple[list[int], Stand]
 _HINTS = {
     "condition": (
         "{0} runs only where `{1}` holds. What communicates must run on all participants: "
-        "take it out of the condition, and leave printing and saving inside"
+        "take it out of the condition. Only what does not communicate, such as printing, may stay "
+        "inside"
     ),
     "loop": (
         "the loop `{0}` ran a different number of times. Agree on the number of steps before it, "
         "such as the smallest of all processes, or drop the last, incomplete batch"
     ),
     "skipped": (
-        "the loop `{0}` may be left, or go on, before that line: `{1}`. Have all processes decide "
+        "in the loop `{0}`, that line may be skipped by `{1}`. Have all processes decide "
         "alike, from a value that they all have, such as one that was broadcast"
     ),
     "shape": (

@@ -167,8 +167,8 @@ def _notes(
             for count in (found.between, found.within, found.stays)
         )
         notes = [
-            f"{between} have to go between processes and {within} between devices of one; {stays} "
-            "stay where they are."
+            f"{between} have to go between processes and {within} between devices of one process; "
+            f"{stays} stay where they are."
         ]
     if devices == "other":
         notes.append(

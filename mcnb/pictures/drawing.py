@@ -14,7 +14,8 @@ TITLE_FONT = 13.0
 PADDING, GUTTER = 14.0, 26.0
 CELL_WIDTH, CELL_HEIGHT, CELL_PADDING = 54.0, 34.0, 9.0
 SLIMMEST = 0.45  # of the usual size: what a label still fits into
-MOST_WIDTH = 740.0
+# With its margins, a picture fits into a notebook's output beside JupyterLab's list of files.
+MOST_WIDTH = 632.0
 LEAST_WIDTH = 420.0
 
 

@@ -10,7 +10,7 @@ from mcnb.pictures import palette
 from mcnb.pictures.scene import KINDS_OF_BARS, Bar, Join, Lane, Lanes
 from mcnb.pictures.shapes import LINE, Box, Dot, Drawing, Label, Rule, Shape, width_of
 
-WIDTH = 712.0
+WIDTH = 632.0
 LANE, LANE_GAP, THIN = 24.0, 10.0, 8.0
 RADIUS = 5.0
 MOST_JOINS = 60  # with more, what is between them could not be seen

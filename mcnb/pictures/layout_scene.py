@@ -208,5 +208,5 @@ def _scope(layout: Layout, members: Sequence[int]) -> str:
     if len(members) == 1:
         return f"; local to process {members[0]}"
     if len(layout.devices) == layout.all_devices:
-        return "; global: on every device"
+        return "; global: spans all devices"
     return f"; spans {len(members)} of {layout.processes} processes"

@@ -51,7 +51,7 @@ def order_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
         for m in step.meetings:
             line = lines_of([m]).removeprefix("lines ").removeprefix("line ")
             who = process_ranges(m.present), process_ranges(m.missing)
-            rows.append((line, str(m.launch), str(step.times), *who))
+            rows.append((line, m.launch.brief(), str(step.times), *who))
     lanes = tuple(
         Lane(k, () if k in absent else (Bar("python", 0.0, 1.0),), absent.get(k, ""))
         for k in sorted({*time.lanes, *absent})

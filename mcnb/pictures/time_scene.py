@@ -221,7 +221,7 @@ def _waits(groups: Sequence[Sequence[Meeting]]) -> Table:
         rows.append(
             (
                 lines_of(group).removeprefix("lines ").removeprefix("line "),
-                str(group[0].launch),
+                group[0].launch.brief(),
                 str(len(group)),
                 f"P{who}, {seconds(longest)}" if waits else "",
                 f"{process_ranges(late.missing)} never" if late.missing else f"P{last}",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mcnb.options import plural
+from mcnb.options import index_ranges, plural
 from mcnb.pictures.devices import Device, ranges
 from mcnb.pictures.model import Layout
 from mcnb.pictures.scene import Scene, Table
@@ -15,6 +15,7 @@ from mcnb.report.log import size
 MOST_ROWS = 40
 DELETED = "deleted"
 MOST_HOLDERS = 20
+LONGEST_SPAN = 16  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +82,17 @@ def _path(paths: Sequence[str]) -> str:
     Example:
         >>> _path(["w[0].a", "w[1].a", "w[2].a"]), _path(["w[0][0]", "w[0][1]", "w[1][1]"])
         ('w[0-2].a', 'w[0-1][0-1] (3)')
+        >>> _path(["[0][1]", "[2][1]"])
+        '[0,2][1]'
     """
     columns = list(zip(*(map(int, re.findall(r"\d+", path)) for path in paths), strict=True))
-    spans = []
-    for column in columns:
-        low, high = min(column), max(column)
-        spans.append(str(low) if low == high else f"{low}-{high}")
+    spans = [index_ranges(sorted(set(column))) for column in columns]
+    varying = [span for span, column in zip(spans, columns, strict=True) if len(set(column)) > 1]
+    if len(varying) > 1 or any(len(span) > LONGEST_SPAN for span in spans):
+        spans = [f"{min(c)}-{max(c)}" if len(set(c)) > 1 else str(c[0]) for c in columns]
     remaining = iter(spans)
     text = re.sub(r"\d+", lambda _: next(remaining), paths[0])
-    varying = [set(column) for column in columns if len(set(column)) > 1]
-    whole = len(varying) <= 1 and all(len(c) == max(c) - min(c) + 1 for c in varying)
+    whole = len(varying) == 1 and len(varying[0]) <= LONGEST_SPAN
     return text if whole or len(paths) == 1 else f"{text} ({len(paths)})"
 
 
@@ -99,8 +101,9 @@ def _total(leaves: Sequence[Leaf], layouts: Sequence[Layout]) -> str:
     stored = sum(sum(layout.device_bytes.values()) for layout in layouts)
     gone = sum(leaf.what == DELETED for leaf in leaves)
     host = len(leaves) - len(layouts) - gone
-    copies = f", {size(stored)} with all copies" if stored != whole else ""
-    notes = [f"{size(whole)} in all on devices{copies}."] if layouts else ["No array in it."]
+    copies = f", {size(stored)} on the devices, with all copies" if stored != whole else ""
+    counted = f"{size(whole)} in all" + (", each number counted once" if copies else "")
+    notes = [f"{counted}{copies}."] if layouts else ["No array in it."]
     if host:
         notes.append(f"{plural(host, 'leaf lies', 'leaves lie')} on the host, not counted here.")
     if gone:

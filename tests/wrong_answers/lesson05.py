@@ -10,7 +10,7 @@ gather = multihost_utils.process_allgather
 
 
 def _tried(name: str) -> str:
-    return f"this is what came of it when {name} was tried out."
+    return f"That is what came of it when {name} was tried out."
 
 
 _MIXED = (

@@ -163,7 +163,7 @@ WRONG = {
         + "def load(path, like, mesh, spec):\n"
         + "    if jax.process_index() == 0:\n"
         + "        return ocp.StandardCheckpointer().restore(path, want(like, mesh, spec))": (
-            "this is what came of it when load was tried out."
+            "That is what came of it when load was tried out."
         ),
         _LOAD + "def load(path, like, mesh, spec): return want(like, mesh, spec)": (
             "the leaves have to be arrays, with data: restore them."

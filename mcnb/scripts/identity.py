@@ -1,0 +1,107 @@
+"""Which process this is, and of how many: read from what its launcher set in the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mcnb.errors import ClusterError
+
+PROCESS, PROCESSES = "MCNB_PROCESS", "MCNB_PROCESSES"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which process this is.
+
+    Attributes:
+        process: Its index.
+        processes: How many there are.
+        launcher: Who started them, in words.
+        job: What tells this start from others of the same user.
+        one_host: Whether all of them are known to run on one host.
+    """
+
+    process: int
+    processes: int
+    launcher: str
+    job: str = ""
+    one_host: bool = True
+
+
+@dataclass(frozen=True)
+class _Launcher:
+    """What a launcher sets.
+
+    Attributes:
+        name: Its name.
+        process, processes: The variables of a process's index and of their number.
+        job: The variables that tell one start from another.
+        hosts: A variable, and another or a number that it equals if all run on one host.
+    """
+
+    name: str
+    process: str
+    processes: str
+    job: tuple[str, ...] = ()
+    hosts: tuple[str, str] = ("", "")
+
+
+# In this order: mpirun inside an allocation of Slurm sees Slurm's variables, too.
+# Open MPI: https://docs.open-mpi.org/en/main/tuning-apps/environment-var.html; Slurm:
+# https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES; MPICH and its
+# descendants: https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md
+_LAUNCHERS = (
+    _Launcher("mcnb run", PROCESS, PROCESSES),
+    _Launcher(
+        "mpirun",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        ("PMIX_NAMESPACE",),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE"),
+    ),
+    _Launcher("mpirun", "PMI_RANK", "PMI_SIZE", (), ("MPI_LOCALNRANKS", "PMI_SIZE")),
+    _Launcher(
+        "srun",
+        "SLURM_PROCID",
+        "SLURM_STEP_NUM_TASKS",
+        ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+        ("SLURM_STEP_NUM_NODES", "1"),
+    ),
+)
+
+
+def identify(environment: Mapping[str, str]) -> Identity:
+    """Return which process this is.
+
+    Args:
+        environment: The process's environment.
+
+    Raises:
+        ClusterError: No launcher that is known has started it.
+
+    Example:
+        >>> identify({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}).process
+        2
+    """
+    for launcher in _LAUNCHERS:
+        process = environment.get(launcher.process, "")
+        processes = environment.get(launcher.processes, "")
+        if process.isdecimal() and processes.isdecimal() and int(process) < int(processes):
+            # Without a name for the job: children of one parent belong together.
+            job = [environment.get(name, "") for name in launcher.job]
+            first, second = launcher.hosts
+            equal = environment.get(first, first) == environment.get(second, second)
+            return Identity(
+                int(process),
+                int(processes),
+                launcher.name,
+                ".".join(job) if all(job) and job else f"parent {os.getppid()}",
+                equal,
+            )
+    raise ClusterError(
+        "Nothing in the environment says which of several processes this is. Have it started by "
+        "mcnb run FILE, by srun python -m mcnb.lockstep FILE, or by mpirun python -m "
+        "mcnb.lockstep FILE"
+    )

@@ -1,0 +1,261 @@
+"""`mcnb run`: a program in n processes of this machine, which are checked, and end together."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Literal, TypeAlias
+
+from mcnb.launch.environment import process_environment
+from mcnb.launch.keeping import describe_exit
+from mcnb.launch.ports import reserved_port
+from mcnb.lockstep.server import Server
+from mcnb.messages import Text
+from mcnb.options import Options, plural
+from mcnb.scripts.causes import Cause, Ended, find_cause, strangers
+from mcnb.scripts.identity import PROCESS, PROCESSES
+from mcnb.scripts.joining import COORDINATOR, REFEREE, encode_address
+from mcnb.scripts.labelling import Lines, folded, labelled
+from mcnb.scripts.program import REPORT, Ending
+
+TICK_S = 0.05
+# When one has failed: how long the others have to end by themselves, and then, to obey a signal.
+ALONE_S, OBEY_S = 1.0, 5.0
+# How long it may take until the system tells how a process ended that is gone.
+REAPED_S = 2.0
+_StreamName: TypeAlias = Literal["stdout", "stderr"]
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Running:
+    """A program that runs in several processes.
+
+    Args:
+        path: The file.
+        arguments: Its arguments; `{process}` and `{processes}` stand for the index of each process
+            and for their number.
+        options: How many processes and devices.
+        fold: Whether the output is folded and shown at the end, in place of line by line.
+    """
+
+    def __init__(
+        self, path: Path, arguments: Sequence[str], options: Options, *, fold: bool = False
+    ) -> None:
+        self.options = options
+        self._path = path
+        self._arguments = arguments
+        self._fold = fold
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._selector = selectors.DefaultSelector()
+        self._said: dict[int, list[Text]] = {k: [] for k in range(options.processes)}
+        self._endings: dict[int, Ending] = {}
+        self._ended: list[Ended] = []
+        self._signalled: int | None = None
+        self._told: set[int] = set()  # those that we have told to end
+
+    def run(self) -> int:
+        """Run it; return the exit code: 0, or that of the process that failed first."""
+        count = self.options.processes
+        with contextlib.ExitStack() as stack:
+            server = stack.enter_context(Server(count, how=self._how))
+            port = stack.enter_context(reserved_port())
+            stack.enter_context(_handling(self._pass_on))
+            stack.callback(self._end_all)
+            for k in range(count):
+                self._start(k, server, f"127.0.0.1:{port}")
+            self._watch()
+            cause = find_cause(self._ended, count, server.verdict)
+        return self._conclude(cause)
+
+    def _conclude(self, cause: Cause) -> int:
+        if self._fold:
+            print(folded(self._said, self.options.processes), end="", flush=True)
+        code = cause.code if self._signalled is None else 128 + self._signalled
+        if cause.sentence and self._signalled is None:
+            told = sorted(self._told)
+            ended = f". The others were ended: {', '.join(map(str, told))}" if told else ""
+            print(f"mcnb run: {cause.sentence}{ended}", file=sys.stderr)
+        elif code == 0 and strangers(self._endings):
+            print(
+                f"mcnb run: {self._path.name} never called jax.distributed.initialize(): these "
+                f"were {plural(len(self._endings), 'program', 'programs')} that knew nothing of "
+                "each other",
+                file=sys.stderr,
+            )
+        return code
+
+    def _start(self, k: int, server: Server, coordinator: str) -> None:
+        count = self.options.processes
+        read, report = os.pipe()
+        environment = process_environment(self.options, os.environ) | {
+            PROCESS: str(k),
+            PROCESSES: str(count),
+            REFEREE: encode_address(server.address),
+            COORDINATOR: coordinator,
+            REPORT: str(report),
+            "PYTHONUNBUFFERED": "1",
+        }
+        if "MPLBACKEND" not in self.options.env:
+            environment.pop("MPLBACKEND", None)
+        words = [word.replace("{processes}", str(count)) for word in self._arguments]
+        words = [word.replace("{process}", str(k)) for word in words]
+        unchecked = [] if self.options.checked else ["--unchecked"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mcnb.lockstep", *unchecked, str(self._path), *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[report],
+            process_group=0,  # Ctrl-C comes from here, once
+        )
+        os.close(report)
+        self._processes.append(process)
+        assert process.stdout
+        assert process.stderr
+        out, err = _Stream(self, k, "stdout"), _Stream(self, k, "stderr")
+        self._selector.register(process.stdout.fileno(), selectors.EVENT_READ, out)
+        self._selector.register(process.stderr.fileno(), selectors.EVENT_READ, err)
+        self._selector.register(read, selectors.EVENT_READ, _Report(self, k))
+
+    def _watch(self) -> None:
+        """Pass on what the processes say until all have ended."""
+        failed_at: float | None = None
+        while len(self._ended) < len(self._processes) or self._selector.get_map():
+            for key, _ in self._selector.select(TICK_S):
+                data = os.read(key.fd, 1 << 16)
+                key.data.feed(data)
+                if not data:
+                    self._selector.unregister(key.fd)
+                    with contextlib.suppress(OSError):
+                        os.close(key.fd) if isinstance(key.data, _Report) else None
+            self._reap()
+            if failed_at is None and self._has_failed():
+                failed_at = time.monotonic()
+            if failed_at is not None:
+                self._end_others(time.monotonic() - failed_at)
+            if len(self._ended) == len(self._processes) and not self._wait_for_output():
+                break
+
+    def _wait_for_output(self) -> bool:
+        """Return whether there is still something to read: a child may keep a stream open."""
+        return bool(self._selector.select(0)) and bool(self._selector.get_map())
+
+    def _reap(self) -> None:
+        known = {one.process for one in self._ended}
+        for k, process in enumerate(self._processes):
+            if k not in known and (status := process.poll()) is not None:
+                self._drain(k)
+                ending = self._endings.get(k)
+                by_us = k in self._told and (ending is None or ending.kind == "interrupted")
+                if ending is not None and status < 0:
+                    status = ending.code  # we have cut its end short
+                self._ended.append(Ended(k, status, ending, by_us))
+
+    def _drain(self, k: int) -> None:
+        """Read what a process that has ended has still said of itself."""
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.data, _Report) and key.data.process == k:
+                while data := os.read(key.fd, 1 << 16):
+                    key.data.feed(data)
+                key.data.feed(b"")
+                self._selector.unregister(key.fd)
+                os.close(key.fd)
+
+    def _has_failed(self) -> bool:
+        said = any(ending.kind != "done" for ending in self._endings.values())
+        return said or self._signalled is not None or any(one.failed for one in self._ended)
+
+    def _end_others(self, since: float) -> None:
+        """End those that still run, some time after one has failed."""
+        known = {one.process for one in self._ended}
+        for k, process in enumerate(self._processes):
+            if k in known or (since < ALONE_S and self._signalled is None):
+                continue
+            if k not in self._told and self._signalled is None:
+                self._told.add(k)
+                process.send_signal(signal.SIGTERM)
+            if since > ALONE_S + OBEY_S:
+                self._told.add(k)
+                process.kill()
+
+    def _how(self, k: int) -> str:
+        """Say how a process ended that is gone without a word."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return describe_exit(self._processes[k].wait(REAPED_S))
+        return "ended without a word"
+
+    def _pass_on(self, number: int, _: FrameType | None) -> None:
+        if self._signalled is not None:  # the second one is meant
+            self._end_all()
+        self._signalled = self._signalled or number
+        for process in self._processes:
+            if process.poll() is None:
+                process.send_signal(number)
+
+    def _end_all(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def say(self, k: int, stream: _StreamName, lines: Sequence[str]) -> None:
+        """Show lines of a process, or keep them."""
+        if self._fold:
+            self._said[k] += [Text(stream, f"{line}\n") for line in lines]
+            return
+        file = sys.stdout if stream == "stdout" else sys.stderr
+        for line in lines:
+            print(labelled(k, self.options.processes, line), file=file)
+        if lines:
+            file.flush()
+
+    def hear(self, k: int, ending: Ending) -> None:
+        """Take note of what a process says of its end."""
+        self._endings[k] = ending
+
+
+class _Stream:
+    """One of a process's two streams."""
+
+    def __init__(self, running: Running, process: int, stream: _StreamName) -> None:
+        self.process = process
+        self._running, self._stream = running, stream
+        self._lines = Lines(hide_gloo=stream == "stdout")
+
+    def feed(self, data: bytes) -> None:
+        self._running.say(self.process, self._stream, self._lines.feed(data, final=not data))
+
+
+class _Report:
+    """What a process says of its end."""
+
+    def __init__(self, running: Running, process: int) -> None:
+        self.process = process
+        self._running = running
+        self._data = b""
+
+    def feed(self, data: bytes) -> None:
+        self._data += data
+        if not data and self._data:
+            self._running.hear(self.process, Ending(**json.loads(self._data)))
+            self._data = b""
+
+
+@contextlib.contextmanager
+def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

@@ -1,4 +1,4 @@
-"""The `mcnb` command: it opens the lessons and finds out what is missing.
+"""The `mcnb` command: it opens the lessons, runs programs and finds out what is missing.
 
 It imports what a command needs only when that command runs: help must come at once.
 """
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from mcnb import __version__
-from mcnb.errors import McnbError
+from mcnb.errors import McnbError, OptionError
 from mcnb.options import plural
 
-_COMMANDS = ("lab", "doctor")
+_COMMANDS = ("lab", "run", "doctor")
 _OPTIONS = {None: ("--version", "--help"), "lab": ("--help",), "doctor": ("--quick", "--help")}
 _EXIT_USAGE, _EXIT_CTRL_C = 2, 130
 
@@ -52,6 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except _UsageError as error:
         print(error, file=sys.stderr)
         return _EXIT_USAGE
+    except OptionError as error:
+        print(error, file=sys.stderr)
+        return _EXIT_USAGE
     except McnbError as error:
         print(error, file=sys.stderr)
         return 1
@@ -63,6 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
+    if argv[:1] == ["run"]:
+        from mcnb.scripts.command import main as run
+
+        return run(argv[1:])
     # Cut here, as argparse's own handling of "--" differs between versions of Python.
     own = argv[: argv.index("--")] if "--" in argv else argv
     handed_on = argv[len(own) + 1 :]
@@ -117,6 +124,9 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         metavar="FOLDER",
         help="where the lessons are copied to; ./mcnb-lessons by default",
+    )
+    commands.add_parser(
+        "run", help="run a program in several checked processes", add_help=False, allow_abbrev=False
     )
     doctor = commands.add_parser(
         "doctor",

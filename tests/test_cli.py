@@ -46,12 +46,12 @@ def test_help_on_a_command(command: str, usage: str, capsys: pytest.CaptureFixtu
     [
         (
             "lba",
-            "mcnb lba: there is no such command. There are: mcnb lab, mcnb doctor. "
+            "mcnb lba: there is no such command. There are: mcnb lab, mcnb run, mcnb doctor. "
             "Did you mean mcnb lab?",
         ),
         (
             "labs --port=9999",
-            "mcnb labs: there is no such command. There are: mcnb lab, mcnb doctor. "
+            "mcnb labs: there is no such command. There are: mcnb lab, mcnb run, mcnb doctor. "
             "Did you mean mcnb lab?",
         ),
         ("-x", "mcnb -x: there is no such option. There are: --version, --help."),
@@ -62,7 +62,7 @@ def test_help_on_a_command(command: str, usage: str, capsys: pytest.CaptureFixtu
         ),
         (
             "teleport",
-            "mcnb teleport: there is no such command. There are: mcnb lab, mcnb doctor.",
+            "mcnb teleport: there is no such command. There are: mcnb lab, mcnb run, mcnb doctor.",
         ),
         (
             "--versoin",

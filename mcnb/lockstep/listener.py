@@ -24,6 +24,7 @@ from mcnb.lockstep.wire import (
     proof,
 )
 
+CONNECTIONS = 2  # of each process
 LONGEST_PATH = 100  # of a Unix socket; the system's limit is 104 to 108 bytes
 
 
@@ -178,4 +179,6 @@ class Listener:
             raise ValueError("there is no such process")
         guest.process, guest.role = process, role
         self._guests[process, role] = guest
+        if self._folder is not None and len(self._guests) == CONNECTIONS * self._count:
+            self._folder.cleanup()  # all are in; where this process is killed, nothing is left
         guest.socket.sendall(encode(["welcome", proof(self.address.key, "server", theirs)]))

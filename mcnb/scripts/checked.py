@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mcnb.errors import McnbError
-from mcnb.scripts.identity import identify
+from mcnb.launch.forking import die_with_parent
+from mcnb.scripts.identity import OURS, identify
 
 USAGE = """\
 usage: python -m mcnb.lockstep [--unchecked] FILE.py [ARGS]
@@ -44,6 +45,8 @@ def main(words: Sequence[str]) -> int:
         if not path.is_file():
             raise McnbError(f"{path}: there is no such file")
         identity = identify(os.environ)
+        if identity.launcher == OURS:
+            die_with_parent()
     except McnbError as error:
         print(f"python -m mcnb.lockstep: {error}", file=sys.stderr)
         return EXIT_USAGE

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mcnb.errors import ClusterError
 
 PROCESS, PROCESSES = "MCNB_PROCESS", "MCNB_PROCESSES"
+OURS = "mcnb run"
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class _Launcher:
 # https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES; MPICH and its
 # descendants: https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md
 _LAUNCHERS = (
-    _Launcher("mcnb run", PROCESS, PROCESSES),
+    _Launcher(OURS, PROCESS, PROCESSES),
     _Launcher(
         "mpirun",
         "OMPI_COMM_WORLD_RANK",

@@ -20,7 +20,7 @@ from mcnb.launch.keeping import describe_exit
 from mcnb.launch.ports import reserved_port
 from mcnb.lockstep.server import Server
 from mcnb.messages import Text
-from mcnb.options import Options, plural
+from mcnb.options import Options, name_processes, plural
 from mcnb.scripts.causes import Cause, Ended, find_cause, strangers
 from mcnb.scripts.identity import PROCESS, PROCESSES
 from mcnb.scripts.joining import COORDINATOR, REFEREE, encode_address
@@ -81,8 +81,8 @@ class Running:
             print(folded(self._said, self.options.processes), end="", flush=True)
         code = cause.code if self._signalled is None else 128 + self._signalled
         if cause.sentence and self._signalled is None:
-            told = sorted(self._told)
-            ended = f". The others were ended: {', '.join(map(str, told))}" if told else ""
+            told = sorted(one.process for one in self._ended if one.ended_by_us)
+            ended = f". {_capital(name_processes(told))} {_were(told)} ended" if told else ""
             print(f"mcnb run: {cause.sentence}{ended}", file=sys.stderr)
         elif code == 0 and strangers(self._endings):
             print(
@@ -249,6 +249,14 @@ class _Report:
         if not data and self._data:
             self._running.hear(self.process, Ending(**json.loads(self._data)))
             self._data = b""
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _were(processes: Sequence[int]) -> str:
+    return "was" if len(processes) == 1 else "were"
 
 
 @contextlib.contextmanager

@@ -50,7 +50,7 @@ class Joining:
         referee = os.environ.pop(REFEREE, "")
         self._given = Address(**json.loads(referee)) if referee else None
         self._coordinator = os.environ.pop(COORDINATOR, "")
-        self._keeper: subprocess.Popen[str] | None = None  # its end of standard input stays open
+        self._keeper: subprocess.Popen[bytes] | None = None  # its end of standard input stays open
 
     def install(self) -> None:
         """Have the program's call come here. It imports JAX."""
@@ -102,6 +102,5 @@ class Joining:
         path = meeting.meeting_point(self.identity, os.environ)
         if self.identity.process == 0:
             host = "" if self.identity.one_host else socket.gethostbyname(socket.gethostname())
-            address, self._keeper = keeping.start(self.identity.processes, host)
-            meeting.leave(address, path)
+            self._keeper = keeping.start(self.identity.processes, path, host)
         return lambda: meeting.find(path)

@@ -14,6 +14,7 @@ Where a version of JAX does not fit, `install` says so, and nothing is changed.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -285,6 +286,14 @@ def process_index() -> int:
     from jax._src import distributed
 
     return int(distributed.global_state.process_id)
+
+
+def leave_alone() -> None:
+    """Have this process end without the others: at exit, JAX would wait for all of them."""
+    from jax._src import api, dispatch
+
+    for module, name in ((api, "clean_up"), (dispatch, "wait_for_tokens")):
+        atexit.unregister(getattr(module, name, print))
 
 
 def refuse_latecomers() -> None:

@@ -93,9 +93,9 @@ class Listener:
         self._selector.register(self._rung, selectors.EVENT_READ)
 
     @property
-    def alone(self) -> bool:
-        """Whether no sentry is connected."""
-        return not self._guests
+    def present(self) -> set[int]:
+        """The processes that are connected."""
+        return {k for k, _ in list(self._guests)}
 
     def poll(self, timeout: float | None) -> bool:
         """Wait for something to happen, and see to it.

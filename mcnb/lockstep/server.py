@@ -138,9 +138,9 @@ finished without it...
             return replace(verdict, details={**verdict.details, **self._details})
 
     @property
-    def alone(self) -> bool:
-        """Whether no process is connected."""
-        return self._listener.alone
+    def present(self) -> set[int]:
+        """The processes that are connected."""
+        return self._listener.present
 
     def begin(self, processes: Iterable[int]) -> int:
         """Begin a cell on these processes; return its number, which their sentries have to know."""

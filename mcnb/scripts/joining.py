@@ -7,7 +7,6 @@ import inspect
 import json
 import os
 import socket
-import subprocess
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -18,8 +17,9 @@ from mcnb.lockstep.guard import guard
 from mcnb.lockstep.places import Places, is_script
 from mcnb.lockstep.sentry import Sentry
 from mcnb.lockstep.wire import Address
-from mcnb.scripts import keeping, meeting
+from mcnb.scripts import meeting
 from mcnb.scripts.identity import Identity
+from mcnb.scripts.keeping import Keeper
 
 REFEREE, COORDINATOR = "MCNB_REFEREE", "MCNB_COORDINATOR"
 
@@ -39,6 +39,7 @@ class Joining:
     Attributes:
         sentry: Who announces this process's launches, once it has joined.
         joined: Whether it has.
+        keeper: The referee that it started, if it is process 0 and nobody else did.
     """
 
     def __init__(self, identity: Identity, *, checked: bool) -> None:
@@ -50,7 +51,7 @@ class Joining:
         referee = os.environ.pop(REFEREE, "")
         self._given = Address(**json.loads(referee)) if referee else None
         self._coordinator = os.environ.pop(COORDINATOR, "")
-        self._keeper: subprocess.Popen[bytes] | None = None  # its end of standard input stays open
+        self.keeper: Keeper | None = None
 
     def install(self) -> None:
         """Have the program's call come here. It imports JAX."""
@@ -102,5 +103,5 @@ class Joining:
         path = meeting.meeting_point(self.identity, os.environ)
         if self.identity.process == 0:
             host = "" if self.identity.one_host else socket.gethostbyname(socket.gethostname())
-            self._keeper = keeping.start(self.identity.processes, path, host)
+            self.keeper = Keeper(self.identity.processes, path, host)
         return lambda: meeting.find(path)

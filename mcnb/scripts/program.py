@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import linecache
 import os
@@ -15,9 +16,11 @@ from types import TracebackType
 from typing import Literal
 
 from mcnb.errors import LockstepError
+from mcnb.lockstep import jax_hooks
 from mcnb.lockstep.places import is_script
 from mcnb.scripts.identity import Identity
 from mcnb.scripts.joining import Joining
+from mcnb.scripts.keeping import Keeper
 
 REPORT = "MCNB_REPORT"
 EXIT_RAISED, EXIT_INTERRUPTED = 1, 130
@@ -53,6 +56,8 @@ def run_program(path: Path, arguments: Sequence[str], identity: Identity, *, che
         checked: Whether its launches are checked.
     """
     report = os.environ.pop(REPORT, "")
+    last = _Last()
+    atexit.register(last)  # the first to be registered is the last to be called
     joining = Joining(identity, checked=checked)
     joining.install()
     sys.argv = [str(path), *arguments]
@@ -74,7 +79,34 @@ def run_program(path: Path, arguments: Sequence[str], identity: Identity, *, che
     if joining.sentry is not None:
         said = f"{ending.error} ({ending.place})" if ending.place else ending.error
         joining.sentry.close("" if ending.kind == "done" else said)
+    if ending.kind == "parted" and ending.error.startswith("died: "):
+        # At exit, JAX would wait for the dead. Who parted otherwise is waited for, or is aborted.
+        jax_hooks.leave_alone()
+        last.code, last.keeper = ending.code, joining.keeper
     return ending.code
+
+
+class _Last:
+    """Ends a process that was left by a dead one, when the program's own handlers have run.
+
+    JAX's objects would wait for computations that never end.
+
+    Attributes:
+        code: The exit code; None where Python ends the process as always.
+        keeper: The referee; with this process, JAX's coordinator ends, and JAX aborts the others.
+    """
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self.keeper: Keeper | None = None
+
+    def __call__(self) -> None:
+        if self.code is not None:
+            if self.keeper is not None:
+                self.keeper.wait_for_others()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self.code)
 
 
 def _asked_for(error: SystemExit) -> Ending:

@@ -8,12 +8,14 @@ with its extra `test`.
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import tempfile
 import time
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib.metadata import requires
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,13 +24,13 @@ TOLD_AGAIN = 8000
 failures: list[str] = []
 
 
-def run(*command: str | Path, cwd: Path = ROOT) -> bool:
+def run(*command: str | Path, cwd: Path = ROOT, settings: Mapping[str, str] | None = None) -> bool:
     """Run a command, with its output passed on; return whether it succeeded."""
     last = b""
     with subprocess.Popen(
         [str(word) for word in command],
         cwd=cwd,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, **(settings or {}), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     ) as process:
@@ -99,7 +101,22 @@ def wheel() -> bool:
         )
 
 
-STEPS: tuple[Callable[[], bool], ...] = (style, types, tests, lessons, wheel)
+def pods() -> bool:
+    """Pods on paper, with the compiler for TPUs that belongs to this JAX."""
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        print("no compiler for TPUs on this machine")
+        return True
+    required = next(line for line in requires("jax") or [] if line.startswith("libtpu"))
+    with tempfile.TemporaryDirectory() as folder:
+        # Beside everything else: where it is installed, JAX looks for TPUs.
+        pip = ("pip", "install", "--quiet", "--no-deps", "--target", folder)
+        return module(*pip, required.partition(";")[0]) and run(
+            *(sys.executable, "-m", "pytest", "--quiet", "tests/test_pods.py"),
+            settings={"PYTHONPATH": folder},
+        )
+
+
+STEPS: tuple[Callable[[], bool], ...] = (style, types, tests, lessons, pods, wheel)
 
 
 def main() -> int:

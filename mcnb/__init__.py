@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mcnb.pictures.picture import Picture as Picture
     from mcnb.pictures.show import picture as picture
     from mcnb.pictures.show import show as show
+    from mcnb.pods.pod import Pod as Pod
     from mcnb.result import Result as Result
 
 __version__ = "0.1.0"
@@ -46,6 +47,7 @@ _HOMES = {
     "LockstepError": "errors",
     "Picture": "pictures.picture",
     "PictureError": "errors",
+    "Pod": "pods.pod",
     "ProcessError": "messages",
     "Result": "result",
     "Verdict": "lockstep.verdicts",

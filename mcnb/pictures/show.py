@@ -36,8 +36,8 @@ def show(
 
     Args:
         thing: A `Mesh` or `AbstractMesh`; an array or a `ShapeDtypeStruct`; a sharding; a PyTree of
-            these; a function, or a compiled one; or, in the notebook itself, a `Cluster`, or the
-            `Result` of a cell, to see who did what when.
+            these; a function, or a compiled one; a `Pod`, or what it compiled; or, in the notebook
+            itself, a `Cluster`, or the `Result` of a cell, to see who did what when.
         args: For a sharding, the global shape, such as `(8, 4)`. For a function, its arguments, or
             `ShapeDtypeStruct`s in their place: it is compiled, and not run. For an array, another
             array or sharding, to see what has to move from one to the other; for two shardings,
@@ -129,8 +129,11 @@ def _pictures(
 ) -> list[Picture]:
     from mcnb.cluster import Cluster
     from mcnb.pictures.of_cluster import pictures_of
+    from mcnb.pods.pod import Pod, Rehearsal
     from mcnb.result import Result
 
+    if isinstance(thing, (Pod, Rehearsal)) and not args and not keywords:
+        return [thing.picture()]
     if isinstance(thing, Result) and not args and set(keywords) <= {"order"}:
         return [thing.timeline(**keywords)]
     if isinstance(thing, Cluster) and not keywords:

@@ -104,8 +104,9 @@ class Running:
             REPORT: str(report),
             "PYTHONUNBUFFERED": "1",
         }
-        if "MPLBACKEND" not in self.options.env:
+        if "MPLBACKEND" not in self.options.env:  # a notebook's is none for a program
             environment.pop("MPLBACKEND", None)
+            environment |= {k: v for k, v in os.environ.items() if k == "MPLBACKEND"}
         words = [word.replace("{processes}", str(count)) for word in self._arguments]
         words = [word.replace("{process}", str(k)) for word in words]
         unchecked = [] if self.options.checked else ["--unchecked"]

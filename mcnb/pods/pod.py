@@ -1,0 +1,276 @@
+"""A TPU pod on paper, and programs that are rehearsed on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mcnb.errors import ClusterError
+from mcnb.options import plural
+from mcnb.pictures.picture import Picture
+from mcnb.pictures.scene import Scene
+from mcnb.pods.bounds import Bound, least_time
+from mcnb.pods.chips import CHIPS, Chip
+from mcnb.pods.topology import devices_of
+from mcnb.report.log import size
+
+if TYPE_CHECKING:
+    import jax
+
+    from mcnb.pictures.program_scene import ProgramModel
+
+
+MOST_DRAWN = 512  # devices, where they are drawn in planes
+# What the compiler says of a program that needs too much.
+_SIZE = r"([\d.]+[KMGT]?)"
+_NEEDS = re.compile(rf"(?:Used {_SIZE} of |\({_SIZE}\) exceeds available HBM \(){_SIZE}")
+
+
+class Pod:
+    """A TPU pod on paper: its devices, meshes over them, and programs compiled for it.
+
+    Nothing runs: the compiler for TPUs, which the extra `tpu` brings, says what it would do. It
+    needs no TPU and no other process.
+
+    Args:
+        name: A kind of chip, and how many there are in each direction: `"v5e:4x4"`.
+        slices: How many of these, which only a data centre's network joins.
+
+    Raises:
+        ClusterError: There is no such pod, or the compiler is missing.
+
+    Attributes:
+        devices: Its devices, in JAX's order.
+        chip: What its chips can do; None where mcnb knows no published figures.
+
+    Example:
+        >>> pod = Pod("v5e:4x4")  # doctest: +SKIP
+        >>> pod  # doctest: +SKIP
+        <mcnb.Pod v5e:4x4: 16 chips, 4 hosts>
+    """
+
+    def __init__(self, name: str, slices: int = 1) -> None:
+        self.name = name
+        self.slices = slices
+        self.devices = devices_of(name, slices)
+        self.chip: Chip | None = CHIPS.get(self.devices[0].device_kind)
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts it has, with a process on each."""
+        return len({(_slice(device), device.process_index) for device in self.devices})
+
+    @property
+    def chips(self) -> int:
+        """How many chips it has; some kinds have two devices on each."""
+        return len({(_slice(device), tuple(device.coords)) for device in self.devices})
+
+    def __repr__(self) -> str:
+        slices = f"{self.slices} x " if self.slices > 1 else ""
+        size = f"{plural(self.chips, 'chip', 'chips')}, {plural(self.hosts, 'host', 'hosts')}"
+        return f"<mcnb.Pod {slices}{self.name}: {size}>"
+
+    def mesh(
+        self, shape: Sequence[int], names: Sequence[str], axis_types: Any = None
+    ) -> jax.sharding.Mesh:
+        """Return a mesh over its devices, in the order that suits its links.
+
+        Args:
+            shape: The mesh's shape; with several slices, the first axis goes from one to another
+                where it can.
+            names: The axes' names.
+            axis_types: The axes' types; Auto by default.
+
+        Raises:
+            ClusterError: The devices make no such mesh.
+        """
+        import jax
+        from jax.experimental import mesh_utils
+
+        count = int(np.prod(shape))
+        if count != len(self.devices) or len(shape) != len(names):
+            raise ClusterError(
+                f"{self!r} has {plural(len(self.devices), 'device', 'devices')}: a mesh "
+                f"{tuple(shape)} has {count}, and {plural(len(names), 'name', 'names')}. For "
+                f"example: pod.mesh(({len(self.devices)},), ('data',))"
+            )
+        kinds = axis_types or (jax.sharding.AxisType.Auto,) * len(shape)
+        try:
+            if self.slices > 1 and shape[0] % self.slices == 0:
+                within = (shape[0] // self.slices, *shape[1:])
+                across = (self.slices, *(1,) * (len(shape) - 1))
+                devices = mesh_utils.create_hybrid_device_mesh(
+                    within, across, self.devices, allow_split_physical_axes=True
+                )
+            else:
+                devices = mesh_utils.create_device_mesh(
+                    shape, self.devices, allow_split_physical_axes=True
+                )
+        except (NotImplementedError, ValueError, AssertionError):
+            devices = np.array(self.devices).reshape(shape)  # in JAX's order
+        return jax.sharding.Mesh(devices, tuple(names), axis_types=kinds)
+
+    def compile(self, function: Any, *args: Any, **keywords: Any) -> Rehearsal:
+        """Compile a function for the pod, and say what it would do there.
+
+        Args:
+            function: The function, jitted or not.
+            args: Its arguments: each a `jax.ShapeDtypeStruct` with a sharding on one of the pod's
+                meshes, or a PyTree of them.
+            keywords: Its keyword arguments.
+
+        Raises:
+            ClusterError: No argument lies on this pod, or it does not fit into its memory.
+            PictureError: It takes other arguments.
+        """
+        import jax
+
+        from mcnb.pictures.observe_program import compiled
+
+        used = {
+            device
+            for leaf in jax.tree.leaves((args, keywords))
+            if getattr(leaf, "sharding", None) is not None
+            for device in leaf.sharding.device_set
+        }
+        if not used or not used <= set(self.devices):
+            raise ClusterError(
+                f"No argument lies on {self!r}. Give shapes with shardings on a mesh of it: "
+                "jax.ShapeDtypeStruct((8, 4), 'float32', sharding=NamedSharding(pod.mesh(...), "
+                "P('data')))"
+                if not used & set(self.devices)
+                else f"Some arguments lie on {self!r}, and some elsewhere. Put all on its meshes"
+            )
+        try:
+            return Rehearsal(self, compiled(function, args, keywords))
+        except jax.errors.JaxRuntimeError as error:
+            needs = _NEEDS.search(str(error))
+            if needs is None:
+                raise
+            raise ClusterError(
+                f"This does not fit: each device of {self!r} would need {needs[1] or needs[2]} "
+                f"bytes of memory and has {needs[3]}. Split more of it over the devices, or take "
+                "more of them"
+            ) from None
+
+    def picture(self) -> Picture:
+        """Return a picture of where its devices stand."""
+        import jax
+
+        from mcnb.pictures.mesh_scene import mesh_scene
+        from mcnb.pictures.observe import mesh_model
+
+        mesh = self._places()
+        note = ""
+        if len(self.devices) > MOST_DRAWN and mesh.devices.ndim > 2:
+            left_out = list(mesh.axis_names[:-2])
+            first = ", ".join(f"{name!r} = 0" for name in left_out)
+            note = f"Drawn is the first plane, {first}, of {mesh.devices[..., 0, 0].size}."
+            plane = mesh.devices[(0,) * len(left_out)]
+            kinds = mesh.axis_types[-2:]
+            mesh = jax.sharding.Mesh(plane, mesh.axis_names[-2:], axis_types=kinds)
+        scene = mesh_scene(mesh_model(mesh), ids=True)
+        title = repr(self)[1:-1].removeprefix("mcnb.")
+        return Picture(replace(scene, title=title, notes=(note,) if note else scene.notes[:1]))
+
+    def _places(self) -> jax.sharding.Mesh:
+        """Return a mesh with an axis for each direction in which there are several devices."""
+        import jax
+
+        places = np.array(
+            [(_slice(d), *reversed(d.coords), getattr(d, "core_on_chip", 0)) for d in self.devices]
+        )
+        names = ("slice", *"zyx"[-(places.shape[1] - 2) :], "core")
+        several = [i for i in range(places.shape[1]) if places[:, i].max() > 0] or [0]
+        grid = np.empty([places[:, i].max() + 1 for i in several], dtype=object)
+        for device, place in zip(self.devices, places[:, several], strict=True):
+            grid[tuple(place)] = device
+        kinds = (jax.sharding.AxisType.Auto,) * len(several)
+        return jax.sharding.Mesh(grid, tuple(names[i] for i in several), axis_types=kinds)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return self.picture()._repr_mimebundle_()
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A program that was compiled for a pod.
+
+    Attributes:
+        pod: The pod.
+        program: The compiled program.
+    """
+
+    pod: Pod
+    program: jax.stages.Compiled
+
+    @cached_property
+    def model(self) -> ProgramModel:
+        """Its collectives, results and memory, as plain data."""
+        from mcnb.pictures.observe_program import program_model
+
+        return program_model(self.program)
+
+    @property
+    def output_shardings(self) -> Any:
+        """How its results are laid out, as a PyTree of shardings."""
+        return self.program.output_shardings
+
+    @property
+    def memory(self) -> int:
+        """The bytes that it needs on each chip."""
+        return sum(count for _, count in self.model.memory)
+
+    @property
+    def bound(self) -> Bound | None:
+        """How long a run takes at least; None where the chip's figures are not known."""
+        if self.pod.chip is None:
+            return None
+        analysis = self.program.cost_analysis() or {}
+        moved = sum(n for what, n in self.model.memory if what in ("arguments", "results"))
+        small = any(kind in self.program.as_text() for kind in ("s8[", "u8[", "f8e"))
+        flops = float(analysis.get("flops", 0.0))
+        return least_time(self.pod.chip, max(flops, 0.0), moved, self.model.uses, small=small)
+
+    def picture(self) -> Picture:
+        """Return a picture of what it would do."""
+        from mcnb.pictures.program_scene import program_scene
+
+        scene: Scene = program_scene(self.model)
+        return Picture(replace(scene, notes=(*scene.notes, *self._notes())))
+
+    def _notes(self) -> Sequence[str]:
+        chip, bound = self.pod.chip, self.bound
+        if chip is None or bound is None:
+            return (f"mcnb knows no published figures of {self.pod.devices[0].device_kind}.",)
+        needed = f"{size(self.memory)} of {size(int(chip.memory))} that a {chip.name} has"
+        fits = needed if self.memory <= chip.memory else f"TOO MUCH: {needed}"
+        return (
+            f"Memory: {fits}.",
+            f"A run takes at least {_time(bound.seconds)}: {_time(bound.computing)} for operations,"
+            f" {_time(bound.memory)} for arguments and results, {_time(bound.links)} for "
+            "collectives. A bound, not a forecast.",
+            f"Peak figures: {chip.source}",
+        )
+
+    def __repr__(self) -> str:
+        return self.picture().text()
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return self.picture()._repr_mimebundle_()
+
+
+def _slice(device: Any) -> int:
+    return int(getattr(device, "slice_index", 0) or 0)
+
+
+def _time(seconds: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

@@ -1,0 +1,71 @@
+"""The devices of a TPU pod that is not there, as its compiler knows them.
+
+`libtpu` brings the compiler for TPUs, and describes machines by their names without having one
+(`jax.experimental.topologies`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mcnb.errors import ClusterError
+
+INSTALL = 'python -m pip install "mcnb[tpu]"'
+# It would ask the machine that it runs on, which is no TPU, and complain.
+_SETTINGS = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-16",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_STDERR_LOG_LEVEL": "3",
+    "TPU_MIN_LOG_LEVEL": "3",
+}
+
+
+def devices_of(name: str, slices: int) -> list[Any]:
+    """Return the devices of a pod, in JAX's order.
+
+    Args:
+        name: Its topology, such as `"v5e:4x4"`.
+        slices: How many of these.
+
+    Raises:
+        ClusterError: There is no such topology, or libtpu is missing.
+    """
+    if importlib.util.find_spec("libtpu") is None:
+        raise ClusterError(
+            "A pod on paper needs the compiler for TPUs, which is not installed. Install it: "
+            f"{INSTALL}"
+        )
+    from jax.experimental import topologies
+
+    several = {"num_slices": slices} if slices > 1 else {}
+    with _settings():
+        try:
+            topology = topologies.get_topology_desc(platform="tpu", topology_name=name, **several)
+        except Exception as error:
+            raise ClusterError(
+                f"Pod({name!r}): the compiler for TPUs knows no such pod. A name is a kind of chip "
+                "and how many there are in each direction, as v5e:4x4, v6e:16x16, v5p:8x8x8 or "
+                f"v4:4x4x4. It says: {_first_line(error)}"
+            ) from None
+    return list(topology.devices)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Set what libtpu reads when it is loaded, where the user has not."""
+    fresh = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
+    os.environ.update(fresh)
+    try:
+        yield
+    finally:
+        for name in fresh:
+            del os.environ[name]

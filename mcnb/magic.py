@@ -13,6 +13,7 @@ from IPython.display import display
 from IPython.utils.process import arg_split
 
 from mcnb import current as clusters
+from mcnb.absent import missing_name
 from mcnb.cluster import Cluster
 from mcnb.errors import ClusterError, OptionError
 from mcnb.launch.warm import cool
@@ -220,7 +221,11 @@ class McjaxMagics(Magics):
         if result.interrupted:
             raise self._interrupted(result)
         show(result)
-        result.raise_for_errors()
+        error = result.error()
+        if error is not None:
+            if hint := missing_name(result.errors, len(result.replies), self.shell.user_ns):
+                error.lines += ["", hint]
+            raise error
 
     def _interrupted(self, result: Result | None) -> KeyboardInterrupt:
         """Show what an interrupted cell said until then, and return the interrupt to raise."""

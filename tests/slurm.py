@@ -108,7 +108,7 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
                 member.kill()
             daemon.terminate()
             try:
-                daemon.wait(20)
+                daemon.wait(5)
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()

@@ -46,6 +46,21 @@ def test_what_a_failed_cell_shows(notebook: Notebook) -> None:
         assert inner not in shown
 
 
+def test_a_name_that_the_processes_do_not_know(notebook: Notebook) -> None:
+    def last(cell: str) -> str:
+        return without_escapes(notebook.run(cell).stdout).splitlines()[-1]
+
+    assert last("%%mcjax\nnobody_made_me") == "Hint: run the cell first that defines nobody_made_me"
+    notebook.run("only_here = 1")
+    shown = without_escapes(notebook.run("%%mcjax\nonly_here").stdout).splitlines()
+    assert " ".join(shown[-2:]) == (
+        "Hint: only_here is defined in the notebook's own Python, which is none of the processes. "
+        "Define it in a cell that begins with %%mcjax"
+    )
+    one = "%%mcjax\nimport jax\nif jax.process_index() == 1: nobody_made_me"
+    assert last(one) == "NameError: name 'nobody_made_me' is not defined"
+
+
 def test_stderr_stays_stderr(notebook: Notebook) -> None:
     result = notebook.run("%%mcjax\nimport sys\nprint('out')\nprint('err', file=sys.stderr)")
     assert (result.stdout, result.stderr) == ("[all 4] out\n", "[all 4] err\n")

@@ -16,8 +16,10 @@ from mcnb.lockstep.verdicts import Detail, Stand, Verdict
 from mcnb.lockstep.wire import Address, Message, encode
 from mcnb.lockstep.wording import explain
 
-# Processes that were asked for details are not waited for longer: a verdict is late otherwise.
-DETAILS_S = 0.15
+# Processes that were asked for details are not waited for longer: a verdict is late otherwise. They
+# stand still and answer within milliseconds, unless the machine is very busy; and without details,
+# the same parting would be worded otherwise.
+DETAILS_S = 1.0
 
 
 @dataclass(slots=True)

@@ -239,6 +239,79 @@ def test_nonsense_gets_a_sentence(
     assert capsys.readouterr() == ("", f"{sentence}\n")
 
 
+LESSON = """\
+---
+kernelspec:
+  display_name: Python 3
+  name: python3
+---
+
+# A lesson
+
+Some words.
+
+```{code-cell} ipython3
+%load_ext mcnb
+%mcjax start -n 2 -d 1
+```
+
+## It fails
+
+```{code-cell} ipython3
+:tags: [raises-exception]
+
+%%mcjax
+import jax
+if jax.process_index():
+    1 / 0
+```
+
+```{code-cell} ipython3
+FINAL
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("final", "code", "last"),
+    [
+        ("%%mcjax\njax.device_count()", 0, "[all 2] 2"),
+        ("%%mcjax\nnone", 1, "Hint: run the cell first that defines none"),
+        (":tags: [raises-exception]\n\n7", 1, "Out[3]: 7"),
+    ],
+)
+def test_a_lesson_in_the_terminal(tmp_path: Path, final: str, code: int, last: str) -> None:
+    (tmp_path / "lesson.md").write_text(LESSON.replace("FINAL", final))
+    ended, out, err = run(tmp_path, "", "lesson.md")
+    assert ended == code
+    assert "# A lesson" in out
+    assert "In [1]: %load_ext mcnb" in out
+    assert "        %mcjax start -n 2 -d 1" in out
+    assert "Ready: 2 processes x 1 CPU device" in out
+    assert "ZeroDivisionError: division by zero" in out
+    assert last in out
+    assert err == (["This cell is meant to fail, and did not"] if last.startswith("Out") else [])
+
+
+def test_a_lesson_is_found_by_its_name_and_takes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "55_none.md"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "mcnb run 55_none.md: there is no such file. The course has: 01_hello_controllers.md, "
+    )
+    broken = tmp_path / "broken.ipynb"
+    broken.write_text("{")
+    assert main(["run", str(broken)]) == 1
+    assert capsys.readouterr().err.startswith(f"{broken} can't be read as a notebook: ")
+    assert main(["run", "05_lockstep.md", "-n", "2"]) == 2
+    assert capsys.readouterr().err == (
+        "mcnb run 05_lockstep.md: a lesson starts its processes itself, and takes nothing beside "
+        "its file: mcnb run 05_lockstep.md\n"
+    )
+
+
 def test_the_environment_of_the_program_is_clean(tmp_path: Path) -> None:
     given = "{'MCNB_REFEREE', 'MCNB_COORDINATOR', 'MCNB_REPORT', 'MCNB_PROCESS'}"
     program = BEGIN + f"print(sorted({given} & set(os.environ)))\n"

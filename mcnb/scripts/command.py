@@ -13,9 +13,11 @@ from pathlib import Path
 
 from mcnb.errors import OptionError
 from mcnb.options import Options, environment
+from mcnb.scripts.lesson import find_lesson, is_lesson, run_lesson
 
 USAGE = """\
 usage: mcnb run FILE.py [-n PROCESSES] [-d DEVICES] [ARGS]
+       mcnb run LESSON.md
 
 Run a JAX program in several processes of this machine, with its launches checked. The first failure
 ends all of them, and the root cause is told last.
@@ -31,7 +33,9 @@ The first word after FILE that is none of these begins ARGS, which are the progr
 calls jax.distributed.initialize() without arguments needs no more. For example:
 
   mcnb run train.py -n 4 -d 2 --steps 100
-  mcnb run toy.py -n 4 -d 2 {process} {processes}"""
+  mcnb run toy.py -n 4 -d 2 {process} {processes}
+
+A lesson, or another notebook, is executed from top to bottom: mcnb run 05_lockstep.md"""
 _VALUES = {"-n": "processes", "-d": "devices_per_process", "--platform": "platform", "--env": "env"}
 _FLAGS = ("--fold", "--unchecked")
 
@@ -96,6 +100,13 @@ def parse(words: Sequence[str]) -> Command:
         rest.pop(0)
     if path is None:
         raise OptionError("mcnb run: which program? For example: mcnb run train.py -n 4 -d 2")
+    if is_lesson(path):
+        if given or settings or flags or rest:
+            raise OptionError(
+                f"mcnb run {path}: a lesson starts its processes itself, and takes nothing beside "
+                f"its file: mcnb run {path}"
+            )
+        return Command(find_lesson(path), (), Options(), fold=False)
     if not path.is_file():
         raise OptionError(f"mcnb run {path}: there is no such file")
     options = Options.of(**given, env=environment(settings), checked="--unchecked" not in flags)
@@ -121,6 +132,8 @@ def main(words: Sequence[str]) -> int:
         print(USAGE)
         return 0
     command = parse(words)
+    if is_lesson(command.path):
+        return run_lesson(command.path)
     from mcnb.scripts.running import Running
 
     running = Running(command.path, command.arguments, command.options, fold=command.fold)

@@ -92,6 +92,22 @@ def test_the_toy_program_unchanged(tmp_path: Path) -> None:
     assert out == [f"[{k}] process={k} got result: 0.5537" for k in range(4)]
 
 
+def test_a_coordinator_at_home_listens_at_home(tmp_path: Path) -> None:
+    from mcnb.launch.ports import reserved_port
+
+    look = (
+        "import os, psutil\n"
+        "own = psutil.Process().net_connections('tcp')\n"
+        "ports = [c.laddr for c in own if c.status == 'LISTEN']\n"
+        "print(sorted({a.ip[-9:] for a in ports if a.port == int(sys.argv[3])}))\n"
+    )
+    with reserved_port() as port:
+        words = ["train.py", "-n", "2", "-d", "1", "{process}", "{processes}", str(port)]
+        code, out, _ = run(tmp_path, TOY + look, *words)
+    assert code == 0
+    assert out[1] == "[0] ['127.0.0.1']"
+
+
 def test_what_is_equal_is_folded_when_asked(tmp_path: Path) -> None:
     program = BEGIN + TOTAL + "print('mine', k)\n"
     code, out, err = run(tmp_path, program, "train.py", "--fold", "-n", "3", "-d", "1")

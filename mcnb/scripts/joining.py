@@ -63,6 +63,7 @@ class Joining:
         def initialize(*args: Any, **kwargs: Any) -> None:
             given = inspect.signature(original).bind(*args, **kwargs)
             self._complete(given.arguments)
+            _stay_at_home(given.arguments)
             find = self._prepare() if self.checked else None
             original(*given.args, **given.kwargs)
             self.joined = True
@@ -105,3 +106,10 @@ class Joining:
             host = "" if self.identity.one_host else socket.gethostbyname(socket.gethostname())
             self.keeper = Keeper(self.identity.processes, path, host)
         return lambda: meeting.find(path)
+
+
+def _stay_at_home(given: dict[str, Any]) -> None:
+    """Have a coordinator listen on loopback alone that is reached there; JAX's listens anywhere."""
+    address = given.get("coordinator_address") or ""
+    if address.rpartition(":")[0] in ("localhost", "127.0.0.1"):
+        given.setdefault("coordinator_bind_address", address)

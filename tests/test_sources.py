@@ -86,10 +86,11 @@ def test_a_row_says_where_a_lesson_does_it(row: Row) -> None:
         name, _, anchor = target.partition("#")
         path = NOTEBOOKS / name
         assert path.is_file(), target
-        assert path.resolve().is_relative_to(NOTEBOOKS), target
+        assert path.resolve().is_relative_to(NOTEBOOKS) or name == "../README.md", target
         if path.suffix == ".md":
             assert anchor in anchors(path), target
-            assert text == f"{name[:2]}, {anchors(path)[anchor]}"
+            called = "README" if name.startswith("..") else name[:2]
+            assert text == f"{called}, {anchors(path)[anchor]}"
 
 
 @pytest.mark.parametrize("document", COUNTED)

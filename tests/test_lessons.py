@@ -53,6 +53,8 @@ def test_what_is_stored(path: Path) -> None:
     lengths = sorted(len(cell.source.splitlines()) for cell in code)
     assert lengths[len(lengths) // 2] <= 6
     assert lengths[-1] <= 16
+    # JupyterLab beside its list of files shows so many characters of a line.
+    assert max(len(line) for cell in code for line in cell.source.splitlines()) <= 84
     for cell in code:
         raises = "raises-exception" in cell.metadata.get("tags", [])
         assert raises == any(output.output_type == "error" for output in cell.outputs)

@@ -197,6 +197,17 @@ def test_nothing_is_left_where_it_is_killed_itself(tmp_path: Path) -> None:
     process.stderr.close()
 
 
+def test_a_child_that_outlives_its_program_is_not_waited_for(tmp_path: Path) -> None:
+    program = (
+        "import os, time\nchild = os.fork()\nif child == 0:\n    time.sleep(100)\n    os._exit(0)\n"
+        "print(child)\n"
+    )
+    code, out, _ = run(tmp_path, program, "train.py", "-n", "1")
+    child = int(out[0].removeprefix("[0] "))
+    os.kill(child, signal.SIGKILL)  # it is still there
+    assert code == 0
+
+
 def test_programs_that_never_joined(tmp_path: Path) -> None:
     code, out, err = run(tmp_path, "print('alone')\n")
     assert (code, out) == (0, ["[0] alone", "[1] alone", "[2] alone"])

@@ -27,7 +27,7 @@ from mcnb.scripts.joining import COORDINATOR, REFEREE, encode_address
 from mcnb.scripts.labelling import Lines, folded, labelled
 from mcnb.scripts.program import REPORT, Ending
 
-TICK_S = 0.05
+TICK_S, MOST_BYTES = 0.05, 1 << 16
 # When one has failed: how long the others have to end by themselves, and then, to obey a signal.
 ALONE_S, OBEY_S = 1.0, 5.0
 # How long it may take until the system tells how a process ended that is gone.
@@ -96,6 +96,7 @@ class Running:
     def _start(self, k: int, server: Server, coordinator: str) -> None:
         count = self.options.processes
         read, report = os.pipe()
+        os.set_blocking(read, False)
         environment = process_environment(self.options, os.environ) | {
             PROCESS: str(k),
             PROCESSES: str(count),
@@ -133,12 +134,10 @@ class Running:
         failed_at: float | None = None
         while len(self._ended) < len(self._processes) or self._selector.get_map():
             for key, _ in self._selector.select(TICK_S):
-                data = os.read(key.fd, 1 << 16)
+                data = os.read(key.fd, MOST_BYTES)
                 key.data.feed(data)
                 if not data:
-                    self._selector.unregister(key.fd)
-                    with contextlib.suppress(OSError):
-                        os.close(key.fd) if isinstance(key.data, _Report) else None
+                    self._forget(key.fd, key.data)
             self._reap()
             if failed_at is None and self._has_failed():
                 failed_at = time.monotonic()
@@ -166,11 +165,16 @@ class Running:
         """Read what a process that has ended has still said of itself."""
         for key in list(self._selector.get_map().values()):
             if isinstance(key.data, _Report) and key.data.process == k:
-                while data := os.read(key.fd, 1 << 16):
-                    key.data.feed(data)
+                with contextlib.suppress(BlockingIOError):  # a child of its own may keep it open
+                    while data := os.read(key.fd, MOST_BYTES):
+                        key.data.feed(data)
                 key.data.feed(b"")
-                self._selector.unregister(key.fd)
-                os.close(key.fd)
+                self._forget(key.fd, key.data)
+
+    def _forget(self, file: int, data: _Stream | _Report) -> None:
+        self._selector.unregister(file)
+        if isinstance(data, _Report):
+            os.close(file)
 
     def _has_failed(self) -> bool:
         said = any(ending.kind != "done" for ending in self._endings.values())
@@ -179,15 +183,19 @@ class Running:
     def _end_others(self, since: float) -> None:
         """End those that still run, some time after one has failed."""
         known = {one.process for one in self._ended}
-        for k, process in enumerate(self._processes):
-            if k in known or (since < ALONE_S and self._signalled is None):
-                continue
-            if k not in self._told and self._signalled is None:
-                self._told.add(k)
-                process.send_signal(signal.SIGTERM)
-            if since > ALONE_S + OBEY_S:
-                self._told.add(k)
+        left = {k: p for k, p in enumerate(self._processes) if k not in known}
+        if since < ALONE_S:
+            return
+        # Those that are through wait for each other in JAX's own ending, and some never come.
+        through = left.keys() <= self._endings.keys()
+        for k, process in left.items():
+            if through or since > ALONE_S + OBEY_S:
+                if k not in self._endings:
+                    self._told.add(k)
                 process.kill()
+            elif k not in self._told | self._endings.keys() and self._signalled is None:
+                self._told.add(k)
+                process.send_signal(signal.SIGINT)  # JAX keeps SIGTERM to itself
 
     def _how(self, k: int) -> str:
         """Say how a process ended that is gone without a word."""

@@ -236,6 +236,16 @@ def test_a_module_beside_the_program_is_found(tmp_path: Path) -> None:
     assert (code, out) == (0, [f"[{k}] helped {k}" for k in range(3)])
 
 
+def test_what_is_the_programs(tmp_path: Path) -> None:
+    program = "import sys\nprint(sys.argv[1:])\n"
+    for given, handed_on in (
+        (["--steps", "3", "-n", "9"], ["--steps", "3", "-n", "9"]),
+        (["--", "-n", "9"], ["-n", "9"]),
+    ):
+        code, out, _ = run(tmp_path, program, "-d", "1", "train.py", "-n", "1", *given)
+        assert (code, out) == (0, [f"[0] {handed_on}"])
+
+
 def test_unchecked(tmp_path: Path) -> None:
     program = BEGIN + TOTAL
     code, out, _ = run(tmp_path, program, "train.py", "-n", "2", "-d", "1", "--unchecked")
@@ -249,8 +259,8 @@ def test_unchecked(tmp_path: Path) -> None:
         (["none.py"], "mcnb run none.py: there is no such file"),
         (
             ["--folds", "none.py"],
-            "mcnb run --folds: there is no such option. There are: -n, -d, --platform, --env, "
-            "--fold, --unchecked. The program's own options follow its file. Did you mean --fold?",
+            "mcnb run --folds: there is no such option. There are: -n, -d, --env, --fold, "
+            "--unchecked. The program's own options follow its file. Did you mean --fold?",
         ),
         (
             [__file__, "-n", "0"],

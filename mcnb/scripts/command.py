@@ -28,15 +28,16 @@ ends all of them, and the root cause is told last.
   --unchecked      don't check the launches
   --env NAME=VALUE set an environment variable; may be given several times
 
-The first word after FILE that is none of these begins ARGS, which are the program's. In them,
-{process} and {processes} stand for a process's index and the number of processes. A program that
-calls jax.distributed.initialize() without arguments needs no more. For example:
+The first word after FILE that is none of these begins ARGS, which are the program's; so does what
+follows two dashes. In them, {process} and {processes} stand for a process's index and the number of
+processes. A program that calls jax.distributed.initialize() without arguments needs no more. For
+example:
 
   mcnb run train.py -n 4 -d 2 --steps 100
   mcnb run toy.py -n 4 -d 2 {process} {processes}
 
 A lesson, or another notebook, is executed from top to bottom: mcnb run 05_lockstep.md"""
-_VALUES = {"-n": "processes", "-d": "devices_per_process", "--platform": "platform", "--env": "env"}
+_VALUES = {"-n": "processes", "-d": "devices_per_process", "--env": "env"}
 _FLAGS = ("--fold", "--unchecked")
 
 

@@ -21,6 +21,7 @@ from mcnb.pictures.time_scene import time_scene
 from mcnb.pictures.timeline import KINDS, Kind, Stretch, timeline
 
 from .conftest import Notebook
+from .timing import TRIES
 
 SVG = "{http://www.w3.org/2000/svg}"
 F = Launch("jit(f)", "1", (0, 1, 2), ("f32[8]",))
@@ -353,21 +354,23 @@ def test_a_real_straggler(cluster: mcnb.Cluster) -> None:
 
 def test_compiling_and_computing_are_told_apart(cluster: mcnb.Cluster) -> None:
     cluster.run(SETUP).raise_for_errors()
-    cell = cluster.run(
-        "def deep(v):\n"
-        "    for i in range(60): v = jnp.tanh(v @ v + i)\n"
-        "    return v\n"
-        "c = jax.jit(deep).lower(x[:64, :64]).compile()\n"
-        "np.asarray(jax.jit(lambda v: v @ v @ v @ v)(np.ones((1200, 1200), np.float32)))\n"
-        "time.sleep(0.1)"
-    )
-    cell.raise_for_errors()
-    lane = timeline({0: cell.replies[0].trace}, ()).lanes[0]
-    at = {(s.kind, s.line) for s in lane if s.end - s.begin > 0.01}
-    assert ("compiles", 4) in at
-    assert ("computes", 5) in at
-    assert ("python", 6) in at
-    assert ("computes", 6) not in at
+
+    def seen() -> set[tuple[str, int | None]]:
+        cell = cluster.run(
+            "def deep(v):\n"
+            "    for i in range(60): v = jnp.tanh(v @ v + i)\n"
+            "    return v\n"
+            "c = jax.jit(deep).lower(x[:64, :64]).compile()\n"
+            "np.asarray(jax.jit(lambda v: v @ v @ v @ v)(np.ones((1200, 1200), np.float32)))\n"
+            "time.sleep(0.1)"
+        )
+        cell.raise_for_errors()
+        lane = timeline({0: cell.replies[0].trace}, ()).lanes[0]
+        return {(s.kind, s.line) for s in lane if s.end - s.begin > 0.01}
+
+    wanted = {("compiles", 4), ("computes", 5), ("python", 6)}
+    # Now and then XLA has this very thread compute, and it is not seen to wait.
+    assert any(wanted <= (at := seen()) and ("computes", 6) not in at for _ in range(TRIES))
 
 
 def test_the_magic(notebook: Notebook) -> None:

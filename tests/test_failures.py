@@ -52,10 +52,15 @@ def process(k: int) -> psutil.Process:
 
 
 def called(name: str) -> psutil.Process:
-    alike = [one for one in psutil.Process().children(recursive=True) if one.name() == name]
-    # The controller's own children are called as it is.
-    [outermost] = [one for one in alike if one.parent() not in alike]
-    return outermost
+    def outermost() -> list[psutil.Process]:
+        alike = [one for one in psutil.Process().children(recursive=True) if one.name() == name]
+        # The controller's own children are called as it is.
+        return [one for one in alike if one.parent() not in alike]
+
+    # That of a cluster which was lost before may still be on its way out.
+    assert wait_until(lambda: len(outermost()) == 1)
+    [found] = outermost()
+    return found
 
 
 def ctrl_c() -> None:

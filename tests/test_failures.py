@@ -29,13 +29,15 @@ COLLECTIVE = (
 
 
 @contextmanager
-def when_running(cluster: mcnb.Cluster, act: Callable[[], object]) -> Iterator[None]:
-    """Do something as soon as the cell has said "running" on every process."""
+def when_running(
+    cluster: mcnb.Cluster, act: Callable[[], object], word: str = "running"
+) -> Iterator[None]:
+    """Do something as soon as the cell has said that it is running on every process."""
     processes = cluster._lifetime.processes
     assert processes is not None
 
     def all_running() -> bool:
-        return all("running\n" in processes.last_words(k).said for k in range(4))
+        return all(f"{word}\n" in processes.last_words(k).said for k in range(4))
 
     def wait_and_act() -> None:
         if wait_until(all_running, 30):
@@ -190,13 +192,14 @@ def test_ctrl_c_reaches_python_and_leaves_the_cluster(cluster: mcnb.Cluster, bod
         ctrl_c()
 
     def attempt() -> float:
-        with pytest.raises(KeyboardInterrupt), when_running(cluster, press):
-            cluster.run(f"print('running')\n{body}")
+        word = f"running {len(pressed)}"
+        with pytest.raises(KeyboardInterrupt), when_running(cluster, press, word):
+            cluster.run(f"print('{word}')\n{body}")
         return since(pressed[-1])
 
     assert shortest(2, attempt) < 2  # with the proof that the cluster is intact
     assert cluster.last is not None
-    assert cluster.last.stdout == dict.fromkeys(range(4), "running\n")
+    assert cluster.last.stdout == dict.fromkeys(range(4), f"running {len(pressed) - 1}\n")
     assert cluster.last.aftermath.startswith("All 4 processes")
     assert cluster.last.aftermath.endswith("interrupted. The cluster is intact, with its variables")
     assert cluster.run(f"{COLLECTIVE}\nkept").text() == "[all 4] 5\n"

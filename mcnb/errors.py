@@ -26,7 +26,7 @@ class McnbError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         lines = self.lines or [f"{type(self).__name__}: {self}"]
-        return [part for line in lines for whole in line.split("\n") for part in _wrapped(whole)]
+        return [part for line in lines for whole in line.split("\n") for part in _shown(whole)]
 
 
 class CellError(McnbError):
@@ -63,8 +63,23 @@ class PictureError(McnbError, ValueError):
     """Something can't be drawn; the message says what it is, and what can."""
 
 
-def _wrapped(line: str) -> list[str]:
-    """Return a line in several where it is longer than a notebook shows; code stays as it is."""
-    if len(line) <= WIDTH or line.startswith((" ", "---->")) or "\x1b" in line:
-        return [line]
-    return textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False)
+def wrapped(line: str, indent: str = "") -> list[str]:
+    """Return a line as several that a notebook need not break.
+
+    Args:
+        line: The line.
+        indent: What the second and further ones begin with.
+    """
+    return textwrap.wrap(
+        line,
+        WIDTH,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _shown(line: str) -> list[str]:
+    """Return a line of an error as a notebook shows it; code stays as it is."""
+    code = line.startswith((" ", "---->")) or "\x1b" in line
+    return [line] if len(line) <= WIDTH or code else wrapped(line)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from mcnb.launch.ports import reserved_port
 from mcnb.lockstep.server import Server
 from mcnb.process.native import GlooFilter
 
@@ -41,14 +39,6 @@ mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
 x = jax.device_put(np.arange(8.0).reshape(4, 2), NamedSharding(mesh, P("a", "b")))
 """
 LINES = BEGIN.count("\n")
-
-
-@contextmanager
-def reserved_port() -> Iterator[int]:
-    with socket.socket() as reservation:
-        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        reservation.bind(("127.0.0.1", 0))
-        yield reservation.getsockname()[1]
 
 
 def run(folder: Path, program: str, host: str = "") -> list[tuple[int, str]]:

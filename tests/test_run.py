@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from mcnb.cli import main
+from mcnb.launch.ports import reserved_port
 
 from .conftest import wait_until
 
@@ -83,8 +84,6 @@ def test_a_program_runs_in_every_process(tmp_path: Path) -> None:
 
 
 def test_the_toy_program_unchanged(tmp_path: Path) -> None:
-    from mcnb.launch.ports import reserved_port
-
     with reserved_port() as port:
         words = ["train.py", "-n", "4", "-d", "2", "{process}", "{processes}", str(port)]
         code, out, err = run(tmp_path, TOY, *words)
@@ -93,8 +92,6 @@ def test_the_toy_program_unchanged(tmp_path: Path) -> None:
 
 
 def test_a_coordinator_at_home_listens_at_home(tmp_path: Path) -> None:
-    from mcnb.launch.ports import reserved_port
-
     look = (
         "import os, psutil\n"
         "own = psutil.Process().net_connections('tcp')\n"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mcnb.cluster import Cluster
 from mcnb.current import current_cluster
-from mcnb.errors import WIDTH, ClusterError
+from mcnb.errors import WIDTH, ClusterError, wrapped
 from mcnb.exercises.exercise import UNSET, Exercise
 from mcnb.options import name_processes
 from mcnb.report.fold import Line, fold
@@ -152,10 +151,4 @@ def _wrapped(line: str) -> list[str]:
     told = re.match(r"(?:\[[\d, all-]+\])? *(?=yours: |expected: )|Hint: (?=\w)|That is", line)
     if told is None or len(line) <= WIDTH:
         return [line]
-    return textwrap.wrap(
-        line,
-        WIDTH,
-        subsequent_indent=" " * (told.end() + 2) if "Hint" not in told[0] else "",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrapped(line, "" if "Hint" in told[0] else " " * (told.end() + 2))

@@ -122,12 +122,7 @@ class Tracer:
         if self._thread is None:
             return
         last = self._samples[-1] if self._samples else None
-        same = last is not None and last.computes == sample.computes
-        if (
-            last is not None
-            and same
-            and (None in (last.line, sample.line) or last.line == sample.line)
-        ):
+        if last is not None and _alike(last, sample):
             line = last.line if sample.line is None else sample.line
             self._samples[-1] = replace(sample, line=line)
         elif len(self._samples) < MOST_SPANS:

@@ -1,7 +1,8 @@
 """What TPU chips can do at most, as their maker publishes it.
 
 The tables are those of Google Cloud's documentation, at the address of each chip. A rate is what no
-program exceeds, not what programs reach.
+program exceeds, not what programs reach. Where none is published for numbers of 8 bits, it is taken
+to be twice that for bfloat16, so that a bound stays a bound.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import time as clock
-from collections.abc import Mapping
 from xml.etree import ElementTree
 
 import pytest
@@ -21,10 +20,9 @@ from mcnb.pictures.time_scene import time_scene
 from mcnb.pictures.timeline import KINDS, Kind, Stretch, timeline
 
 from .conftest import Notebook
+from .told import F, G, made, result
 
 SVG = "{http://www.w3.org/2000/svg}"
-F = Launch("jit(f)", "1", (0, 1, 2), ("f32[8]",))
-G = Launch("jit(g)", "2", (0, 1, 2))
 SETUP = """
 import time, jax, jax.numpy as jnp, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
@@ -34,23 +32,6 @@ x = jax.device_put(np.ones((1024, 1024), np.float32), NamedSharding(mesh, P("a")
 f = jax.jit(lambda x: (x @ x.T).sum())
 float(f(x))
 """
-
-
-def made(process: int, launch: Launch, line: int, came: float, began: float | None) -> LaunchRecord:
-    return LaunchRecord(process, launch, line, came, began)
-
-
-def result(
-    traces: Mapping[int, Trace | None], *records: LaunchRecord, count: int = 3
-) -> mcnb.Result:
-    """Return the result of a cell with these traces and launches."""
-    return mcnb.Result(
-        {
-            k: Reply(launches=tuple(r for r in records if r.process == k), trace=trace)
-            for k, trace in traces.items()
-        },
-        count,
-    )
 
 
 def parts(lane: tuple[Stretch, ...]) -> list[tuple[Kind, float, float, int | None]]:
@@ -195,29 +176,6 @@ def test_a_cell_without_launches_says_so() -> None:
     for order in (False, True):
         said = quiet.timeline(order=order).text().splitlines()[-1]
         assert said == "Nothing was launched that spans processes."
-
-
-def test_the_order_does_not_depend_on_time() -> None:
-    """Two groups that meet on their own stand above each other, whoever is faster."""
-    a, b = Launch("jit(a)", "a", (0, 1)), Launch("jit(b)", "b", (2, 3))
-    both = Launch("jit(both)", "c", (0, 1, 2, 3))
-    drawn = set()
-    for early in (0.1, 0.5):
-        records = [made(k, a, 1, early, early) for k in (0, 1)]
-        records += [made(k, b, 2, 0.3, 0.3) for k in (2, 3)]
-        records += [made(k, both, 3, 0.7 + early * k, 1.9) for k in range(4)]
-        records += [made(k, both, 3, 2.0 + early * k, 4.0 + k) for k in range(4)]
-        cell = result({k: Trace(0.0, 9.0 + early) for k in range(4)}, *records, count=4)
-        drawn.add(cell.timeline(order=True).text())
-        drawn.add(cell.timeline(order=True).text())
-    assert len(drawn) == 1
-    lines = drawn.pop().splitlines()
-    assert lines[0] == "The cell's launches on 4 processes, in order"
-    columns = [[i for i, c in enumerate(lines[1 + k]) if c == "●"] for k in range(4)]
-    assert columns[0] == columns[1] == columns[2] == columns[3]
-    assert len(columns[0]) == 2
-    assert "line 1, line 2" in lines[5]
-    assert "line 3 x 2" in lines[5]
 
 
 @st.composite

@@ -111,7 +111,7 @@ class Listener:
                 self._read(key.data)
             elif key.fileobj is self._socket:
                 self._welcome()
-            elif self._rung.recv(64).startswith(b"x"):
+            elif b"x" in self._rung.recv(64):  # maybe after words that woke it
                 return False
         return True
 

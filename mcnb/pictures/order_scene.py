@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -72,18 +73,24 @@ def order_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
 def _columns(meetings: Sequence[Meeting]) -> list[list[Meeting]]:
     """Return what stands above each other.
 
-    A meeting comes right after the last one that any of its processes had before. So the times
-    decide nothing, as long as each process launches from one thread.
+    A meeting comes right after the last one that any of its processes had before, each process by
+    its own account: clocks of two processes decide nothing, nor does when one gave up waiting.
     """
-    after: dict[int, int] = {}
+    own = {
+        k: deque(sorted((m for m in meetings if k in m.came), key=lambda m: m.came[k]))
+        for k in sorted({k for m in meetings for k in m.came})
+    }
     columns: list[list[Meeting]] = []
-    for m in meetings:
-        column = max((after.get(k, 0) for k in m.came), default=0)
-        after.update(dict.fromkeys(m.came, column + 1))
-        columns += [[] for _ in range(column + 1 - len(columns))]
-        columns[column].append(m)
-    for own in columns:
-        own.sort(key=lambda m: (m.present, m.missing, str(m.launch)))
+    placed: set[int] = set()
+    while queues := [queue for queue in own.values() if queue]:
+        # Where they wait in a circle, nobody was first; the lowest process's goes ahead.
+        heads = {id(queue[0]): queue[0] for queue in queues}.values()
+        column = [m for m in heads if all(own[k][0] is m for k in m.came)] or [queues[0][0]]
+        columns.append(sorted(column, key=lambda m: (m.present, m.missing, str(m.launch))))
+        placed.update(id(m) for m in column)
+        for queue in queues:
+            while queue and id(queue[0]) in placed:
+                queue.popleft()
     return columns
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from mcnb.errors import CellError, ClusterError
 from mcnb.lifetime import Lifetime
 from mcnb.lockstep.rescue import Healed
 from mcnb.messages import ProcessError, Reply
-from mcnb.options import Options, process_set, seconds
+from mcnb.options import LOCAL, Options, process_set, seconds
 from mcnb.outcome import Outcome, aftermath, healing
 from mcnb.pictures.scene import Scene
 from mcnb.process import calls
@@ -24,7 +25,7 @@ CALL_TICK_S = 0.1
 
 
 class Cluster:
-    """Several JAX processes on this machine, each with several CPU devices.
+    """Several JAX processes, on this machine or others, each with several devices.
 
     Args:
         processes: How many processes, 1 to 512.
@@ -32,6 +33,14 @@ class Cluster:
         platform: `"cpu"`.
         env: Environment variables for the processes, on top of this one's own.
         checked: Whether a launch waits until all of its participants stand at it.
+        engines: Who starts the processes: `"local"`, which is this machine, or one of ipyparallel's
+            launchers, such as `"mpi"`, `"ssh"` or `"slurm"`.
+        hosts: On which hosts, for ssh, as a list or with commas between; neighbouring processes
+            share one.
+        launcher_options: More options for the launcher's own command (mpiexec, ssh, sbatch), as one
+            writes them in a shell.
+        listen: At which of this machine's addresses the processes reach the notebook; found out by
+            default.
 
     Raises:
         OptionError: A value is not allowed.
@@ -55,8 +64,23 @@ class Cluster:
         platform: str = "cpu",
         env: Mapping[str, str] | None = None,
         checked: bool = True,
+        engines: str = LOCAL,
+        hosts: str | Sequence[str] = (),
+        launcher_options: str = "",
+        listen: str = "",
     ) -> None:
-        self.options = Options(processes, devices_per_process, platform, dict(env or {}), checked)
+        named = hosts.split(",") if isinstance(hosts, str) and hosts else hosts
+        self.options = Options(
+            processes,
+            devices_per_process,
+            platform,
+            dict(env or {}),
+            checked,
+            engines,
+            tuple(host.strip() for host in named),
+            launcher_options,
+            listen,
+        )
         self.last: Result | None = None
         self.replay: Replay | None = None
         self._history = History()
@@ -68,13 +92,7 @@ class Cluster:
     @classmethod
     def of(cls, options: Options) -> Self:
         """Return a cluster of these options, not started."""
-        return cls(
-            options.processes,
-            options.devices_per_process,
-            options.platform,
-            options.env,
-            options.checked,
-        )
+        return cls(**{one.name: getattr(options, one.name) for one in fields(options)})
 
     @property
     def running(self) -> bool:

@@ -171,7 +171,7 @@ class Conductor:
         for k in outcome.stopped:
             # In native code it would wait there, to come out in the middle of something else.
             if pending.progress(k).waits_s < WAITS_S:
-                self._processes.signal(k, signal.SIGINT)
+                self._processes.interrupt(k)
         asked = self._asked
         deadline = time.monotonic() + INTERRUPT_S
         while pending.waiting and not self._processes.exits:

@@ -83,6 +83,10 @@ def _line_parser() -> SentenceParser:
     parser.add_argument("--platform")
     parser.add_argument("--env", action="append", metavar="NAME=VALUE")
     parser.add_argument("--unchecked", action="store_true")
+    parser.add_argument("--engines", metavar="LAUNCHER")
+    parser.add_argument("--hosts", metavar="HOST,...")
+    parser.add_argument("--options", metavar="'WORDS'")
+    parser.add_argument("--listen", metavar="ADDRESS")
     parser.add_argument("--replay", action="store_true")
     parser.add_argument("--order", action="store_true")
     return parser
@@ -90,6 +94,7 @@ def _line_parser() -> SentenceParser:
 
 _OWNERS = {
     **dict.fromkeys(("processes", "devices", "platform", "env", "unchecked"), "start"),
+    **dict.fromkeys(("engines", "hosts", "options", "listen"), "start"),
     "replay": "restart",
     "order": "timeline",
 }
@@ -116,7 +121,8 @@ class McjaxMagics(Magics):
 
         Usage:
           %mcjax start [-n PROCESSES] [-d DEVICES] [--platform cpu] [--env NAME=VALUE ...]
-                       [--unchecked]
+                       [--unchecked] [--engines LAUNCHER] [--hosts HOST,...] [--options 'WORDS']
+                       [--listen ADDRESS]
           %mcjax status
           %mcjax log
           %mcjax timeline [--order]
@@ -143,6 +149,13 @@ class McjaxMagics(Magics):
           --platform P        cpu
           --env NAME=VALUE    an environment variable for the processes; may be repeated
           --unchecked         let launches go ahead without looking whether all processes are there
+
+          --engines LAUNCHER  who starts the processes: local, or one of ipyparallel's launchers,
+                              such as mpi, ssh, slurm, pbs, sge, lsf, htcondor
+          --hosts HOST,...    on which hosts, for ssh: alice@one,two
+          --options 'WORDS'   more options for the launcher's command: mpiexec, ssh, sbatch, ...
+          --listen ADDRESS    at which of this machine's addresses processes of others reach it;
+                              found out by default
 
         Option of timeline:
           --order             draw only the order of the launches, without times: the same on every
@@ -247,6 +260,10 @@ class McjaxMagics(Magics):
             "platform": args.platform,
             "env": environment(args.env) if args.env else None,
             "checked": False if args.unchecked else None,
+            "engines": args.engines,
+            "hosts": tuple(args.hosts.split(",")) if args.hosts else None,
+            "launcher_options": args.options,
+            "listen": args.listen,
         }
         wanted = Options.of(**given)
         cluster = clusters.current()

@@ -14,6 +14,7 @@ MAX_PROCESSES = 512
 # JAX numbers the CPU devices of process k from 2048 * k on: more would share an id.
 MAX_DEVICES = 2048
 PLATFORMS = ("cpu",)
+LOCAL = "local"
 _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 # By the name in Options: the magic's option, what it means, the largest value and an example.
 _NUMBERS = {
@@ -32,6 +33,13 @@ class Options:
         platform: `"cpu"`.
         env: Environment variables for the processes, on top of the notebook's own.
         checked: Whether a launch waits until all of its participants stand at it.
+        engines: Who starts the processes: `"local"`, or one of ipyparallel's launchers, such as
+            `"mpi"`, `"ssh"` or `"slurm"`.
+        hosts: On which hosts, for ssh; neighbouring processes share one.
+        launcher_options: More options for the launcher's own command, as one writes them in a
+            shell.
+        listen: At which of this machine's addresses the processes reach the notebook; found out by
+            default.
 
     Raises:
         OptionError: A value is not allowed.
@@ -50,6 +58,10 @@ For example: -n 4
     platform: str = "cpu"
     env: Mapping[str, str] = field(default_factory=dict)
     checked: bool = True
+    engines: str = LOCAL
+    hosts: tuple[str, ...] = ()
+    launcher_options: str = ""
+    listen: str = ""
 
     def __post_init__(self) -> None:
         for name, (option, meaning, most, example) in _NUMBERS.items():
@@ -68,6 +80,18 @@ For example: -n 4
                 )
             if not (isinstance(name, str) and re.fullmatch(_ENV_NAME, name)):
                 raise OptionError(_env_sentence(f"{name}={value}"))
+
+        launchers = {
+            "--hosts": bool(self.hosts),
+            "--options": bool(self.launcher_options),
+            "--listen": bool(self.listen),
+        }
+        for option, given in launchers.items():
+            if given and self.engines == LOCAL:
+                raise OptionError(
+                    f"{option} belongs to processes that others start than mcnb itself. "
+                    f"For example: --engines mpi, ssh or slurm"
+                )
 
     @classmethod
     def of(cls, **given: Any) -> Self:

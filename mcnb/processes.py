@@ -3,43 +3,42 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
-import re
-import shutil
-import tempfile
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mcnb.errors import ClusterError
-from mcnb.launch.environment import process_environment
-from mcnb.launch.names import CONTROLLER, KEEPER, output_path, process_index, process_name
-from mcnb.launch.ports import reserved_port
-from mcnb.launch.warm import give_back, take
+from mcnb.launch.kept import KeptStart
+from mcnb.launch.losses import Losses
+from mcnb.launch.names import KEEPER, process_index, process_name
+from mcnb.launch.route import LOOPBACK
+from mcnb.launch.start import Start
+from mcnb.launch.words import last_lines
 from mcnb.lockstep.rescue import Healed
 from mcnb.lockstep.server import Server
 from mcnb.messages import ProcessError
-from mcnb.options import Options, name_processes
+from mcnb.options import LOCAL, Options, name_processes
 from mcnb.pending import Pending
 from mcnb.process.blackbox import LastWords, read_black_box
-from mcnb.process.bootstrap import can_bind, heal, join
+from mcnb.process.bootstrap import (
+    Whereabouts,
+    heal,
+    hold_port,
+    in_order,
+    join,
+    whereabouts,
+)
 from mcnb.process.calls import Call
-from mcnb.process.tracebacks import crash_report
 from mcnb.uninterrupted import Task, to_the_end
 
-START_TRIES = 3  # ipyparallel's controller chooses ports before it binds them
 START_TIMEOUT_S = 300.0
 FAILURES_S = 0.5
 HEAL_TIMEOUT_S = 30.0
 REGISTRATION_POLL_S = 0.01
 PATIENCE_S = 0.5  # with a client that does not hear of engines, at first
-LAST_LINES = 8
-
-# XLA's messages begin with a letter for how grave they are, the time, and the thread.
-_LOG_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ ")
 
 
 def start_processes(options: Options) -> Processes:
@@ -103,10 +102,18 @@ class Processes:
         self._exit_seen = threading.Event()
         self._client: Any = None
         self._views: list[Any] = []
-        self._keeping = take(process_environment(options, os.environ))
-        self.folder = Path(tempfile.mkdtemp(prefix="mcnb-"))
-        self.referee = Server(options.processes, self.folder, cells=True)
+        self._start = _start_of(options)
+        self._losses = None if self._start.watched else Losses(self._start.ending, self._lose)
+        self.referee = Server(
+            options.processes,
+            self._start.folder,
+            self._start.host,
+            cells=True,
+            lost=self._losses.add if self._losses is not None else None,
+        )
         self.unchecked = ""
+        self._where: list[Whereabouts] = []
+        self._host = LOOPBACK  # of JAX's coordinator
         self._communicator_ports: set[int] = set()
 
     def start(self) -> None:
@@ -115,20 +122,19 @@ class Processes:
         Raises:
             ClusterError: They could not be started, or were closed meanwhile.
         """
-        self._keeping.begin(self.folder, self._notice_exit)
-        self._start_controller()
+        self._start.begin(self.exits, self._notice_exit)
         self._connect()
         self._join()
 
     @property
     def cold(self) -> str:
         """Why they were started one by one and not forked; empty if they were forked."""
-        return self._keeping.cold or ""
+        return self._start.cold
 
     @property
     def kept(self) -> bool:
         """Whether the process that started them, and ends them, runs."""
-        return self._keeping.alive
+        return self._start.alive
 
     def call(
         self, function: Callable[..., Any], *args: Any, processes: Sequence[int] | None = None
@@ -154,9 +160,12 @@ class Processes:
                 raise ClusterError(f"The {name}, which {does} the processes, {how}")
         return died
 
-    def signal(self, k: int, number: int) -> None:
-        """Send a process a signal."""
-        self._keeping.signal(self.folder, process_name(k), number)
+    def interrupt(self, k: int) -> None:
+        """Send a process SIGINT."""
+        if self._start.watched:
+            self._start.signal(k, signal.SIGINT)
+        else:
+            self.referee.interrupt(k)
 
     def abort(self) -> bool:
         """End what hangs in the processes; return whether that can be done."""
@@ -176,16 +185,14 @@ class Processes:
         Raises:
             ClusterError: A process could not, or died.
         """
-        with self._coordinator_port() as port:
-            address = f"127.0.0.1:{port}"
-            pending = self.call(heal, address, self.options.processes)
-            deadline = time.monotonic() + HEAL_TIMEOUT_S
-            while pending.waiting:
-                pending.wait(1.0)
-                failed = [a for a in pending.answers.values() if isinstance(a, ProcessError)]
-                if failed or self.exits or time.monotonic() > deadline:
-                    why = failed[0].summary() if failed else "a process ended, or took too long"
-                    raise ClusterError(f"the processes could not be healed: {why}")
+        pending = self.call(heal, self._coordinator(), self.options.processes)
+        deadline = time.monotonic() + HEAL_TIMEOUT_S
+        while pending.waiting:
+            pending.wait(1.0)
+            failed = [a for a in pending.answers.values() if isinstance(a, ProcessError)]
+            if failed or self.exits or time.monotonic() > deadline:
+                why = failed[0].summary() if failed else "a process ended, or took too long"
+                raise ClusterError(f"the processes could not be healed: {why}")
         self._communicator_ports = {port for _, port in pending.answers.values()} - {0}
         return {k: healed for k, (healed, _) in sorted(pending.answers.items())}
 
@@ -195,72 +202,73 @@ class Processes:
 
     def last_words(self, k: int) -> LastWords:
         """Return what a process said that it did not report any more."""
-        return read_black_box(output_path(self.folder, process_name(k)))
+        return read_black_box(self._output(process_name(k)))
 
     def close(self) -> None:
         """End everything and remove the folder; return when all is gone."""
+        if self._losses is not None:
+            self._losses.close()  # what ends from now on is ended
         if self._client is not None:
             self._client.close()
             self._client = None
         self._views = []
-        give_back(self._keeping)
+        if not self._start.watched:
+            self.referee.close()  # the processes leave when it is gone
+        self._start.close()
         self.referee.close()
-        shutil.rmtree(self.folder, ignore_errors=True)  # where the keeper was killed
+
+    def _lose(self, k: int, how: str) -> None:
+        self._notice_exit(process_name(k), how)
 
     def _notice_exit(self, name: str, how: str) -> None:
         self.exits.setdefault(name, how)
         self._exit_seen.set()
         self._inbox.put(None)
 
-    def _start_controller(self) -> None:
-        # Not before the keeper imports, at the same time, what is the longer part.
-        from mcnb.launch.local import KeptCluster
-
-        for try_number in range(1, START_TRIES + 1):
-            self._cluster = KeptCluster(self._keeping, self.folder, self.options, self.exits)
-            try:
-                self._cluster.start_cluster_sync(n=self.options.processes)
-            except (RuntimeError, TimeoutError) as error:
-                if try_number == START_TRIES:
-                    lines = self._last_lines(CONTROLLER)
-                    raise ClusterError(
-                        f"ipyparallel's controller could not be started: {error}.{lines}"
-                    ) from None
-                self._keeping.end(remove=False)
-                self.exits.clear()
-            else:
-                return
-
     def _connect(self) -> None:
-        wanted = set(range(self.options.processes))
+        count = self.options.processes
         deadline = time.monotonic() + START_TIMEOUT_S
         patience = PATIENCE_S
-        self._client = self._cluster.connect_client_sync()
+        self._client = self._start.connect()
         connected = time.monotonic()
-        while not wanted <= set(self._client.ids):
-            self._check_start(deadline, sorted(wanted - set(self._client.ids)), "come up")
+        while len(self._client.ids) < count:
+            self._check_start(deadline, "come up")
             self._exit_seen.wait(REGISTRATION_POLL_S)
             if time.monotonic() - connected > patience:
                 # What is published before a client has subscribed is lost to it. A new client is
                 # told of all engines that there are.
                 self._client.close()
-                self._client = self._cluster.connect_client_sync()
+                self._client = self._start.connect()
                 connected, patience = time.monotonic(), 2 * patience
-        self._views = [self._client[k] for k in sorted(wanted)]
+        self._views = [self._client[engine] for engine in sorted(self._client.ids)]
+        if not self._start.numbered:
+            self._number()
 
-    def _join(self) -> None:
-        with self._coordinator_port() as port:
-            address = f"127.0.0.1:{port}"
-            pending = self.call(join, address, self.options.processes, self.referee.address)
-            deadline = time.monotonic() + START_TIMEOUT_S
-            while pending.waiting:
-                pending.wait(1.0)
-                if any(isinstance(answer, ProcessError) for answer in pending.answers.values()):
-                    # The others, most likely, are about to say the same.
-                    while pending.waiting and pending.wait(FAILURES_S):
-                        pass
-                    break
-                self._check_start(deadline, sorted(pending.waiting), "join the others")
+    def _number(self) -> None:
+        """Find out where the processes are, and put them in their order."""
+        answers = self._ask(whereabouts, self._start.host or LOOPBACK)
+        found = [answers[i] for i in range(len(self._views))]
+        order = in_order(found)
+        self._views = [self._views[i] for i in order]
+        self._where = [found[i] for i in order]
+        self._host = self._where[0].address
+
+    def _ask(self, function: Callable[..., Any], *args: Any, **which: Any) -> dict[int, Any]:
+        """Call a function in processes that come up, and return their answers.
+
+        Raises:
+            ClusterError: One could not answer.
+        """
+        pending = self.call(function, *args, **which)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while pending.waiting:
+            pending.wait(1.0)
+            if any(isinstance(answer, ProcessError) for answer in pending.answers.values()):
+                # The others, most likely, are about to say the same.
+                while pending.waiting and pending.wait(FAILURES_S):
+                    pass
+                break
+            self._check_start(deadline, "join the others", sorted(pending.waiting))
         failures: dict[str, list[int]] = {}
         for k, answer in sorted(pending.answers.items()):
             if isinstance(answer, ProcessError):
@@ -268,37 +276,53 @@ class Processes:
         for summary, ks in failures.items():
             who = name_processes(ks, self.options.processes)
             raise ClusterError(f"{who} could not join the others. {summary}")
-        joined = list(pending.answers.values())
-        self.unchecked = next((one.unchecked for one in joined if one.unchecked), "")
-        self._communicator_ports = {one.communicator_port for one in joined} - {0}
+        return pending.answers
 
-    @contextlib.contextmanager
-    def _coordinator_port(self) -> Iterator[int]:
-        """Hold a port that process 0 can bind: JAX crashes where it can't."""
-        for _ in range(START_TRIES):
-            with reserved_port() as port:
-                pending = self.call(can_bind, f"127.0.0.1:{port}", processes=[0])
-                while pending.waiting:
-                    pending.wait(1.0)
-                    self._check_start(time.monotonic() + 1, [0], "answer")
-                if pending.answers[0] is True:
-                    yield port
-                    return
-        raise ClusterError(
-            f"{START_TRIES} ports of loopback, one after the other, were taken by another program "
-            "before JAX's coordinator could have them. Try again: %mcjax start"
+    def _coordinator(self) -> str:
+        """Have process 0 hold a port for JAX's coordinator; return where it will listen."""
+        port = self._ask(hold_port, self._host, processes=[0])[0]
+        return f"{self._host}:{port}"
+
+    def _join(self) -> None:
+        count = self.options.processes
+        indices = {view.targets: k for k, view in enumerate(self._views)}
+        joined = self._ask(
+            join, self._coordinator(), count, self.referee.address, indices, self._start.watched
         )
+        self.unchecked = next((one.unchecked for one in joined.values() if one.unchecked), "")
+        self._communicator_ports = {one.communicator_port for one in joined.values()} - {0}
 
-    def _check_start(self, deadline: float, missing: list[int], aim: str) -> None:
+    def _check_start(self, deadline: float, aim: str, missing: Sequence[int] = ()) -> None:
         for name, how in self.exits.items():
-            raise ClusterError(f"{name} {how} while starting.{self._last_lines(name)}")
-        if time.monotonic() > deadline:
+            raise ClusterError(f"{name} {how} while starting.{last_lines(self._output(name))}")
+        if failure := self._start.failure():
+            raise ClusterError(failure)
+        if time.monotonic() > deadline and not (self._start.patient and not self._views):
+            missing = missing or self._not_there()
+            name = process_name(missing[0])
             raise ClusterError(
                 f"{name_processes(missing, self.options.processes)} did not {aim} within "
-                f"{START_TIMEOUT_S:.0f} seconds.{self._last_lines(process_name(missing[0]))}"
+                f"{START_TIMEOUT_S:.0f} seconds.{last_lines(self._output(name))}"
             )
 
-    def _last_lines(self, name: str) -> str:
-        err = crash_report(read_black_box(output_path(self.folder, name)).err)
-        lines = [_LOG_PREFIX.sub("", line) for line in err.strip().splitlines()[-LAST_LINES:]]
-        return " Its last lines:\n" + "\n".join(lines) if lines else ""
+    def _not_there(self) -> list[int]:
+        """Return the processes that have not come up; where it is not known which, the last."""
+        count = self.options.processes
+        there = sorted(self._client.ids)
+        if self._start.numbered:
+            return sorted(set(range(count)) - set(there))
+        return list(range(len(there), count))
+
+    def _output(self, name: str) -> str:
+        k = process_index(name)
+        if k is None or self._start.watched:
+            return self._start.output(name)
+        return self._where[k].output if k < len(self._where) else ""
+
+
+def _start_of(options: Options) -> Start:
+    if options.engines == LOCAL:
+        return KeptStart(options)
+    from mcnb.launch.launched import LaunchedStart
+
+    return LaunchedStart(options)

@@ -7,15 +7,13 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 import mcnb
-from mcnb import processes as processes_module
 from mcnb.launch import local
+from mcnb.launch.ports import reserve_port
 from mcnb.syntax import syntax_error
 
 from .conftest import Notebook
@@ -60,7 +58,7 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices runs already"
         (
             "start --engine mpi",
             "%mcjax start --engine mpi: there is no option --engine. Options: -n, -d, --platform, "
-            "--env, --unchecked. Help: %mcjax?",
+            "--env, --unchecked, --engines, --hosts, --options, --listen. Help: %mcjax?",
         ),
         (
             "start -n",
@@ -186,40 +184,14 @@ def test_a_keeper_that_can_not_even_begin(tmp_path: Any) -> None:
     )
 
 
-def test_a_port_taken_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def taken_port() -> Iterator[int]:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            yield server.getsockname()[1]
-
-    monkeypatch.setattr(processes_module, "reserved_port", taken_port)
-    cluster = mcnb.Cluster(2, 1)
-    with pytest.raises(mcnb.ClusterError) as failed:
-        cluster.start()
-    assert str(failed.value) == (
-        "The cluster did not start: 3 ports of loopback, one after the other, were taken by "
-        "another program before JAX's coordinator could have them. Try again: %mcjax start"
-    )
-
-
-def test_a_port_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    reserved_port = processes_module.reserved_port
-    tries = []
-
-    @contextmanager
-    def taken_once() -> Iterator[int]:
-        tries.append(1)
-        if len(tries) > 1:
-            with reserved_port() as port:
-                yield port
-        else:
-            with socket.create_server(("127.0.0.1", 0)) as server:
-                yield server.getsockname()[1]
-
-    monkeypatch.setattr(processes_module, "reserved_port", taken_once)
-    with mcnb.Cluster(2, 1) as cluster:
-        assert cluster.run("1").ok
-    assert len(tries) == 2
+def test_a_port_is_held_until_the_coordinator_has_it() -> None:
+    holder, port = reserve_port("127.0.0.1")
+    with holder:
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server(("127.0.0.1", port))
+        with socket.socket() as coordinator:  # gRPC binds it so
+            coordinator.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            coordinator.bind(("127.0.0.1", port))
 
 
 @pytest.mark.parametrize(

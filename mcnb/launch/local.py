@@ -1,8 +1,4 @@
-"""ipyparallel's launchers for this machine, with the keeper as the one who starts processes.
-
-This is the seam for other ways to start processes: whatever implements ipyparallel's launcher
-interface can take this module's place.
-"""
+"""ipyparallel's launchers for this machine, with the keeper as the one who starts processes."""
 
 from __future__ import annotations
 
@@ -19,10 +15,12 @@ from typing import Any
 import ipyparallel
 from ipyparallel.cluster.launcher import ControllerLauncher, EngineLauncher
 from traitlets import Instance
+from traitlets.config import Config
 
 from mcnb.launch.environment import process_environment
 from mcnb.launch.keeping import Keeping
 from mcnb.launch.names import CONTROLLER, KEEPER, output_path, process_name
+from mcnb.launch.route import LOOPBACK
 from mcnb.options import Options
 
 CONNECTION_POLL_S = 0.005
@@ -30,7 +28,6 @@ CONNECTION_POLL_S = 0.005
 # The keeper sees deaths, so no nanny has to, and a process that is stopped or deep in native code
 # must not be given up for dead.
 CONTROLLER_ARGS = [
-    "--ip=127.0.0.1",
     "--nodb",
     "--usethreads",
     "--log-level=WARN",
@@ -56,8 +53,16 @@ class KeptController(ControllerLauncher):
             f"--profile-dir={self.profile_dir}",
             f"--work-dir={self.parent.cwd}",
             f"--HeartMonitor.expected={self.parent.n}",
+            f"--ip={self.parent.host}",
+            *self._on_a_network(),
             *CONTROLLER_ARGS,
         ]
+
+    def _on_a_network(self) -> list[str]:
+        """Return what a controller needs that other hosts reach: all that is said is encrypted."""
+        if self.parent.host == LOOPBACK:
+            return []
+        return [f"--location={self.parent.host}", "--IPController.enable_curve=True"]
 
     async def start(self) -> None:
         """Start the controller."""
@@ -129,37 +134,55 @@ class KeptProcesses(EngineLauncher):
 
 
 class KeptCluster(ipyparallel.Cluster):
-    """An ipyparallel cluster on this machine that lives and dies with its keeper.
+    """An ipyparallel cluster whose controller lives and dies with its keeper.
 
     Args:
-        keeping: The keeper that starts its processes.
+        keeping: The keeper that starts the controller.
         folder: A folder of its own, private to the user, for all that it writes.
         options: What the processes get: their number, devices, platform and environment.
         exits: How processes ended, by name; whoever listens to the keeper fills it in.
+        engines: What starts the processes; the keeper, by default.
+        host: At which of this host's addresses the controller listens.
+        config: What the launcher is told otherwise.
     """
 
     keeping = Instance(Keeping)
 
     def __init__(
-        self, keeping: Keeping, folder: Path, options: Options, exits: Mapping[str, str]
+        self,
+        keeping: Keeping,
+        folder: Path,
+        options: Options,
+        exits: Mapping[str, str],
+        engines: type[EngineLauncher] = KeptProcesses,
+        host: str = LOOPBACK,
+        config: Config | None = None,
     ) -> None:
         super().__init__(
             keeping=keeping,
             controller=KeptController,
-            engines=KeptProcesses,
+            engines=engines,
             n=options.processes,
             profile_dir=str(folder),
             cluster_id="",
             cluster_file="",
             shutdown_atexit=False,
             delay=0,  # the controller listens before its connection files are there
-            send_engines_connection_env=True,
+            send_engines_connection_env=engines is KeptProcesses,
             log=_silent_log(),
+            config=config or Config(),
         )
         self.folder = folder
+        self.host = host
         self.exits = exits
         self.cwd = Path.cwd()
         self._base_env = process_environment(options, os.environ)
+
+    async def start_reachable_controller(self) -> None:
+        """Start the controller; return when its connection files are whole."""
+        await self.start_controller()
+        assert self.controller is not None
+        await self.controller.get_connection_info()
 
     def start_kept(self, name: str, argv: list[str], env: Mapping[str, str]) -> None:
         """Have the keeper start a process in the notebook's own working folder."""

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import CodeType, FrameType
@@ -25,13 +26,16 @@ from mcnb.lockstep.wire import Address
 INTERRUPT_AFTER_S = 0.01
 
 
-def guard(address: Address, process: int, places: Places) -> Sentry | None:
+def guard(
+    address: Address, process: int, places: Places, gone: Callable[[], None] | None = None
+) -> Sentry | None:
     """Have this process's launches checked.
 
     Args:
         address: Where the referee listens.
         process: This process's index.
         places: Finds the learner's lines.
+        gone: Called when the referee is gone, also where launches can't be checked.
 
     Returns:
         The sentry; None where this version of JAX can't be checked, which is said in a warning.
@@ -49,7 +53,7 @@ def guard(address: Address, process: int, places: Places) -> Sentry | None:
         cut_connections(ports)
         interrupt_callbacks(runs)
 
-    sentry = Sentry(address, process, runs, _detail, abort)
+    sentry = Sentry(address, process, runs, _detail, abort, gone or (lambda: None))
 
     def around_launch(launch: Launch) -> AbstractContextManager[None]:
         # The two frames in between are the hook's and this one.
@@ -66,7 +70,8 @@ def guard(address: Address, process: int, places: Places) -> Sentry | None:
     try:
         jax_hooks.install(around_launch, before_launch, programs.describe)
     except jax_hooks.UnsupportedJaxError as error:
-        sentry.close()
+        if gone is None:
+            sentry.close()
         warnings.warn(
             f"mcnb does not know the inside of this version of JAX ({error}): cells run, but "
             "processes that part are not told apart before they hang. Versions that it knows: "

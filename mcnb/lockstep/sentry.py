@@ -14,14 +14,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from types import FrameType
 
 from mcnb.errors import LockstepError
 from mcnb.lockstep.frames import current_frames
 from mcnb.lockstep.launches import Launch, LaunchRecord
 from mcnb.lockstep.places import Place
-from mcnb.lockstep.threads import Threads
+from mcnb.lockstep.slots import Slot
+from mcnb.lockstep.threads import Threads, interrupt_main
 from mcnb.lockstep.turns import Passage, Turns
 from mcnb.lockstep.verdicts import Detail
 from mcnb.lockstep.wire import Address, Channel, Message
@@ -30,32 +31,6 @@ from mcnb.lockstep.wire import Address, Channel, Message
 LOOK_S = 0.05
 # More launches of one cell are not kept.
 MOST_RECORDS = 100_000
-
-
-@dataclass(slots=True)
-class _Slot:
-    """A thread that waits.
-
-    Attributes:
-        place: Where it stands.
-        thread: Its identifier.
-        woken: Held until there is an answer.
-        answer: The answer.
-        turn: Which of the process's launches it is to make, once it may.
-        announced: Whether the referee was told that it waits.
-    """
-
-    place: Place
-    thread: int
-    woken: threading.Lock
-    answer: Message = field(default_factory=list)
-    turn: int = 0
-    announced: bool = False
-
-    def wake(self) -> None:
-        """Have the thread look whether there is an answer, or read for all."""
-        with contextlib.suppress(RuntimeError):  # it is awake
-            self.woken.release()
 
 
 class Sentry:
@@ -68,6 +43,7 @@ class Sentry:
         detail: Returns what there is to tell of a launch, from its place and the innermost frame
             of the thread that stands at it.
         abort: Ends what hangs in this process, given the ports at which communicators listen.
+        gone: Called when the referee is gone, though this process had not left it.
 
     Raises:
         OSError: The referee can't be reached.
@@ -85,6 +61,7 @@ class Sentry:
         is_learners: Callable[[FrameType], bool],
         detail: Callable[[Place, FrameType | None], Detail] = lambda *_: Detail(),
         abort: Callable[[list[int]], None] = lambda _: None,
+        gone: Callable[[], None] = lambda: None,
     ) -> None:
         self.process = process
         self.records: list[LaunchRecord] = []
@@ -92,13 +69,14 @@ class Sentry:
         self._threads = Threads(is_learners)
         self._detail = detail
         self._abort = abort
+        self._gone = gone
         self._channel = Channel(address, process, "launches")
         self._control = Channel(address, process, "control")
         self._bell, self._rung = socket.socketpair()
         self._leading = threading.Lock()
         self._hearing = threading.RLock()
         self._numbers: dict[Launch, int] = {}
-        self._slots: dict[int, _Slot] = {}
+        self._slots: dict[int, Slot] = {}
         self._passed: dict[int, Place] = {}
         self._tickets = itertools.count()
         self._turn = 0
@@ -110,7 +88,7 @@ class Sentry:
         self._holding = True
         self._suspended: set[int] = set()
         self._turns = Turns()
-        self._closed = False
+        self._closed = self._left = False
         listener = threading.Thread(target=self._listen, name="mcnb sentry", daemon=True)
         listener.start()
         self._threads.leave_out(listener.ident)
@@ -160,7 +138,7 @@ class Sentry:
             self._announce(ticket, launch, place, held=False)
             self._record(launch, place, announced, announced)
             return None
-        slot = _Slot(place, thread, threading.Lock())
+        slot = Slot(place, thread, threading.Lock())
         slot.woken.acquire()
         self._slots[ticket] = slot
         try:
@@ -238,7 +216,7 @@ class Sentry:
         """
         if self._closed:
             return
-        ticket, slot = next(self._tickets), _Slot(Place(), threading.get_ident(), threading.Lock())
+        ticket, slot = next(self._tickets), Slot(Place(), threading.get_ident(), threading.Lock())
         slot.woken.acquire()
         self._slots[ticket] = slot
         try:
@@ -251,7 +229,7 @@ class Sentry:
 
     def close(self, error: str = "") -> None:
         """Tell the referee that the process ends, with what error; all further launches pass."""
-        self._closed = True
+        self._closed = self._left = True
         with contextlib.suppress(OSError):
             self._channel.send(["failed", error] if error else ["left"])
         self._channel.close()
@@ -275,7 +253,7 @@ class Sentry:
         if not alone:
             self._bell.send(b".")
 
-    def _wait(self, ticket: int, slot: _Slot) -> BaseException | None:
+    def _wait(self, ticket: int, slot: Slot) -> BaseException | None:
         """Wait for the answer; return an interrupt that came meanwhile.
 
         One of the threads that wait reads for all. To have a thread do nothing but read would cost
@@ -296,7 +274,7 @@ class Sentry:
                     self._channel.send(["back", ticket])
         return interrupt
 
-    def _lead(self, slot: _Slot) -> None:
+    def _lead(self, slot: Slot) -> None:
         """Read until there is an answer for a thread; then let another one read."""
         try:
             while not slot.answer:
@@ -345,6 +323,8 @@ class Sentry:
         self._let_all_pass()
         for end in (self._control.socket, self._channel.socket, self._bell, self._rung):
             end.close()
+        if not self._left:
+            self._gone()
 
     def _look(self) -> None:
         """Tell the referee if no thread is left that may announce something."""
@@ -360,6 +340,9 @@ class Sentry:
     def _hear(self, message: Message) -> None:
         if message[0] == "abort":
             self._abort(message[1])
+            return
+        if message[0] == "interrupt":
+            interrupt_main()
             return
         kind, ticket = message[0], message[1]
         slot = self._slots.get(ticket)
@@ -380,7 +363,7 @@ class Sentry:
         if others_wait:
             self._bell.send(b".")
 
-    def _explain(self, ticket: int, slot: _Slot | None) -> Detail:
+    def _explain(self, ticket: int, slot: Slot | None) -> Detail:
         place = self._passed.get(ticket) if slot is None else slot.place
         with current_frames() as frames:  # this one stands still: its thread waits
             frame = None if slot is None else frames.get(slot.thread)

@@ -78,6 +78,7 @@ class Server:
             run from the start.
         how: Says how a process ended that is gone without a word. It is called in the server's own
             thread, and may take a moment to find out.
+        lost: Called with a process that is gone, where it runs cells; in the server's own thread.
 
     Attributes:
         address: Where sentries find it.
@@ -102,10 +103,12 @@ finished without it...
         host: str = "",
         cells: bool = False,
         how: Callable[[int], str] = lambda _: "ended without a word",
+        lost: Callable[[int], None] | None = None,
     ) -> None:
         self.count = count
         self._cells = cells
         self._how = how
+        self._lost = lost
         self._told: set[int] = set()  # those that have said that they end
         self._lock = threading.RLock()
         self._referee = Referee(count)
@@ -206,6 +209,11 @@ finished without it...
             for k in range(self.count):
                 self._send(k, ["abort", list(ports)], "control")
 
+    def interrupt(self, process: int) -> None:
+        """Have a process interrupt its cell, as SIGINT does."""
+        with self._lock:
+            self._send(process, ["interrupt"], "control")
+
     def close(self) -> None:
         """Let everybody pass who waits, and listen no more."""
         self._listener.end()
@@ -227,7 +235,9 @@ finished without it...
         return None if hearing is None else max(hearing.until - time.monotonic(), 0)
 
     def _miss(self, k: int, role: str) -> None:
-        # How a notebook's process ended is told by who keeps it.
+        # How a notebook's process ended is told by who keeps it, if somebody does.
+        if self._cells and role == "control" and self._lost is not None:
+            self._lost(k)
         if not self._cells and role == "launches" and k not in self._told:
             how = self._how(k)
             with self._lock:

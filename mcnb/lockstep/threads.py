@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterable
 from types import FrameType
@@ -66,3 +67,10 @@ def _joined_thread(frame: FrameType | None) -> int | None:
             return joined.ident if isinstance(joined, threading.Thread) else None
         frame = frame.f_back
     return None
+
+
+def interrupt_main() -> None:
+    """Send the main thread SIGINT, also where it waits in a call of the system's."""
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGINT)

@@ -35,6 +35,7 @@ and on "control":
     ["backed", ticket], ["went", ticket]    it was called back in time, or not
     ["explain", ticket]
     ["abort", ports]                        end what hangs
+    ["interrupt"]                           raise SIGINT
 """
 
 from __future__ import annotations

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import socket
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mcnb.errors import ClusterError
+from mcnb.launch.ports import reserve_port
+from mcnb.launch.route import local_end
 from mcnb.lockstep import jax_hooks, rescue
 from mcnb.lockstep.rescue import Healed
 from mcnb.lockstep.wire import Address
+from mcnb.process.leaving import leave
+from mcnb.scripts.identity import identify
 
 CONNECT_POLL_S = 0.005
 CONNECT_TIMEOUT_S = 120.0
@@ -38,26 +45,85 @@ class Joined:
     unchecked: str = ""
 
 
-def can_bind(shell: Any, address: str) -> bool:
-    """Return whether JAX's coordinator will be able to listen, in this process.
+@dataclass(frozen=True)
+class Whereabouts:
+    """Where a process is, and what it was given to know itself by.
+
+    Attributes:
+        host: Its host's name.
+        address: Its host's address, as others reach it.
+        rank: Which process its launcher says it is; None if it does not.
+        output: The common path of its output files, on its host.
+    """
+
+    host: str
+    address: str
+    rank: int | None
+    output: str
+
+
+def whereabouts(shell: Any, notebook: str) -> Whereabouts:
+    """Return where this process is.
 
     Args:
         shell: The process's shell.
-        address: Where: host and port.
+        notebook: The notebook's address.
     """
+    try:
+        rank: int | None = identify(os.environ).process
+    except ClusterError:
+        rank = None
+    return Whereabouts(socket.gethostname(), local_end(notebook), rank, shell.output)
+
+
+def in_order(found: Sequence[Whereabouts]) -> list[int]:
+    """Return in which order processes are to have their indices.
+
+    By their launcher's ranks, if it gave each one; otherwise those of a host are neighbours.
+
+    Args:
+        found: Where each is.
+
+    Example:
+        >>> a, b = (Whereabouts(f"node{i}", f"10.0.0.{i}", None, "") for i in (2, 10))
+        >>> in_order([b, a, b])
+        [1, 0, 2]
+    """
+    ranks = [one.rank for one in found]
+    if sorted(rank for rank in ranks if rank is not None) == list(range(len(found))):
+        return [ranks.index(k) for k in range(len(found))]
+    return sorted(range(len(found)), key=lambda i: (_natural(found[i].host), found[i].address, i))
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return what a name is sorted by, with the numbers in it as numbers."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+_held: socket.socket | None = None
+
+
+def hold_port(shell: Any, host: str) -> int:
+    """Hold a port until JAX's coordinator listens there, in this process; return it.
+
+    Args:
+        shell: The process's shell.
+        host: This host's address, as the other processes reach it.
+    """
+    global _held
     del shell
-    host, _, port = address.rpartition(":")
-    with socket.socket() as trial:
-        if hasattr(socket, "SO_REUSEPORT"):  # as gRPC does
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        try:
-            trial.bind((host, int(port)))
-        except OSError:
-            return False
-    return True
+    _held, port = reserve_port(host)
+    return port
 
 
-def join(shell: Any, address: str, processes: int, referee: Address) -> Joined:
+def join(
+    shell: Any,
+    address: str,
+    processes: int,
+    referee: Address,
+    indices: Mapping[int, int],
+    watched: bool,
+) -> Joined:
     """Import JAX and connect to the other processes; return when all have.
 
     Args:
@@ -65,11 +131,13 @@ def join(shell: Any, address: str, processes: int, referee: Address) -> Joined:
         address: Where JAX's coordinator listens, in process 0: host and port.
         processes: How many processes there are.
         referee: Where the referee listens, who checks their launches.
+        indices: The processes' indices by the ids of their engines.
+        watched: Whether somebody ends this process when the notebook is gone.
 
     Raises:
         RuntimeError: JAX could not connect, or this is not the process it should be.
     """
-    process_index = int(shell.kernel.engine_id)  # which it asked for
+    process_index = shell.process_index = indices[int(shell.kernel.engine_id)]
     port = _connect(address, processes, process_index)
     import jax
 
@@ -81,7 +149,8 @@ def join(shell: Any, address: str, processes: int, referee: Address) -> Joined:
             f"where process {process_index} with {expected} was asked for. Look for settings of "
             "JAX or XLA in the environment"
         )
-    return replace(joined, unchecked=shell.lockstep.enter(referee, process_index))
+    gone = None if watched else leave
+    return replace(joined, unchecked=shell.lockstep.enter(referee, process_index, gone))
 
 
 def heal(shell: Any, address: str, processes: int) -> tuple[Healed, int]:
@@ -95,12 +164,11 @@ def heal(shell: Any, address: str, processes: int) -> tuple[Healed, int]:
     Returns:
         What was restored, and the port at which the process's communicator listens now.
     """
-    process_index = int(shell.kernel.engine_id)
     port = 0
 
     def rejoin() -> None:
         nonlocal port
-        port = _connect(address, processes, process_index)
+        port = _connect(address, processes, shell.process_index)
 
     deadline = time.monotonic() + CALLBACKS_S
     while shell.lockstep.callbacks_run() and time.monotonic() < deadline:
@@ -130,6 +198,7 @@ def _connect(address: str, processes: int, process_index: int) -> int:
         process_id=process_index,
         cluster_detection_method="deactivate",
     )
+    _let_go()
     before = rescue.listening_ports()
     jax.devices()
     # Gloo's is the one port that comes with the devices.
@@ -138,6 +207,14 @@ def _connect(address: str, processes: int, process_index: int) -> int:
     if processes > 1:
         _meet()
     return ports.pop() if len(ports) == 1 else 0
+
+
+def _let_go() -> None:
+    """Hold JAX's port no longer: its coordinator does, if this is its process."""
+    global _held
+    if _held is not None:
+        _held.close()
+        _held = None
 
 
 def _meet() -> None:

@@ -11,11 +11,14 @@ import os
 import sys
 import tempfile
 import threading
+from pathlib import Path
 
 from mcnb.errors import LockstepError
 from mcnb.ipyparallel_inside import ProcessEngine, publish_data
+from mcnb.launch.settings import profile_folder, read_settings
 from mcnb.messages import STREAMS
 from mcnb.process.blackbox import BlackBox
+from mcnb.process.leaving import leave_with_connection
 from mcnb.process.lockstep import Lockstep
 from mcnb.process.native import NativeOutput
 from mcnb.process.record import Record, RecordedStream, as_text_io
@@ -26,7 +29,10 @@ from mcnb.process.watch import Watch
 
 def main() -> None:
     """Run this process until it is told to end."""
-    output = os.environ.pop("MCNB_OUTPUT", None) or _output_of_its_own()
+    shared = profile_folder(sys.argv[1:])
+    if shared is not None and read_settings(shared).sent:
+        leave_with_connection(shared)
+    output = os.environ.pop("MCNB_OUTPUT", None) or _output_of_its_own(shared)
     paths = {"stdout": f"{output}.out", "stderr": f"{output}.err"}
     faulthandler.enable(all_threads=False)
     record = Record(
@@ -35,6 +41,7 @@ def main() -> None:
     )
     for recording in (RecordingHook, RecordingPublisher, ProcessShell):
         recording.record = record
+    ProcessShell.output = output
     ProcessShell.lockstep = Lockstep()
     ProcessShell.watch = Watch(
         lambda progress: publish_data({"progress": progress}),
@@ -70,10 +77,10 @@ def _log_to_file(log: logging.Logger, path: str) -> None:
     log.handlers[:] = [handler]
 
 
-def _output_of_its_own() -> str:
-    """Return a path for output files, for a process that nobody gave one."""
-    folder = tempfile.mkdtemp(prefix="mcnb-process-")
-    output = f"{folder}/process"
+def _output_of_its_own(shared: Path | None) -> str:
+    """Return a path for output files, in that folder if there is one, where nobody gave one."""
+    folder = Path(tempfile.mkdtemp(prefix="process-" if shared else "mcnb-process-", dir=shared))
+    output = str(folder / "process")
     for number, kind in ((1, "out"), (2, "err")):
         file = os.open(f"{output}.{kind}", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.dup2(file, number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mcnb.errors import LockstepError
@@ -42,8 +42,15 @@ class Lockstep:
         error = record.exc_info[1] if record.exc_info else None
         return not isinstance(error, (LockstepError, KeyboardInterrupt))
 
-    def enter(self, referee: Address, process_index: int) -> str:
+    def enter(
+        self, referee: Address, process_index: int, gone: Callable[[], None] | None = None
+    ) -> str:
         """Have this process's launches checked from now on.
+
+        Args:
+            referee: Where the referee listens.
+            process_index: This process's index.
+            gone: Called when the referee is gone.
 
         Returns:
             Why they are not; empty if they are.
@@ -54,7 +61,7 @@ class Lockstep:
         jax.monitoring.register_event_duration_secs_listener(self.tracer.compiled)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            self.sentry = guard(referee, process_index, self._places)
+            self.sentry = guard(referee, process_index, self._places, gone)
         return "; ".join(str(warning.message) for warning in caught)
 
     def begin(self, number: int, label: str = "", *, checked: bool = True) -> None:

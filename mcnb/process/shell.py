@@ -94,6 +94,8 @@ class ProcessShell(ZMQInteractiveShell):
     record: ClassVar[Record]
     watch: ClassVar[Watch]
     lockstep: ClassVar[Lockstep]
+    output: ClassVar[str]
+    process_index = 0
     _depth = 0
     _cell_loop: asyncio.AbstractEventLoop | None = None
 

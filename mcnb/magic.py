@@ -49,7 +49,7 @@ class SentenceParser(MagicArgumentParser):
         """
         self.given = f"{self.prog} {line}".strip()
         try:
-            words = arg_split(line, strict=True)
+            words = arg_split(line, posix=True, strict=True)
         except ValueError as error:  # a quote that is not closed
             raise OptionError(f"{self.given}: {error}. Help: {self.prog}?") from None
         args, unknown = self.parse_known_args(words)

@@ -161,11 +161,12 @@ class LaunchedStart(KeptStart):
     def _output(self) -> str:
         """Return what the launcher, or what it started, has written."""
         launcher = self._launcher
+        if launcher is None:
+            return ""
         path = getattr(launcher, "output_file", "")
-        if path:
-            with contextlib.suppress(OSError):
-                return Path(path).read_text(errors="replace")
-        return launcher.get_output() if self._kind == "ssh" and launcher is not None else ""
+        if path and Path(path).is_file():
+            return Path(path).read_text(errors="replace")
+        return str(launcher.get_output())  # read, and removed, by ipyparallel
 
 
 def _slurm_nodes() -> list[str]:

@@ -167,6 +167,10 @@ def _exception_only(error: BaseException) -> list[str]:
     return [*f"{_RED}{name}{_END}{colon}{rest}".split("\n")]
 
 
+# What JAX says where a launcher ends processes because one has died; that is told elsewhere.
+_SIGTERM_NOTE = re.compile(r"^.* preemption_notifier\.cc:\d+\] SIGTERM .*\n", re.MULTILINE)
+
+
 def crash_report(err: str) -> str:
     r"""Return what a process that crashed wrote to stderr, with the interpreter's report cut short.
 
@@ -184,6 +188,7 @@ def crash_report(err: str) -> str:
           File "ctypes/__init__.py", line 519 in f
           File "<In[3]>", line 4 in <module>
     """
+    err = _SIGTERM_NOTE.sub("", err)
     before, fatal, report = err.partition("Fatal Python error: ")
     if not fatal:
         return err

@@ -6,7 +6,7 @@ import getpass
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,20 +50,23 @@ def available() -> bool:
 
 
 @contextmanager
-def sshd(folder: Path, names: str = "one two", address: str = "127.0.0.1") -> Iterator[Path]:
+def sshd(
+    folder: Path, names: str = "one two", address: str = "127.0.0.1", on: Sequence[str] = ()
+) -> Iterator[Path]:
     """Run an sshd; yield the file that tells ssh how to reach it, under these names.
 
     Args:
         folder: Where its files go.
         names: What hosts it is taken for, with spaces between.
         address: At which it listens.
+        on: What runs a command on its host; this one, by default.
     """
     for key in ("host", "user"):
         words = ("-q", "-t", "ed25519", "-N", "", "-f", str(folder / key))
         subprocess.run([str(program("ssh-keygen")), *words], check=True)
     public = (folder / "host.pub").read_text()
     (folder / "known_hosts").write_text(f"tests {public}")
-    with socket.create_server((address, 0)) as probe:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     values = {"folder": folder, "address": address, "port": port}
     (folder / "sshd_config").write_text(SERVER.format(**values))
@@ -72,7 +75,7 @@ def sshd(folder: Path, names: str = "one two", address: str = "127.0.0.1") -> It
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     with (folder / "sshd.log").open("wb") as log:
         server = subprocess.Popen(
-            [str(program("sshd")), "-D", "-e", "-f", str(folder / "sshd_config")],
+            [*on, str(program("sshd")), "-D", "-e", "-f", str(folder / "sshd_config")],
             stdout=log,
             stderr=log,
         )

@@ -5,7 +5,8 @@ It fits ipyparallel 9. What it reaches into:
 - of the engine: the kernel class that `IPEngine` instantiates, whether kernels have a debugger, the
   redirection of output, the signal handlers, and how a kernel applies functions;
 - of the controller: the heart monitor that it instantiates and when that counts a heart as new, the
-  socket on which its hub listens to what passes, and its module `time`.
+  socket on which its hub listens to what passes, what follows from encryption, and its module
+  `time`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import ipyparallel.engine.app as engine_app
 from ipyparallel.engine.datapub import publish_data
 from ipyparallel.engine.kernel import IPythonParallelKernel
 from ipyparallel.serialize import serialize_object, unpack_apply_message
-from traitlets import Integer, Type
+from traitlets import Integer, Type, observe
 
 from mcnb.launch.forking import die_with_parent
 from mcnb.process import interrupt
@@ -129,7 +130,14 @@ class QuietController(controller_app.IPController):
     """The controller, whose hub keeps no account of what passes between client and engines.
 
     It would read every message again, and remember each. Nobody asks it for that.
+
+    What passes is encrypted, and signed as well: without a key, each session would warn of that.
     """
+
+    @observe("enable_curve")
+    def _enable_curve_changed(self, change: Any) -> None:
+        if change.new:
+            self._ensure_curve_keypair()
 
     def init_hub(self) -> None:
         """Make the hub, which then hears of heartbeats and registrations only."""

@@ -28,6 +28,8 @@ CONNECTION_POLL_S = 0.005
 # The keeper sees deaths, so no nanny has to, and a process that is stopped or deep in native code
 # must not be given up for dead.
 CONTROLLER_ARGS = [
+    # Signatures alone would let anybody on this machine read what is published.
+    "--IPController.enable_curve=True",
     "--nodb",
     "--usethreads",
     "--log-level=WARN",
@@ -54,15 +56,9 @@ class KeptController(ControllerLauncher):
             f"--work-dir={self.parent.cwd}",
             f"--HeartMonitor.expected={self.parent.n}",
             f"--ip={self.parent.host}",
-            *self._on_a_network(),
+            f"--location={self.parent.host}",
             *CONTROLLER_ARGS,
         ]
-
-    def _on_a_network(self) -> list[str]:
-        """Return what a controller needs that other hosts reach: all that is said is encrypted."""
-        if self.parent.host == LOOPBACK:
-            return []
-        return [f"--location={self.parent.host}", "--IPController.enable_curve=True"]
 
     async def start(self) -> None:
         """Start the controller."""

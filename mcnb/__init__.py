@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mcnb.cluster import Cluster as Cluster
+    from mcnb.connecting import connect as connect
     from mcnb.current import current_cluster as current_cluster
     from mcnb.errors import CellError as CellError
     from mcnb.errors import ClusterError as ClusterError
@@ -52,6 +53,7 @@ _HOMES = {
     "Result": "result",
     "Verdict": "lockstep.verdicts",
     "check": "exercises",
+    "connect": "connecting",
     "current_cluster": "current",
     "picture": "pictures.show",
     "show": "pictures.show",

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from types import TracebackType
 from typing import Any, Self
 
+from mcnb.calling import call, result_of
 from mcnb.cells import Cell, History, Push, Replay
 from mcnb.conduct import Conductor, Watcher
 from mcnb.errors import CellError, ClusterError
 from mcnb.lifetime import Lifetime
 from mcnb.lockstep.rescue import Healed
-from mcnb.messages import ProcessError, Reply
+from mcnb.messages import Reply
 from mcnb.options import LOCAL, Options, process_set, seconds
 from mcnb.outcome import Outcome, aftermath, healing
 from mcnb.pictures.scene import Scene
@@ -20,8 +20,6 @@ from mcnb.process import calls
 from mcnb.result import Result
 from mcnb.syntax import syntax_error
 from mcnb.uninterrupted import to_the_end
-
-CALL_TICK_S = 0.1
 
 
 class Cluster:
@@ -70,29 +68,36 @@ class Cluster:
         listen: str = "",
     ) -> None:
         named = hosts.split(",") if isinstance(hosts, str) and hosts else hosts
-        self.options = Options(
-            processes,
-            devices_per_process,
-            platform,
-            dict(env or {}),
-            checked,
-            engines,
-            tuple(host.strip() for host in named),
-            launcher_options,
-            listen,
+        self._set(
+            Options(
+                processes,
+                devices_per_process,
+                platform,
+                dict(env or {}),
+                checked,
+                engines,
+                tuple(host.strip() for host in named),
+                launcher_options,
+                listen,
+            )
         )
-        self.last: Result | None = None
-        self.replay: Replay | None = None
-        self._history = History()
-        self._lifetime = Lifetime(self.options)
-        self._lock = self._lifetime.lock
-        self._conductor: Conductor | None = None
-        self._cells = 0
 
     @classmethod
     def of(cls, options: Options) -> Self:
         """Return a cluster of these options, not started."""
-        return cls(**{one.name: getattr(options, one.name) for one in fields(options)})
+        cluster = cls.__new__(cls)
+        cluster._set(options)
+        return cluster
+
+    def _set(self, options: Options) -> None:
+        self.options = options
+        self.last: Result | None = None
+        self.replay: Replay | None = None
+        self._history = History()
+        self._lifetime = Lifetime(options)
+        self._lock = self._lifetime.lock
+        self._conductor: Conductor | None = None
+        self._cells = 0
 
     @property
     def running(self) -> bool:
@@ -306,8 +311,14 @@ class Cluster:
             The result of the cell that failed in the replay, or None.
 
         Raises:
-            ClusterError: They could not be started, or died in the replay.
+            ClusterError: They could not be started, or died in the replay; or somebody else started
+                them, who has to do so again.
         """
+        if not self.options.ours:
+            raise ClusterError(
+                "These processes were started by somebody else, who has to start them anew; then: "
+                "%mcjax connect"
+            )
         with self._lock:
             self._history.ended()
             self._lifetime.end("was interrupted while it was restarted")
@@ -351,12 +362,12 @@ class Cluster:
             outcome = self._conductor.run(cell)
         except ClusterError as error:
             self._lifetime.lose()
-            renewed = aftermath(Outcome(intact=False), count)
+            renewed = aftermath(Outcome(intact=False), count, ours=self.options.ours)
             raise ClusterError(f"{str(error).rstrip('.')}. {renewed}") from None
         finally:
             ctrl_c = self._conductor.asked_by_ctrl_c
             self._conductor = None
-        self.last = _result(outcome, count)
+        self.last = result_of(outcome, count, ours=self.options.ours)
         if not outcome.intact:
             self._lifetime.lose()
         if ctrl_c:
@@ -371,41 +382,9 @@ class Cluster:
 
     def _call(self, function: Any, *args: Any, processes: str | int | Iterable[int] | None) -> Any:
         with self._lock:
-            current = self._lifetime.ready()
-            count = self.options.processes
-            targets = self._targets(processes)
-            number = current.referee.begin(targets)
-            try:
-                pending = current.call(function, number, *args, processes=targets)
-            except ClusterError:
-                raise
-            except Exception as error:
-                raise CellError(f"A value can't be sent: {error}") from None
-            while pending.waiting:
-                pending.wait(CALL_TICK_S)
-                for k in pending.answers:
-                    current.referee.finish(k)
-                if current.exits:
-                    self._lifetime.ready()
-        errors = {k: a for k, a in pending.answers.items() if isinstance(a, ProcessError)}
-        if errors:
-            replies = {k: Reply(error=error) for k, error in sorted(errors.items())}
-            verdict = current.referee.verdict
-            Result(replies, count, verdict=verdict).raise_for_errors()
-        return dict(sorted(pending.answers.items()))
+            return call(
+                self._lifetime, function, args, self._targets(processes), self.options.processes
+            )
 
     def _state(self) -> str:
         return "running a cell" if self._conductor is not None else self._lifetime.state()
-
-
-def _result(outcome: Outcome, count: int) -> Result:
-    return Result(
-        replies=dict(sorted(outcome.replies.items())),
-        count=count,
-        stopped=tuple(outcome.stopped),
-        died=outcome.died,
-        interrupted=outcome.interrupted,
-        time_limit=outcome.time_limit,
-        aftermath=aftermath(outcome, count),
-        verdict=outcome.verdict,
-    )

@@ -12,6 +12,7 @@ It fits ipyparallel 9. What it reaches into:
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 import time
@@ -24,15 +25,17 @@ import ipyparallel.engine.app as engine_app
 from ipyparallel.engine.datapub import publish_data
 from ipyparallel.engine.kernel import IPythonParallelKernel
 from ipyparallel.serialize import serialize_object, unpack_apply_message
+from IPython.core.getipython import get_ipython
 from traitlets import Integer, Type, observe
 
+from mcnb.errors import ClusterError
 from mcnb.launch.forking import die_with_parent
 from mcnb.process import interrupt
 from mcnb.process.calls import Call
-from mcnb.process.shell import ProcessShell
+from mcnb.process.shell import ProcessShell, adopt_shell
 from mcnb.process.tracebacks import describe_error
 
-__all__ = ["ProcessEngine", "publish_data", "run_controller"]
+__all__ = ["ProcessEngine", "adopt_engine", "publish_data", "run_controller"]
 
 
 class ProcessKernel(IPythonParallelKernel):
@@ -93,6 +96,26 @@ class ProcessEngine(engine_app.IPEngine):
 
     def redirect_output(self, iopub_socket: Any) -> None:
         """Redirect nothing: the record has taken the streams over."""
+
+
+def adopt_engine() -> logging.Logger:
+    """Give the engine that runs in this process mcnb's kernel and shell.
+
+    Returns:
+        Where the engine logs.
+
+    Raises:
+        ClusterError: There is no engine in this process.
+    """
+    kernel = getattr(get_ipython(), "kernel", None)
+    if not isinstance(kernel, IPythonParallelKernel):
+        raise ClusterError("is no engine of ipyparallel's")
+    # In place: its sockets are in use, and it is in the middle of answering a call.
+    kernel.__class__ = ProcessKernel
+    adopt_shell(kernel.shell)
+    interrupt.install()
+    log: logging.Logger = kernel.log
+    return log
 
 
 def _leave_debugpy_out() -> None:

@@ -16,6 +16,7 @@ from mcnb.requirements import check_jax
 from mcnb.result import died_sentence
 from mcnb.uninterrupted import to_the_end
 
+LOST = "has lost its processes"
 _running: weakref.WeakSet[Lifetime] = weakref.WeakSet()
 
 
@@ -58,9 +59,10 @@ class Lifetime:
         try:
             self._processes = start_processes(self._options)
         except McnbError as error:
-            self._absence = f"did not start: {error}"
+            what = "did not start" if self._options.ours else "could not be joined"
+            self._absence = f"{what}: {error}"
             self._lost = False
-            raise ClusterError(f"The cluster did not start: {error}") from None
+            raise ClusterError(f"The cluster {self._absence}") from None
         except KeyboardInterrupt:
             # Where it was being started anew, the next cell tries again, as this one did.
             self._absence = "was interrupted while it started"
@@ -88,8 +90,8 @@ class Lifetime:
     def lose(self) -> None:
         """Give the processes up and have new ones started, while the user reads why."""
         lost, self._processes = self._processes, None
-        self._absence = "is being started anew"
-        self._lost = True
+        self._absence = "is being started anew" if self._options.ours else LOST
+        self._lost = self._options.ours
         threading.Thread(
             target=self._recover, args=(lost,), name="mcnb restart", daemon=True
         ).start()
@@ -119,7 +121,9 @@ class Lifetime:
             except ClusterError as error:
                 died = str(error)
             self.lose()
-            outcome = aftermath(Outcome(intact=False), self._options.processes)
+            outcome = aftermath(
+                Outcome(intact=False), self._options.processes, ours=self._options.ours
+            )
             raise ClusterError(f"{died[0].upper()}{died[1:]} since the last cell. {outcome}")
         return self._processes
 
@@ -133,6 +137,8 @@ class Lifetime:
         """Return why there are none, and what to do."""
         if self._absence.startswith("did not start"):
             return f"The cluster {self._absence}\nOnce that is mended: %mcjax start"
+        if not self._options.ours:
+            return f"The cluster {self._absence}. Connect to one: %mcjax connect"
         return f"The cluster {self._absence}. Start it: %mcjax start"
 
 

@@ -5,99 +5,23 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
-from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import display
-from IPython.utils.process import arg_split
 
 from mcnb import current as clusters
 from mcnb.absent import missing_name
 from mcnb.cluster import Cluster
+from mcnb.connecting import connect
 from mcnb.errors import ClusterError, OptionError
 from mcnb.launch.warm import cool
+from mcnb.magic_line import OWNERS, cell_parser, line_parser
 from mcnb.options import Options, environment
 from mcnb.report.live import LiveView, somebody_looks
 from mcnb.report.log import log_text
 from mcnb.report.show import show
 from mcnb.result import Result
-
-
-class SentenceParser(MagicArgumentParser):
-    """A parser whose complaints are sentences: what was given, what is allowed, what to do."""
-
-    def __init__(self, magic: str) -> None:
-        super().__init__(prog=magic)
-        self.allow_abbrev = False
-        self.given = ""
-
-    def options(self, command: str | None = None) -> list[str]:
-        """Return the options' names, one for each; those of a command, if one is given."""
-        return [
-            action.option_strings[0]
-            for action in self._actions
-            if action.option_strings
-            and (command not in _OWNERS.values() or _OWNERS.get(action.dest) == command)
-        ]
-
-    def parse(self, line: str) -> Any:
-        """Return the parsed line.
-
-        Raises:
-            OptionError: It can't be parsed.
-        """
-        self.given = f"{self.prog} {line}".strip()
-        try:
-            words = arg_split(line, posix=True, strict=True)
-        except ValueError as error:  # a quote that is not closed
-            raise OptionError(f"{self.given}: {error}. Help: {self.prog}?") from None
-        args, unknown = self.parse_known_args(words)
-        if unknown:
-            command = getattr(args, "command", None)
-            raise OptionError(
-                f"{self.given}: there is no option {unknown[0]}. Options: "
-                f"{', '.join(self.options(command))}. Help: {self.prog}?"
-            )
-        return args
-
-    def error(self, message: str) -> NoReturn:
-        """Raise an error of ours in place of argparse's."""
-        complaint = message.removeprefix("argument ")
-        raise OptionError(f"{self.given}: {complaint}. Help: {self.prog}?")
-
-
-def _cell_parser() -> SentenceParser:
-    parser = SentenceParser("%%mcjax")
-    parser.add_argument("-p", "--processes", metavar="PROCESSES")
-    parser.add_argument("--unchecked", action="store_true")
-    parser.add_argument("--timeout", metavar="SECONDS")
-    return parser
-
-
-def _line_parser() -> SentenceParser:
-    parser = SentenceParser("%mcjax")
-    parser.add_argument("command", nargs="?", default="status")
-    parser.add_argument("-n", "--processes")
-    parser.add_argument("-d", "--devices")
-    parser.add_argument("--platform")
-    parser.add_argument("--env", action="append", metavar="NAME=VALUE")
-    parser.add_argument("--unchecked", action="store_true")
-    parser.add_argument("--engines", metavar="LAUNCHER")
-    parser.add_argument("--hosts", metavar="HOST,...")
-    parser.add_argument("--options", metavar="'WORDS'")
-    parser.add_argument("--listen", metavar="ADDRESS")
-    parser.add_argument("--replay", action="store_true")
-    parser.add_argument("--order", action="store_true")
-    return parser
-
-
-_OWNERS = {
-    **dict.fromkeys(("processes", "devices", "platform", "env", "unchecked"), "start"),
-    **dict.fromkeys(("engines", "hosts", "options", "listen"), "start"),
-    "replay": "restart",
-    "order": "timeline",
-}
 
 
 @magics_class
@@ -123,6 +47,8 @@ class McjaxMagics(Magics):
           %mcjax start [-n PROCESSES] [-d DEVICES] [--platform cpu] [--env NAME=VALUE ...]
                        [--unchecked] [--engines LAUNCHER] [--hosts HOST,...] [--options 'WORDS']
                        [--listen ADDRESS]
+          %mcjax connect [--profile PROFILE] [--cluster-id ID] [-d DEVICES] [--env NAME=VALUE ...]
+                         [--unchecked] [--listen ADDRESS]
           %mcjax status
           %mcjax log
           %mcjax timeline [--order]
@@ -134,6 +60,8 @@ class McjaxMagics(Magics):
         Commands:
           start      start PROCESSES JAX processes (default 4), each with DEVICES CPU devices
                      (default 2), and have them join into one system
+          connect    make the engines of an ipyparallel cluster that runs already JAX processes of
+                     one system
           status     say what runs; so does %mcjax alone
           log        show what the processes launched in the last cell that spans processes
           timeline   draw what the processes did in the last cell, and when: a lane for each, joined
@@ -157,6 +85,10 @@ class McjaxMagics(Magics):
           --listen ADDRESS    at which of this machine's addresses processes of others reach it;
                               found out by default
 
+        Options of connect, and -d, --env, --unchecked and --listen:
+          --profile PROFILE   the IPython profile under which the cluster was started (default)
+          --cluster-id ID     its id, where several run under one profile
+
         Option of timeline:
           --order             draw only the order of the launches, without times: the same on every
                               run
@@ -167,7 +99,7 @@ class McjaxMagics(Magics):
         Example:
           %mcjax start -n 4 -d 2
         """
-        parser = _line_parser()
+        parser = line_parser()
         args = parser.parse(line)
         command = self._commands.get(args.command)
         if command is None:
@@ -177,11 +109,11 @@ class McjaxMagics(Magics):
                 f"{parser.given}: there is no command {args.command}.{hint} "
                 f"Commands: {', '.join(self._commands)}. Help: %mcjax?"
             )
-        for option, owner in _OWNERS.items():
-            if getattr(args, option) and args.command != owner:
+        for option, owners in OWNERS.items():
+            if getattr(args, option) and args.command not in owners:
                 raise OptionError(
-                    f"{parser.given}: the option --{option} belongs to %mcjax {owner}. "
-                    "Help: %mcjax?"
+                    f"{parser.given}: the option --{option.replace('_', '-')} belongs to %mcjax "
+                    f"{owners[0]}. Help: %mcjax?"
                 )
         command(self, args)
 
@@ -207,7 +139,7 @@ class McjaxMagics(Magics):
           import jax
           print(jax.process_index(), jax.local_devices())
         """
-        args = _cell_parser().parse(line)
+        args = cell_parser().parse(line)
         live = self._live()
         cluster = clusters.current()
         if cluster is None:
@@ -338,6 +270,25 @@ class McjaxMagics(Magics):
         what = "with" if args.replay else "without"
         print(f"Ready: {cluster.options.describe()}, {what} variables")
 
+    def _connect(self, args: Any) -> None:
+        cluster = clusters.current()
+        if cluster is not None and cluster.running:
+            raise ClusterError(
+                f"A cluster of {cluster.options.describe()} runs already. To have another, first: "
+                "%mcjax stop"
+            )
+        given = {
+            "profile": args.profile,
+            "cluster_id": args.cluster_id,
+            "devices_per_process": args.devices,
+            "env": environment(args.env) if args.env else None,
+            "checked": False if args.unchecked else None,
+            "listen": args.listen,
+        }
+        joined = connect(**{name: v for name, v in given.items() if v is not None})
+        clusters.set_current(joined)
+        print(f"Ready: {joined.options.describe()}")
+
     def _stop(self, _: Any) -> None:
         cluster = clusters.current_cluster()
         if not cluster.running:
@@ -351,6 +302,7 @@ class McjaxMagics(Magics):
 
     _commands = {  # noqa: RUF012
         "start": _start,
+        "connect": _connect,
         "status": _status,
         "log": _log,
         "timeline": _timeline,
@@ -376,7 +328,7 @@ def register(shell: Any) -> None:
     magics = McjaxMagics(shell)
     shell.register_magics(magics)
     shell.events.register("pre_run_cell", magics.begin_cell)
-    for key, parser in (("%mcjax", _line_parser()), ("%%mcjax", _cell_parser())):
+    for key, parser in (("%mcjax", line_parser()), ("%%mcjax", cell_parser())):
         words = [word for action in parser._actions for word in action.option_strings]
         if key == "%mcjax":
             words += McjaxMagics._commands

@@ -14,7 +14,7 @@ MAX_PROCESSES = 512
 # JAX numbers the CPU devices of process k from 2048 * k on: more would share an id.
 MAX_DEVICES = 2048
 PLATFORMS = ("cpu",)
-LOCAL = "local"
+LOCAL, CONNECTED = "local", "connected"
 _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 # By the name in Options: the magic's option, what it means, the largest value and an example.
 _NUMBERS = {
@@ -40,6 +40,8 @@ class Options:
             shell.
         listen: At which of this machine's addresses the processes reach the notebook; found out by
             default.
+        profile: The IPython profile of a cluster that somebody else started.
+        cluster_id: Its id, where several run under one profile.
 
     Raises:
         OptionError: A value is not allowed.
@@ -62,6 +64,8 @@ For example: -n 4
     hosts: tuple[str, ...] = ()
     launcher_options: str = ""
     listen: str = ""
+    profile: str = ""
+    cluster_id: str = ""
 
     def __post_init__(self) -> None:
         for name, (option, meaning, most, example) in _NUMBERS.items():
@@ -105,6 +109,11 @@ For example: -n 4
             '3 processes x 2 CPU devices'
         """
         return cls(**{name: value for name, value in given.items() if value is not None})
+
+    @property
+    def ours(self) -> bool:
+        """Whether the processes are started, and so can be started anew, by the cluster itself."""
+        return self.engines != CONNECTED
 
     def describe(self) -> str:
         """Return the size in words."""

@@ -10,6 +10,11 @@ from mcnb.lockstep.verdicts import Verdict
 from mcnb.messages import Reply
 from mcnb.options import name_processes, plural
 
+NOT_OURS = (
+    "The processes can't go on together. Who started them has to start them anew; then: %mcjax "
+    "connect"
+)
+
 
 @dataclass
 class Outcome:
@@ -44,12 +49,13 @@ class Outcome:
     failed: bool = False
 
 
-def aftermath(outcome: Outcome, count: int) -> str:
+def aftermath(outcome: Outcome, count: int, *, ours: bool = True) -> str:
     """Say what had to be done to end a cell.
 
     Args:
         outcome: How it ended.
         count: How many processes there are.
+        ours: Whether the processes can be started anew; otherwise somebody else has to.
 
     Example:
         >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)
@@ -73,8 +79,11 @@ variables are gone. To run the cells again that made them: %mcjax restart --repl
             sentences.append(f"{name} could not be got out of what runs there")
         elif outcome.unhealed:
             sentences.append(outcome.unhealed)
-        sentences.append(f"{everyone} {was} started anew: {their} variables are gone")
-        sentences.append("To run the cells again that made them: %mcjax restart --replay")
+        if ours:
+            sentences.append(f"{everyone} {was} started anew: {their} variables are gone")
+            sentences.append("To run the cells again that made them: %mcjax restart --replay")
+        else:
+            sentences.append(NOT_OURS)
     elif outcome.healed:
         sentences += healing(outcome.healed, count)
     elif outcome.interrupted or outcome.verdict is not None:

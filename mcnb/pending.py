@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import queue
 import time
+from collections.abc import Callable
 from typing import Any
 
 from mcnb.errors import ClusterError
@@ -20,10 +21,23 @@ class Pending:
         answers: What the others returned.
         started: When the call was made, on the monotonic clock, in seconds.
         waits: Which processes wait for others before a launch.
+
+    Args:
+        results: ipyparallel's results, by process.
+        inbox: Gets something when all have answered, or something else has happened.
+        lost: Called with a process whose engine ipyparallel finds gone; it goes on waiting then,
+            until how that process ended is known. By default, that is an error.
     """
 
-    def __init__(self, results: dict[int, Any], inbox: queue.SimpleQueue[None]) -> None:
+    def __init__(
+        self,
+        results: dict[int, Any],
+        inbox: queue.SimpleQueue[None],
+        lost: Callable[[int], None] | None = None,
+    ) -> None:
         self._results = results
+        self._lost = lost
+        self._gone: set[int] = set()
         self._inbox = inbox
         self.waiting = set(results)
         self.answers: dict[int, Any] = {}
@@ -54,11 +68,16 @@ class Pending:
             happened = True
         except queue.Empty:
             happened = False
-        for k in [k for k in self.waiting if self._results[k].done()]:
-            self.waiting.remove(k)
+        for k in [k for k in self.waiting - self._gone if self._results[k].done()]:
             try:
                 self.answers[k] = self._results[k].get()
+                self.waiting.remove(k)
             except Exception as error:
+                if self._lost is not None and _says_it_is_gone(error):
+                    self._gone.add(k)
+                    self._lost(k)
+                    continue
+                self.waiting.remove(k)
                 raise ClusterError(f"process {k} could not be reached: {error}") from None
         return happened
 
@@ -67,3 +86,9 @@ class Pending:
         data = self._results[k].data or {}
         progress: Progress = data.get("progress", Progress())
         return progress
+
+
+def _says_it_is_gone(error: Exception) -> bool:
+    from ipyparallel.error import EngineError  # it takes its time, and is there by now
+
+    return isinstance(error, EngineError)

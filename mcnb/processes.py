@@ -103,13 +103,17 @@ class Processes:
         self._client: Any = None
         self._views: list[Any] = []
         self._start = _start_of(options)
-        self._losses = None if self._start.watched else Losses(self._start.ending, self._lose)
+        self._losses = (
+            None
+            if self._start.watched
+            else Losses(self._start.ending, self._lose, self._start.told_s)
+        )
         self.referee = Server(
             options.processes,
             self._start.folder,
             self._start.host,
             cells=True,
-            lost=self._losses.add if self._losses is not None else None,
+            lost=self._lost,
         )
         self.unchecked = ""
         self._where: list[Whereabouts] = []
@@ -142,7 +146,8 @@ class Processes:
         """Call a function in processes, with their shell before the arguments; don't wait."""
         targets = range(self.options.processes) if processes is None else processes
         call = Call(f"{function.__module__}.{function.__name__}")
-        return Pending({k: self._views[k].apply_async(call, *args) for k in targets}, self._inbox)
+        asked = {k: self._views[k].apply_async(call, *args) for k in targets}
+        return Pending(asked, self._inbox, self._lost)
 
     def died(self) -> dict[int, str]:
         """Return which processes are gone, and how, the first first.
@@ -217,6 +222,11 @@ class Processes:
         self._start.close()
         self.referee.close()
 
+    @property
+    def _lost(self) -> Callable[[int], None] | None:
+        """What is told of a process that is gone, where nobody watches them."""
+        return None if self._losses is None else self._losses.add
+
     def _lose(self, k: int, how: str) -> None:
         self._notice_exit(process_name(k), how)
 
@@ -286,9 +296,8 @@ class Processes:
     def _join(self) -> None:
         count = self.options.processes
         indices = {view.targets: k for k, view in enumerate(self._views)}
-        joined = self._ask(
-            join, self._coordinator(), count, self.referee.address, indices, self._start.watched
-        )
+        leaves = not self._start.watched and self.options.ours
+        joined = self._ask(join, self._coordinator(), count, self.referee.address, indices, leaves)
         self.unchecked = next((one.unchecked for one in joined.values() if one.unchecked), "")
         self._communicator_ports = {one.communicator_port for one in joined.values()} - {0}
 
@@ -323,6 +332,10 @@ class Processes:
 def _start_of(options: Options) -> Start:
     if options.engines == LOCAL:
         return KeptStart(options)
+    if not options.ours:
+        from mcnb.launch.connected import ConnectedStart
+
+        return ConnectedStart(options)
     from mcnb.launch.launched import LaunchedStart
 
     return LaunchedStart(options)

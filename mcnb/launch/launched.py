@@ -28,7 +28,7 @@ LOOK_S = 1.0  # how often it is looked whether a job is still there
 # Set where a job has been given hosts, one of which may be another than this.
 _ALLOCATIONS = ("SLURM_JOB_ID", "PBS_NODEFILE", "PE_HOSTFILE", "LSB_HOSTS")
 # What of the notebook's environment processes on other hosts are to have, too.
-_HANDED_ON = ("JAX_", "XLA_")
+HANDED_ON = ("JAX_", "XLA_")
 
 
 class LaunchedStart(KeptStart):
@@ -43,6 +43,7 @@ class LaunchedStart(KeptStart):
     """
 
     watched = numbered = False
+    told_s = 3.0
 
     def __init__(self, options: Options) -> None:
         from mcnb.launch.launchers import commands_of, launcher_class, split_words
@@ -108,7 +109,7 @@ class LaunchedStart(KeptStart):
 
     def _start(self, cluster: KeptCluster) -> None:
         cluster.start_reachable_controller_sync()
-        env = {k: v for k, v in os.environ.items() if k.startswith(_HANDED_ON)}
+        env = {k: v for k, v in os.environ.items() if k.startswith(HANDED_ON)}
         env = process_environment(self.options, env)
         leave_settings(Settings(env, str(Path.cwd()), sent=self._kind == "ssh"), self.folder)
         (self.folder / "log").mkdir(mode=0o700, exist_ok=True)

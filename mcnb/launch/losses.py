@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 
-KNOWN_S = 3.0  # how long to wait until the launcher has written how the first one ended
 LOOK_S = 0.05
 UNKNOWN = "ended without a word"
 FOLLOWED = "was ended with it"
@@ -21,11 +20,15 @@ class Losses:
     Args:
         ending: Returns how a process ended, in words; empty if that is not known yet.
         tell: Called with a process and how it ended; from another thread.
+        told_s: How long to wait, in seconds, until it is known how the first one ended.
     """
 
-    def __init__(self, ending: Callable[[int], str], tell: Callable[[int, str], None]) -> None:
+    def __init__(
+        self, ending: Callable[[int], str], tell: Callable[[int, str], None], told_s: float
+    ) -> None:
         self._ending = ending
         self._tell = tell
+        self._told_s = told_s
         self._lost: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mcnb losses", daemon=True)
@@ -45,7 +48,7 @@ class Losses:
         first = self._lost.get()
         if first is None:
             return
-        deadline = time.monotonic() + KNOWN_S
+        deadline = time.monotonic() + self._told_s
         while not (how := self._ending(first)) and time.monotonic() < deadline:
             if self._closed.wait(LOOK_S):
                 return

@@ -20,7 +20,7 @@ class Start(ABC):
         watched: Whether it tells by itself when a process ends, and can send it signals.
         numbered: Whether engines have their process index as their id.
         patient: Whether processes may wait in a queue, for who knows how long, before they begin.
-        again: What the user says to have the processes started again.
+        told_s: How long it may take, in seconds, until it knows how a process ended.
     """
 
     folder: Path
@@ -28,7 +28,7 @@ class Start(ABC):
     watched: bool = False
     numbered: bool = False
     patient: bool = False
-    again: str = "%mcjax start"
+    told_s: float = 0.0
 
     @abstractmethod
     def begin(self, exits: dict[str, str], on_exit: OnExit) -> None:

@@ -122,7 +122,7 @@ def join(
     processes: int,
     referee: Address,
     indices: Mapping[int, int],
-    watched: bool,
+    leaves: bool,
 ) -> Joined:
     """Import JAX and connect to the other processes; return when all have.
 
@@ -132,7 +132,7 @@ def join(
         processes: How many processes there are.
         referee: Where the referee listens, who checks their launches.
         indices: The processes' indices by the ids of their engines.
-        watched: Whether somebody ends this process when the notebook is gone.
+        leaves: Whether this process is to end by itself when the notebook is gone.
 
     Raises:
         RuntimeError: JAX could not connect, or this is not the process it should be.
@@ -149,7 +149,7 @@ def join(
             f"where process {process_index} with {expected} was asked for. Look for settings of "
             "JAX or XLA in the environment"
         )
-    gone = None if watched else leave
+    gone = leave if leaves else None
     return replace(joined, unchecked=shell.lockstep.enter(referee, process_index, gone))
 
 

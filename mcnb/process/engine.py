@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import builtins
 import faulthandler
 import getpass
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import threading
 from pathlib import Path
 
 from mcnb.errors import LockstepError
-from mcnb.ipyparallel_inside import ProcessEngine, publish_data
+from mcnb.ipyparallel_inside import ProcessEngine, adopt_engine, publish_data
 from mcnb.launch.settings import profile_folder, read_settings
 from mcnb.messages import STREAMS
 from mcnb.process.blackbox import BlackBox
@@ -33,8 +35,34 @@ def main() -> None:
     if shared is not None and read_settings(shared).sent:
         leave_with_connection(shared)
     output = os.environ.pop("MCNB_OUTPUT", None) or _output_of_its_own(shared)
+    record = _prepare(output)
+    engine = ProcessEngine.instance()
+    engine.initialize(sys.argv[1:])
+    _log_to_file(engine.log, f"{output}.log")
+    _take_over(record)
+    engine.start()
+    asyncio.set_event_loop(None)
+
+
+def adopt(folder: Path) -> None:
+    """Make the engine that runs in this process one of mcnb's.
+
+    Args:
+        folder: Where its output goes, if this host has that folder.
+
+    Raises:
+        ClusterError: This is no engine of ipyparallel's.
+    """
+    output = _output_of_its_own(folder if os.access(folder, os.W_OK) else None)
+    record = _prepare(output)
+    _log_to_file(adopt_engine(), f"{output}.log")
+    _take_over(record)
+
+
+def _prepare(output: str) -> Record:
+    """Make what a process's shell works with; return the record of what cells say."""
     paths = {"stdout": f"{output}.out", "stderr": f"{output}.err"}
-    faulthandler.enable(all_threads=False)
+    faulthandler.enable(file=2, all_threads=False)  # where sys.stderr may be no file
     record = Record(
         {stream: NativeOutput(paths[stream], hide_gloo=stream == "stdout") for stream in STREAMS},
         BlackBox(output),
@@ -48,17 +76,17 @@ def main() -> None:
         record.newest_line,
         ProcessShell.lockstep.tracer.sample,
     )
-    engine = ProcessEngine.instance()
-    engine.initialize(sys.argv[1:])
-    _log_to_file(engine.log, f"{output}.log")
+    return record
+
+
+def _take_over(record: Record) -> None:
+    """Have all that cells say go into the record from now on."""
     record.take()
     sys.stdout = as_text_io(RecordedStream(record, "stdout"))
     sys.stderr = as_text_io(RecordedStream(record, "stderr"))
     threading.excepthook = _show_thread_error
     builtins.input = refuse_input
     getpass.getpass = refuse_input
-    engine.start()
-    asyncio.set_event_loop(None)
 
 
 def _show_thread_error(args: threading.ExceptHookArgs) -> None:
@@ -80,6 +108,8 @@ def _log_to_file(log: logging.Logger, path: str) -> None:
 def _output_of_its_own(shared: Path | None) -> str:
     """Return a path for output files, in that folder if there is one, where nobody gave one."""
     folder = Path(tempfile.mkdtemp(prefix="process-" if shared else "mcnb-process-", dir=shared))
+    if shared is None:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     output = str(folder / "process")
     for number, kind in ((1, "out"), (2, "err")):
         file = os.open(f"{output}.{kind}", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -179,6 +179,19 @@ class ProcessShell(ZMQInteractiveShell):
         raise SystemExit("exit ends nothing here. To end all processes: %mcjax stop")
 
 
+def adopt_shell(shell: Any) -> None:
+    """Make the shell of an engine that somebody else started one of mcnb's, with its variables."""
+    shell.__class__ = ProcessShell
+    shell.compile = CellCompiler()
+    for name, made in (
+        ("displayhook", RecordingHook(parent=shell, shell=shell)),
+        ("display_pub", RecordingPublisher(parent=shell, shell=shell)),
+    ):
+        made.session = shell.kernel.session
+        setattr(shell, name, made)
+    shell.display_trap.hook = shell.displayhook
+
+
 def refuse_input(*_: object, **__: object) -> str:
     """Stand in for `input` and `getpass` in a process."""
     raise RuntimeError(NO_INPUT)

@@ -28,7 +28,7 @@ class Cluster:
     Args:
         processes: How many processes, 1 to 512.
         devices_per_process: How many devices each has, 1 to 2048.
-        platform: `"cpu"`.
+        platform: `"cpu"`, or `"cuda"` for NVIDIA's GPUs: each process gets its own.
         env: Environment variables for the processes, on top of this one's own.
         checked: Whether a launch waits until all of its participants stand at it.
         engines: Who starts the processes: `"local"`, which is this machine, or one of ipyparallel's

@@ -44,7 +44,7 @@ class McjaxMagics(Magics):
         """Start, look at and stop the JAX processes that `%%mcjax` cells run on.
 
         Usage:
-          %mcjax start [-n PROCESSES] [-d DEVICES] [--platform cpu] [--env NAME=VALUE ...]
+          %mcjax start [-n PROCESSES] [-d DEVICES] [--platform P] [--env NAME=VALUE ...]
                        [--unchecked] [--engines LAUNCHER] [--hosts HOST,...] [--options 'WORDS']
                        [--listen ADDRESS]
           %mcjax connect [--profile PROFILE] [--cluster-id ID] [-d DEVICES] [--env NAME=VALUE ...]
@@ -74,7 +74,8 @@ class McjaxMagics(Magics):
         Options of start:
           -n, --processes N   how many processes, 1 to 512
           -d, --devices D     how many devices each process has, 1 to 2048
-          --platform P        cpu
+          --platform P        cpu, or cuda: then the devices are NVIDIA's GPUs, and each process has
+                              its own
           --env NAME=VALUE    an environment variable for the processes; may be repeated
           --unchecked         let launches go ahead without looking whether all processes are there
 

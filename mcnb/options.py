@@ -13,7 +13,8 @@ from mcnb.errors import OptionError
 MAX_PROCESSES = 512
 # JAX numbers the CPU devices of process k from 2048 * k on: more would share an id.
 MAX_DEVICES = 2048
-PLATFORMS = ("cpu",)
+# What a device of each platform is called.
+PLATFORMS = {"cpu": ("CPU device", "CPU devices"), "cuda": ("GPU", "GPUs")}
 LOCAL, CONNECTED = "local", "connected"
 _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 # By the name in Options: the magic's option, what it means, the largest value and an example.
@@ -30,7 +31,7 @@ class Options:
     Args:
         processes: How many JAX processes, 1 to 512.
         devices_per_process: How many devices each of them has, 1 to 2048.
-        platform: `"cpu"`.
+        platform: `"cpu"`, or `"cuda"` for NVIDIA's GPUs: each process gets its own.
         env: Environment variables for the processes, on top of the notebook's own.
         checked: Whether a launch waits until all of its participants stand at it.
         engines: Who starts the processes: `"local"`, or one of ipyparallel's launchers, such as
@@ -73,8 +74,8 @@ For example: -n 4
             object.__setattr__(self, name, number)  # it may have been given as text
         if self.platform not in PLATFORMS:
             raise OptionError(
-                f"--platform {self.platform}: this version of mcnb drives CPU devices only. "
-                "Leave the option out, or say --platform cpu"
+                f"--platform {self.platform}: this version of mcnb drives CPU devices, and "
+                "NVIDIA's GPUs. Leave the option out, or say --platform cpu or --platform cuda"
             )
         for name, value in self.env.items():
             if not isinstance(value, str):
@@ -119,7 +120,7 @@ For example: -n 4
         """Return the size in words."""
         return (
             f"{plural(self.processes, 'process', 'processes')} x "
-            f"{plural(self.devices_per_process, 'CPU device', 'CPU devices')}"
+            f"{plural(self.devices_per_process, *PLATFORMS[self.platform])}"
         )
 
 

@@ -251,14 +251,14 @@ class Processes:
                 self._client = self._start.connect()
                 connected, patience = time.monotonic(), 2 * patience
         self._views = [self._client[engine] for engine in sorted(self._client.ids)]
-        if not self._start.numbered:
-            self._number()
+        if not self._start.numbered or self.options.platform != "cpu":
+            self._find_out()
 
-    def _number(self) -> None:
+    def _find_out(self) -> None:
         """Find out where the processes are, and put them in their order."""
         answers = self._ask(whereabouts, self._start.host or LOOPBACK)
         found = [answers[i] for i in range(len(self._views))]
-        order = in_order(found)
+        order = list(range(len(found))) if self._start.numbered else in_order(found)
         self._views = [self._views[i] for i in order]
         self._where = [found[i] for i in order]
         self._host = self._where[0].address

@@ -47,8 +47,8 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices runs already"
         ),
         (
             "start --platform gpu",
-            "--platform gpu: this version of mcnb drives CPU devices only. Leave the option out, "
-            "or say --platform cpu",
+            "--platform gpu: this version of mcnb drives CPU devices, and NVIDIA's GPUs. Leave the "
+            "option out, or say --platform cpu or --platform cuda",
         ),
         (
             "start --env NAME",
@@ -67,13 +67,13 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices runs already"
         ("start 'x", "%mcjax start 'x: No closing quotation. Help: %mcjax?"),
         (
             "strat",
-            "%mcjax strat: there is no command strat. Did you mean start? Commands: start, status, "
-            "log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
+            "%mcjax strat: there is no command strat. Did you mean start? Commands: start, "
+            "connect, status, log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
             "frobnicate",
-            "%mcjax frobnicate: there is no command frobnicate. Commands: start, status, "
-            "log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
+            "%mcjax frobnicate: there is no command frobnicate. Commands: start, connect, "
+            "status, log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
             "stop -n 3",

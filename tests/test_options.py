@@ -63,8 +63,8 @@ def test_none_is_no_number() -> None:
 @pytest.mark.parametrize("platform", ["gpu", "tpu", "CPU", ""])
 def test_platforms_that_cannot_be(platform: str) -> None:
     assert sentence(Options, platform=platform) == (
-        f"--platform {platform}: this version of mcnb drives CPU devices only. "
-        "Leave the option out, or say --platform cpu"
+        f"--platform {platform}: this version of mcnb drives CPU devices, and NVIDIA's "
+        "GPUs. Leave the option out, or say --platform cpu or --platform cuda"
     )
 
 

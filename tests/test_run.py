@@ -256,8 +256,8 @@ def test_unchecked(tmp_path: Path) -> None:
         (["none.py"], "mcnb run none.py: there is no such file"),
         (
             ["--folds", "none.py"],
-            "mcnb run --folds: there is no such option. There are: -n, -d, --env, --fold, "
-            "--unchecked. The program's own options follow its file. Did you mean --fold?",
+            "mcnb run --folds: there is no such option. There are: -n, -d, --platform, --env, "
+            "--fold, --unchecked. The program's own options follow its file. Did you mean --fold?",
         ),
         (
             [__file__, "-n", "0"],

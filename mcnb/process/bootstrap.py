@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mcnb.errors import ClusterError
+from mcnb.launch.gpus import VISIBLE, visible_gpus
 from mcnb.launch.ports import reserve_port
 from mcnb.launch.route import local_end
 from mcnb.lockstep import jax_hooks, rescue
@@ -54,12 +55,14 @@ class Whereabouts:
         address: Its host's address, as others reach it.
         rank: Which process its launcher says it is; None if it does not.
         output: The common path of its output files, on its host.
+        gpus: The GPUs that it may use, by UUID.
     """
 
     host: str
     address: str
     rank: int | None
     output: str
+    gpus: tuple[str, ...] = ()
 
 
 def whereabouts(shell: Any, notebook: str) -> Whereabouts:
@@ -73,7 +76,13 @@ def whereabouts(shell: Any, notebook: str) -> Whereabouts:
         rank: int | None = identify(os.environ).process
     except ClusterError:
         rank = None
-    return Whereabouts(socket.gethostname(), local_end(notebook), rank, shell.output)
+    return Whereabouts(
+        socket.gethostname(),
+        local_end(notebook),
+        rank,
+        shell.output,
+        visible_gpus(os.environ) if os.environ.get("JAX_PLATFORMS") == "cuda" else (),
+    )
 
 
 def in_order(found: Sequence[Whereabouts]) -> list[int]:
@@ -123,6 +132,7 @@ def join(
     referee: Address,
     indices: Mapping[int, int],
     leaves: bool,
+    gpus: Sequence[Sequence[str]] = (),
 ) -> Joined:
     """Import JAX and connect to the other processes; return when all have.
 
@@ -133,16 +143,20 @@ def join(
         referee: Where the referee listens, who checks their launches.
         indices: The processes' indices by the ids of their engines.
         leaves: Whether this process is to end by itself when the notebook is gone.
+        gpus: The GPUs of each process, if they compute on GPUs.
 
     Raises:
         RuntimeError: JAX could not connect, or this is not the process it should be.
     """
     process_index = shell.process_index = indices[int(shell.kernel.engine_id)]
+    expected = int(os.environ.get("JAX_NUM_CPU_DEVICES", 1))
+    if gpus:
+        os.environ[VISIBLE] = ",".join(gpus[process_index])  # CUDA reads it when JAX begins to
+        expected = len(gpus[process_index])
     port = _connect(address, processes, process_index)
     import jax
 
     joined = Joined(jax.process_index(), jax.local_device_count(), jax.device_count(), port)
-    expected = int(os.environ.get("JAX_NUM_CPU_DEVICES", joined.local_devices))
     if joined.process_index != process_index or joined.local_devices != expected:
         raise RuntimeError(
             f"JAX made this process {joined.process_index} with {joined.local_devices} devices, "

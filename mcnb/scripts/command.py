@@ -23,7 +23,8 @@ Run a JAX program in several processes of this machine, with its launches checke
 ends all of them, and the root cause is told last.
 
   -n PROCESSES     how many processes; 4 by default
-  -d DEVICES       how many CPU devices each of them has; 2 by default
+  -d DEVICES       how many devices each of them has; 2 by default
+  --platform P     cpu, or cuda: then the devices are NVIDIA's GPUs, and each process has its own
   --fold           show the output when all is done, what is equal once
   --unchecked      don't check the launches
   --env NAME=VALUE set an environment variable; may be given several times
@@ -37,7 +38,12 @@ example:
   mcnb run toy.py -n 4 -d 2 {process} {processes}
 
 A lesson, or another notebook, is executed from top to bottom: mcnb run 05_lockstep.md"""
-_VALUES = {"-n": "processes", "-d": "devices_per_process", "--env": "env"}
+_VALUES = {
+    "-n": "processes",
+    "-d": "devices_per_process",
+    "--platform": "platform",
+    "--env": "env",
+}
 _FLAGS = ("--fold", "--unchecked")
 
 

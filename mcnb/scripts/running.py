@@ -7,6 +7,7 @@ import json
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from types import FrameType
 from typing import Literal, TypeAlias
 
 from mcnb.launch.environment import process_environment
+from mcnb.launch.gpus import VISIBLE, share, visible_gpus
 from mcnb.launch.keeping import describe_exit
 from mcnb.launch.ports import reserved_port
 from mcnb.lockstep.server import Server
@@ -70,8 +72,13 @@ class Running:
             port = stack.enter_context(reserved_port())
             stack.enter_context(_handling(self._pass_on))
             stack.callback(self._end_all)
+            gpus: list[tuple[str, ...]] = []
+            if self.options.platform == "cuda":
+                here = socket.gethostname(), visible_gpus({**os.environ, **self.options.env})
+                gpus = share([here] * count, self.options.devices_per_process)
             for k in range(count):
-                self._start(k, server, f"127.0.0.1:{port}")
+                own = {VISIBLE: ",".join(gpus[k])} if gpus else {}
+                self._start(k, server, f"127.0.0.1:{port}", own)
             self._watch()
             cause = find_cause(self._ended, count, server.verdict)
         return self._conclude(cause)
@@ -93,7 +100,7 @@ class Running:
             )
         return code
 
-    def _start(self, k: int, server: Server, coordinator: str) -> None:
+    def _start(self, k: int, server: Server, coordinator: str, own: dict[str, str]) -> None:
         count = self.options.processes
         read, report = os.pipe()
         os.set_blocking(read, False)
@@ -104,6 +111,7 @@ class Running:
             COORDINATOR: coordinator,
             REPORT: str(report),
             "PYTHONUNBUFFERED": "1",
+            **own,
         }
         if "MPLBACKEND" not in self.options.env:  # a notebook's is none for a program
             environment.pop("MPLBACKEND", None)

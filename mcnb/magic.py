@@ -67,7 +67,8 @@ class SentenceParser(MagicArgumentParser):
         raise OptionError(f"{self.given}: {complaint}. Help: {self.prog}?")
 
 
-def _cell_parser() -> SentenceParser:
+def cell_parser() -> SentenceParser:
+    """Return the parser of what follows `%%mcjax`."""
     parser = SentenceParser("%%mcjax")
     parser.add_argument("-p", "--processes", metavar="PROCESSES")
     parser.add_argument("--unchecked", action="store_true")
@@ -75,7 +76,8 @@ def _cell_parser() -> SentenceParser:
     return parser
 
 
-def _line_parser() -> SentenceParser:
+def line_parser() -> SentenceParser:
+    """Return the parser of what follows `%mcjax`."""
     parser = SentenceParser("%mcjax")
     parser.add_argument("command", nargs="?", default="status")
     parser.add_argument("-n", "--processes")
@@ -154,7 +156,7 @@ class McjaxMagics(Magics):
         Example:
           %mcjax start -n 4 -d 2
         """
-        parser = _line_parser()
+        parser = line_parser()
         args = parser.parse(line)
         command = self._commands.get(args.command)
         if command is None:
@@ -194,7 +196,7 @@ class McjaxMagics(Magics):
           import jax
           print(jax.process_index(), jax.local_devices())
         """
-        args = _cell_parser().parse(line)
+        args = cell_parser().parse(line)
         live = self._live()
         cluster = clusters.current()
         if cluster is None:
@@ -359,7 +361,7 @@ def register(shell: Any) -> None:
     magics = McjaxMagics(shell)
     shell.register_magics(magics)
     shell.events.register("pre_run_cell", magics.begin_cell)
-    for key, parser in (("%mcjax", _line_parser()), ("%%mcjax", _cell_parser())):
+    for key, parser in (("%mcjax", line_parser()), ("%%mcjax", cell_parser())):
         words = [word for action in parser._actions for word in action.option_strings]
         if key == "%mcjax":
             words += McjaxMagics._commands

@@ -1,0 +1,177 @@
+"""The first and the last lines of an exported program: how it starts, joins the others and ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from mcnb.options import Options, plural
+
+WRITTEN_BY = "Written by mcnb script from"
+_DOCSTRING = '''"""{title}
+
+{what}, without mcnb.{order} In a shell, with any free port:
+
+    for i in {loop}; do python {name} localhost:{port} $i {count} & done; wait
+
+Under a launcher, which tells JAX who is who:
+
+    mpirun -np {count} python {name}
+    srun -n {count} python {name}
+
+Comments hold what only the notebook can do, and why.
+{written_by} {lesson}.
+"""
+'''
+_STREAMS = """
+# Gloo, which carries messages between CPU processes, writes notes of its own to file
+# descriptor 1. They go to stderr; what Python prints goes to stdout, line by line.
+sys.stdout = open(os.dup(1), "w", buffering=1, encoding="utf-8")
+os.dup2(2, 1)
+"""
+_JOIN = """
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", {devices})
+# One computation after the other: several at once can block each other's threads.
+jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+if len(sys.argv) > 3:
+    jax.distributed.initialize(
+        coordinator_address=sys.argv[1],
+        coordinator_bind_address=sys.argv[1],
+        process_id=int(sys.argv[2]),
+        num_processes=int(sys.argv[3]),
+    )
+elif "OMPI_COMM_WORLD_RANK" in os.environ and "OMPI_MCA_orte_hnp_uri" not in os.environ:
+    # Open MPI 5, which JAX doesn't find by itself. On one host, all have the same parent.
+    jax.distributed.initialize(
+        coordinator_address=f"localhost:{{61440 + os.getppid() % 4096}}",
+        process_id=int(os.environ["OMPI_COMM_WORLD_RANK"]),
+        num_processes=int(os.environ["OMPI_COMM_WORLD_SIZE"]),
+    )
+else:
+    try:
+        jax.distributed.initialize()  # finds Slurm and Open MPI 4
+    except ValueError:
+        sys.exit(f"Nothing says which of {processes} this is.\\n\\n{{__doc__}}")
+if jax.process_count() != {count}:
+    sys.exit(f"This program is for {processes}, not for {{jax.process_count()}}.")
+"""
+_DISPLAY = '''
+
+def {display}(*values):
+    """Print values as a notebook shows them."""
+    for value in values:
+        if isinstance(value, str):
+            print(repr(value))
+        elif value is not None:
+            print(pprint.pformat(value, width=79, sort_dicts=False))
+'''
+_FROM_PROCESS_0 = '''
+
+def from_process_0(make):
+    """Return what `make()` is on process 0, on every process."""
+    from jax.experimental.multihost_utils import broadcast_one_to_all
+
+    data = pickle.dumps(make()) if jax.process_index() == 0 else b""
+    size = int(broadcast_one_to_all(np.int32(len(data))))
+    data = broadcast_one_to_all(np.frombuffer(data.ljust(size), np.uint8))
+    return pickle.loads(data.tobytes())
+'''
+_LASTING_FOLDER = '''
+
+def lasting_folder(made=[]):
+    """Return a folder beside this file, which all parts of the program share."""
+    made.append(pathlib.Path(__file__).resolve().with_name("{folder}") / str(len(made)))
+{fresh}    made[-1].mkdir(parents=True, exist_ok=True)
+    return types.SimpleNamespace(name=str(made[-1]))
+'''
+_FRESH = "    shutil.rmtree(made[-1], ignore_errors=True)\n"
+_END = """
+# %% The end
+# Nobody leaves while others still need them.
+from jax.experimental import multihost_utils
+
+multihost_utils.sync_global_devices("the end")
+"""
+_CLEAN = """if jax.process_index() == 0:
+    shutil.rmtree(pathlib.Path(__file__).resolve().with_name("{folder}"), ignore_errors=True)
+"""
+PORT = 10000
+
+
+def head(
+    title: str,
+    lesson: str,
+    names: Sequence[str],
+    number: int,
+    options: Options,
+    *,
+    display: str,
+    futures: Sequence[str] = (),
+    pushes: bool = False,
+    folder: str = "",
+) -> str:
+    """Return the first lines of a program, up to its first cell.
+
+    Args:
+        title: The lesson's title.
+        lesson: Its file's name.
+        names: The names of all of its parts' files, in their order.
+        number: Which of them this is, from 0.
+        options: How many processes and devices.
+        display: The name of the function that shows a value; empty if none is shown.
+        futures: What is imported from `__future__`.
+        pushes: Whether process 0 sends values to the others.
+        folder: The name of the folder that the parts share; empty if they share none.
+    """
+    count = options.processes
+    order = ""
+    if len(names) > 1:
+        order = f" Part {number + 1} of {len(names)}; they run in order: {', '.join(names)}."
+    docstring = _DOCSTRING.format(
+        title=_docstring_safe(title),
+        what=f"For {options.describe()}",
+        order=order,
+        loop=" ".join(map(str, range(count))),
+        name=names[number],
+        port=PORT,
+        count=count,
+        written_by=WRITTEN_BY,
+        lesson=_docstring_safe(lesson),
+    )
+    modules = {"os", "sys"}
+    modules |= {"pprint"} if display else set()
+    modules |= {"pickle"} if pushes else set()
+    modules |= {"pathlib", "shutil", "types"} if folder else set()
+    lines = [docstring]
+    lines += [f"from __future__ import {', '.join(futures)}\n"] if futures else []
+    lines.append("".join(f"import {module}\n" for module in sorted(modules)))
+    lines += ["".join(f"os.environ[{_text(k)}] = {_text(v)}\n" for k, v in options.env.items())]
+    lines.append(f"import jax\n{'import numpy as np' if pushes else ''}")
+    text = "\n".join(line for line in lines if line).rstrip() + "\n"
+    processes = plural(count, "process", "processes")
+    devices = options.devices_per_process
+    text += _STREAMS + _JOIN.format(devices=devices, count=count, processes=processes)
+    text += _DISPLAY.format(display=display) if display else ""
+    text += _FROM_PROCESS_0 if pushes else ""
+    if folder:
+        text += _LASTING_FOLDER.format(folder=folder, fresh="" if number else _FRESH)
+    return text
+
+
+def end(folder: str = "") -> str:
+    """Return the last lines of a program.
+
+    Args:
+        folder: The name of the folder that all parts share, where this is the last one.
+    """
+    return _END + (_CLEAN.format(folder=folder) if folder else "")
+
+
+def _text(value: str) -> str:
+    return json.dumps(value)
+
+
+def _docstring_safe(text: str) -> str:
+    return text.replace("\\", "/").replace('"""', "'''")

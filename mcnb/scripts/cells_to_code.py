@@ -116,7 +116,7 @@ def display_last(code: str, display: str, silent: Collection[str] = ()) -> str:
     if not body or not isinstance(body[-1], ast.Expr) or _ends_in_semicolon(code):
         return code
     last = body[-1]
-    if _called(last.value) in ("print", display, *silent):
+    if _called(last.value) in ("print", "exec", display, *silent):
         return code
     start, end = span(code, last)
     text = code[start:end]

@@ -183,7 +183,8 @@ class _View:
             return Choice(cell, why_not="it is meant to fail")
         if cell.index in self._lost:
             name = self._lost[cell.index]
-            return Choice(cell, why_not=f"it needs {name}, which is not there without mcnb")
+            more = "" if name == "mcnb" else ", which nothing before it sets"
+            return Choice(cell, why_not=f"it needs {name}{more}")
         return Choice(cell, cell.code)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ from mcnb.options import Options
 from mcnb.scripts.cells_of_lessons import Cell, parts_of
 from mcnb.scripts.cells_to_code import comment, indent, plain
 from mcnb.scripts.choosing import Choice, choose
-from mcnb.scripts.head import end, head
+from mcnb.scripts.head import Place, end, head
 from mcnb.scripts.needs import names_of
-from mcnb.scripts.notebook_side import with_lasting_folders
+from mcnb.scripts.notebook_side import folder_numbers, with_lasting_folders
 from mcnb.scripts.prose import as_comment, headings, lead
 
 
@@ -77,25 +77,16 @@ def export(cells: Sequence[Any], lesson: str, name: str) -> list[Program]:
     names = names_of_files(name, len(pairs))
     shared = any(e.before for _, choices in pairs for c in choices for e in c.errands)
     folder = f"{Path(name).stem}_files" if len(pairs) > 1 and shared else ""
-    notes = _notes(cells)
+    notes, numbers = _notes(cells), folder_numbers(earlier)
     programs = []
     for number, (part, choices) in enumerate(pairs):
-        body, separated = _body(choices, notes, lasting=bool(folder))
-        is_last = number == len(pairs) - 1
-        uses_folder = folder if "lasting_folder()" in body or is_last else ""
-        text = head(
-            _title(cells) or lesson,
-            lesson,
-            names,
-            number,
-            part.options,
-            display=display if any(f"{display}(" in choice.code for choice in choices) else "",
-            futures=sorted({name for c in part.cells for name in c.futures if not c.why_not}),
-            pushes=any(choice.errands for choice in choices),
-            folder=uses_folder,
-        )
+        place = Place(_title(cells) or lesson, lesson, names, number, folder)
+        body, separated = _body(choices, notes, numbers if folder else {})
+        shows = any(f"{display}(" in choice.code for choice in choices)
+        futures = sorted({name for c in part.cells for name in c.futures if not c.why_not})
+        text = head(place, part.options, body, display if shows else "", futures)
         left_out = {c.cell.index: c.why_not for c in choices if c.cell.in_processes and c.why_not}
-        text += body + end(folder if is_last else "")
+        text += body + end(place)
         programs.append(Program(names[number], text, part.options, separated, left_out))
     return programs
 
@@ -146,23 +137,26 @@ def _notes(cells: Sequence[Any]) -> dict[int, tuple[str, str]]:
 
 
 def _body(
-    choices: Sequence[Choice], notes: Mapping[int, tuple[str, str]], *, lasting: bool
+    choices: Sequence[Choice],
+    notes: Mapping[int, tuple[str, str]],
+    folders: Mapping[int, int],
 ) -> tuple[str, tuple[int, ...]]:
     """Return the cells of a program, and which of the lesson's cells they are."""
     blocks = []
     separated = []
     done: set[int] = set()  # cells of the notebook that process 0 has executed
     heading = ""
+    own = {choice.cell.index for choice in choices}
     for choice in choices:
-        own, told = notes[choice.cell.index]
-        heading = own or heading
+        begun, told = notes[choice.cell.index]
+        heading = begun or heading
         if choice.cell.is_of_the_head and not choice.errands:
             continue
         lines = [f"# %% {heading}".rstrip()]
         lines += [as_comment(told)] if told else []
         heading = ""
         if choice.errands:
-            lines += _errands(choice, done, lasting=lasting)
+            lines += _errands(choice, done, folders, own)
         elif choice.code:
             if choice.why_not:
                 lines += [f"# As {choice.why_not}, only what later cells need is left:"]
@@ -193,15 +187,25 @@ def _on(choice: Choice) -> str:
     return f"if jax.process_index() {which}:\n{indent(choice.code)}"
 
 
-def _errands(choice: Choice, done: set[int], *, lasting: bool) -> list[str]:
-    """Return what process 0 does in the notebook's place, and sends to the others."""
+def _errands(
+    choice: Choice, done: set[int], folders: Mapping[int, int], own: Collection[int]
+) -> list[str]:
+    """Return what process 0 does in the notebook's place, and sends to the others.
+
+    Args:
+        choice: The cell.
+        done: The cells of the notebook that were executed before.
+        folders: The number of the first temporary folder that a cell makes, where they last.
+        own: The cells of this part.
+    """
     made: dict[int, str] = {}
     for errand in choice.errands:
         made |= {index: code for index, code in errand.before if index not in done}
     done |= made.keys()
     lines = ["# Process 0 does what the notebook did, and tells the others."]
-    for _, code in sorted(made.items()):
-        code = with_lasting_folders(code, "lasting_folder") if lasting else code
+    for index, code in sorted(made.items()):
+        if index in folders:
+            code = with_lasting_folders(code, folders[index], new=index in own)
         lines.append(f"if jax.process_index() == 0:\n{indent(code)}")
     lines += [f"{e.name} = from_process_0(lambda: {e.value})" for e in choice.errands]
     return lines

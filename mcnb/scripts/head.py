@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mcnb.options import Options, plural
 
 WRITTEN_BY = "Written by mcnb script from"
 _DOCSTRING = '''"""{title}
 
-{what}, without mcnb.{order} In a shell, with any free port:
+{what}
 
     for i in {loop}; do python {name} localhost:{port} $i {count} & done; wait
 
@@ -80,13 +82,14 @@ def from_process_0(make):
 '''
 _LASTING_FOLDER = '''
 
-def lasting_folder(made=[]):
+def lasting_folder(number, new=False):
     """Return a folder beside this file, which all parts of the program share."""
-    made.append(pathlib.Path(__file__).resolve().with_name("{folder}") / str(len(made)))
-{fresh}    made[-1].mkdir(parents=True, exist_ok=True)
-    return types.SimpleNamespace(name=str(made[-1]))
+    folder = pathlib.Path(__file__).resolve().with_name("{folder}") / str(number)
+    if new:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    return types.SimpleNamespace(name=str(folder))
 '''
-_FRESH = "    shutil.rmtree(made[-1], ignore_errors=True)\n"
 _END = """
 # %% The end
 # Nobody leaves while others still need them.
@@ -100,73 +103,87 @@ _CLEAN = """if jax.process_index() == 0:
 PORT = 10000
 
 
+@dataclass(frozen=True)
+class Place:
+    """Which of a lesson's programs one is.
+
+    Attributes:
+        title: The lesson's title.
+        lesson: The name of its file.
+        names: The names of the files of all its programs, in their order.
+        number: Which of them this is, from 0.
+        folder: The name of the folder that they share; empty if they share none.
+    """
+
+    title: str
+    lesson: str
+    names: Sequence[str]
+    number: int = 0
+    folder: str = ""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether none follows."""
+        return self.number == len(self.names) - 1
+
+
 def head(
-    title: str,
-    lesson: str,
-    names: Sequence[str],
-    number: int,
-    options: Options,
-    *,
-    display: str,
-    futures: Sequence[str] = (),
-    pushes: bool = False,
-    folder: str = "",
+    place: Place, options: Options, body: str, display: str = "", futures: Sequence[str] = ()
 ) -> str:
     """Return the first lines of a program, up to its first cell.
 
     Args:
-        title: The lesson's title.
-        lesson: Its file's name.
-        names: The names of all of its parts' files, in their order.
-        number: Which of them this is, from 0.
+        place: Which program it is.
         options: How many processes and devices.
+        body: Its cells.
         display: The name of the function that shows a value; empty if none is shown.
         futures: What is imported from `__future__`.
-        pushes: Whether process 0 sends values to the others.
-        folder: The name of the folder that the parts share; empty if they share none.
     """
-    count = options.processes
-    order = ""
-    if len(names) > 1:
-        order = f" Part {number + 1} of {len(names)}; they run in order: {', '.join(names)}."
-    docstring = _DOCSTRING.format(
-        title=_docstring_safe(title),
-        what=f"For {options.describe()}",
-        order=order,
-        loop=" ".join(map(str, range(count))),
-        name=names[number],
-        port=PORT,
-        count=count,
-        written_by=WRITTEN_BY,
-        lesson=_docstring_safe(lesson),
-    )
+    pushes, shares = "= from_process_0(" in body, "= lasting_folder(" in body
     modules = {"os", "sys"}
     modules |= {"pprint"} if display else set()
     modules |= {"pickle"} if pushes else set()
-    modules |= {"pathlib", "shutil", "types"} if folder else set()
-    lines = [docstring]
+    modules |= {"pathlib", "shutil", "types"} if shares else set()
+    modules |= {"pathlib", "shutil"} if place.folder and place.is_last else set()
+    lines = [_docstring(place, options)]
     lines += [f"from __future__ import {', '.join(futures)}\n"] if futures else []
     lines.append("".join(f"import {module}\n" for module in sorted(modules)))
-    lines += ["".join(f"os.environ[{_text(k)}] = {_text(v)}\n" for k, v in options.env.items())]
+    lines.append("".join(f"os.environ[{_text(k)}] = {_text(v)}\n" for k, v in options.env.items()))
     lines.append(f"import jax\n{'import numpy as np' if pushes else ''}")
     text = "\n".join(line for line in lines if line).rstrip() + "\n"
+    count = options.processes
     processes = plural(count, "process", "processes")
     devices = options.devices_per_process
     text += _STREAMS + _JOIN.format(devices=devices, count=count, processes=processes)
     text += _DISPLAY.format(display=display) if display else ""
     text += _FROM_PROCESS_0 if pushes else ""
-    if folder:
-        text += _LASTING_FOLDER.format(folder=folder, fresh="" if number else _FRESH)
-    return text
+    text += _LASTING_FOLDER.format(folder=place.folder) if shares else ""
+    return text + "\n"
 
 
-def end(folder: str = "") -> str:
-    """Return the last lines of a program.
+def _docstring(place: Place, options: Options) -> str:
+    what = f"For {options.describe()}, without mcnb."
+    if len(place.names) > 1:
+        what += (
+            f" Part {place.number + 1} of {len(place.names)}, which run in this order: "
+            f"{', '.join(place.names)}."
+        )
+    return _DOCSTRING.format(
+        title=_docstring_safe(place.title),
+        what=_docstring_safe(textwrap.fill(f"{what} In a shell, with any free port:", 88)),
+        loop=" ".join(map(str, range(options.processes))),
+        name=_docstring_safe(place.names[place.number]),
+        port=PORT,
+        count=options.processes,
+        written_by=WRITTEN_BY,
+        lesson=_docstring_safe(place.lesson),
+    )
 
-    Args:
-        folder: The name of the folder that all parts share, where this is the last one.
-    """
-    return _END + (_CLEAN.format(folder=folder) if folder else "")
+
+def end(place: Place) -> str:
+    """Return the last lines of a program."""
+    clean = place.folder and place.is_last
+    return _END + (_CLEAN.format(folder=place.folder) if clean else "")
 
 
 def _text(value: str) -> str:

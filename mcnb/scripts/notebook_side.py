@@ -127,17 +127,43 @@ def _own(code: str) -> set[str]:
     return set(names_of(code).defines) - _imports(code)
 
 
-def with_lasting_folders(code: str, folder: str) -> str:
-    """Return code whose temporary folders are made by `folder` instead, a function's name.
+def folder_numbers(cells: Sequence[Cell]) -> dict[int, int]:
+    """Return the number of the first temporary folder that each cell of the notebook makes."""
+    numbers = {}
+    count = 0
+    for cell in cells:
+        code = None if cell.in_processes else _plain(cell.source)
+        if code is not None:
+            numbers[cell.index] = count
+            count += len(_folders(code))
+    return numbers
+
+
+def with_lasting_folders(code: str, number: int, *, new: bool) -> str:
+    """Return code whose temporary folders last, and have numbers, so that they are found again.
+
+    Args:
+        code: The code.
+        number: The number of the first of them.
+        new: Whether they are to be empty.
 
     Example:
-        >>> with_lasting_folders("disk = tempfile.TemporaryDirectory()", "lasting_folder")
-        'disk = lasting_folder()'
+        >>> with_lasting_folders("disk = tempfile.TemporaryDirectory()", 0, new=True)
+        'disk = lasting_folder(0, new=True)'
     """
-    edits = []
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.Call) and not node.args and not node.keywords:
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else root(node)
-            if name == "TemporaryDirectory":
-                edits.append((*span(code, node), f"{folder}()"))
-    return edited(code, edits)
+    more = ", new=True" if new else ""
+    places = enumerate(_folders(code), number)
+    return edited(code, [(*span(code, node), f"lasting_folder({k}{more})") for k, node in places])
+
+
+def _folders(code: str) -> list[ast.Call]:
+    """Return the calls that make a temporary folder."""
+    return [
+        node
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Call)
+        and not (node.args or node.keywords)
+        and isinstance(node.func, (ast.Attribute, ast.Name))
+        and (node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id)
+        == "TemporaryDirectory"
+    ]

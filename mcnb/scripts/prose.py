@@ -7,6 +7,7 @@ import textwrap
 
 WIDTH = 88
 _FENCE = re.compile(r"^(```|~~~|\$\$).*?^\1", re.MULTILINE | re.DOTALL)
+_EMPHASIS = re.compile(r"(?<![A-Za-z0-9*])\*([^*\s](?:[^*]*[^*\s])?)\*(?![A-Za-z0-9*])")
 _NO_PROSE = re.compile(r"\s*(#|!\[|\||[-*+] |\d+\. |>|<|    )")
 
 
@@ -47,9 +48,8 @@ def unmarked(text: str) -> str:
     for number in range(0, len(pieces), 2):
         piece = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", pieces[number])
         piece = piece.replace("\\", "").replace("**", "")
-        pieces[number] = re.sub(r"(?<!\w)\*([^*\s](?:[^*]*[^*\s])?)\*(?!\w)", r"\1", piece)
-    # Emphasis may enclose code.
-    return re.sub(r"\*(\w[^*`]*)\*", r"\1", "".join(pieces)) if "`" not in text else "".join(pieces)
+        pieces[number] = _EMPHASIS.sub(r"\1", piece)
+    return "".join(pieces)
 
 
 def as_comment(text: str) -> str:

@@ -131,7 +131,9 @@ def labelled(text: str) -> list[tuple[str, str]]:
 
 
 def printed(told: Sequence[Any], number: int) -> list[tuple[str, str]]:
-    said = {k: events([text for cell, text in pairs if cell == number]) for k, pairs in enumerate(told)}
+    said = {
+        k: events([text for cell, text in pairs if cell == number]) for k, pairs in enumerate(told)
+    }
     return labelled("".join(entry.text for entry in entries(fold_events(said), len(told))))
 
 

@@ -76,7 +76,7 @@ class Part:
 
 
 def parts_of(cells: Sequence[Any], display: str) -> list[Part]:
-    """Divide a lesson's cells into parts, each with processes of its own.
+    r"""Divide a lesson's cells into parts, each with processes of its own.
 
     Args:
         cells: The cells, as nbformat has them.
@@ -87,7 +87,7 @@ def parts_of(cells: Sequence[Any], display: str) -> list[Part]:
 
     Example:
         >>> from types import SimpleNamespace
-        >>> sources = "%mcjax start -n 2", "%%mcjax\\nx = 1", "%mcjax restart", "%%mcjax\\nx = 2"
+        >>> sources = "%mcjax start -n 2", "%%mcjax\nx = 1", "%mcjax restart", "%%mcjax\nx = 2"
         >>> cells = [SimpleNamespace(cell_type="code", source=s, metadata={}) for s in sources]
         >>> [(part.options.processes, len(part.cells)) for part in parts_of(cells, "display")]
         [(2, 2), (2, 2)]

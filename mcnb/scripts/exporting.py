@@ -40,7 +40,7 @@ class Program:
 
 
 def export(cells: Sequence[Any], lesson: str, name: str) -> list[Program]:
-    """Return a lesson as plain programs: one, or several that run in their order.
+    r"""Return a lesson as plain programs: one, or several that run in their order.
 
     A program can't change how many processes it has, so each start of processes begins a new one.
 
@@ -54,7 +54,7 @@ def export(cells: Sequence[Any], lesson: str, name: str) -> list[Program]:
 
     Example:
         >>> from types import SimpleNamespace
-        >>> cell = SimpleNamespace(cell_type="code", source="%%mcjax\\n1 + 1", metadata={})
+        >>> cell = SimpleNamespace(cell_type="code", source="%%mcjax\n1 + 1", metadata={})
         >>> (program,) = export([cell], "mine.ipynb", "mine.py")
         >>> print(program.text[program.text.index("# %%"):])
         # %%
@@ -181,9 +181,7 @@ def _on(choice: Choice) -> str:
     cell = choice.cell
     if cell.everywhere:
         return choice.code
-    which = (
-        f"== {cell.processes[0]}" if len(cell.processes) == 1 else f"in {tuple(cell.processes)}"
-    )
+    which = f"== {cell.processes[0]}" if len(cell.processes) == 1 else f"in {tuple(cell.processes)}"
     return f"if jax.process_index() {which}:\n{indent(choice.code)}"
 
 

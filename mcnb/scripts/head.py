@@ -31,34 +31,39 @@ _STREAMS = """
 sys.stdout = open(os.dup(1), "w", buffering=1, encoding="utf-8")
 os.dup2(2, 1)
 """
-_JOIN = """
+_JOIN = '''
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", {devices})
 # One computation after the other: several at once can block each other's threads.
 jax.config.update("jax_cpu_enable_async_dispatch", False)
 
-if len(sys.argv) > 3:
+
+def join():
+    """Join the other processes: who this one is, the command line says, or the launcher."""
+    if len(sys.argv) > 3:
+        address, index, count = sys.argv[1:4]
+    elif "OMPI_COMM_WORLD_RANK" in os.environ and "OMPI_MCA_orte_hnp_uri" not in os.environ:
+        # Open MPI 5, which JAX doesn't find by itself. On one host, all have the same parent.
+        address = f"localhost:{{61440 + os.getppid() % 4096}}"
+        index, count = os.environ["OMPI_COMM_WORLD_RANK"], os.environ["OMPI_COMM_WORLD_SIZE"]
+    else:
+        try:
+            return jax.distributed.initialize()  # finds Slurm and Open MPI 4
+        except ValueError:
+            sys.exit(f"Nothing says which of {processes} this is.\\n\\n{{__doc__}}")
     jax.distributed.initialize(
-        coordinator_address=sys.argv[1],
-        coordinator_bind_address=sys.argv[1],
-        process_id=int(sys.argv[2]),
-        num_processes=int(sys.argv[3]),
+        coordinator_address=address,
+        coordinator_bind_address=address,
+        process_id=int(index),
+        num_processes=int(count),
+        cluster_detection_method="deactivate",
     )
-elif "OMPI_COMM_WORLD_RANK" in os.environ and "OMPI_MCA_orte_hnp_uri" not in os.environ:
-    # Open MPI 5, which JAX doesn't find by itself. On one host, all have the same parent.
-    jax.distributed.initialize(
-        coordinator_address=f"localhost:{{61440 + os.getppid() % 4096}}",
-        process_id=int(os.environ["OMPI_COMM_WORLD_RANK"]),
-        num_processes=int(os.environ["OMPI_COMM_WORLD_SIZE"]),
-    )
-else:
-    try:
-        jax.distributed.initialize()  # finds Slurm and Open MPI 4
-    except ValueError:
-        sys.exit(f"Nothing says which of {processes} this is.\\n\\n{{__doc__}}")
+
+
+join()
 if jax.process_count() != {count}:
     sys.exit(f"This program is for {processes}, not for {{jax.process_count()}}.")
-"""
+'''
 _DISPLAY = '''
 
 def {display}(*values):

@@ -31,7 +31,7 @@ class Names:
 
 
 def names_of(code: str) -> Names:
-    """Return the names of code at module level.
+    r"""Return the names of code at module level.
 
     Both branches of an `if` count as taken: what stands under a condition may be defined.
 
@@ -39,7 +39,7 @@ def names_of(code: str) -> Names:
         SyntaxError: It is no Python.
 
     Example:
-        >>> names = names_of("total = sum(x) + total\\ndef f(v): return v @ w")
+        >>> names = names_of("total = sum(x) + total\ndef f(v): return v @ w")
         >>> sorted(names.needs), sorted(names.later), sorted(names.defines)
         (['sum', 'total', 'x'], ['w'], ['f', 'total'])
     """
@@ -47,9 +47,7 @@ def names_of(code: str) -> Names:
     walk.visit(ast.parse(code))
     later: set[str] = set()
     _functions(symtable.symtable(code, "<cell>", "exec"), later, walk.defines, inside=False)
-    return Names(
-        frozenset(walk.needs), frozenset(later), frozenset(walk.defines), walk.star
-    )
+    return Names(frozenset(walk.needs), frozenset(later), frozenset(walk.defines), walk.star)
 
 
 def _functions(
@@ -86,30 +84,30 @@ class _Walk(ast.NodeVisitor):
             if node is not None:
                 self.visit(node)
 
-    def visit_Name(self, node: ast.Name) -> None:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Store):
             self._bind(node.id)
         elif not any(node.id in names for names in (self.defines, *self._scopes)):
             self.needs.add(node.id)
 
-    def visit_Assign(self, node: ast.Assign) -> None:  # noqa: N802
+    def visit_Assign(self, node: ast.Assign) -> None:
         self._visit_all([node.value, *node.targets])
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         self._visit_all([node.annotation, node.value])
         if node.value is not None or not isinstance(node.target, ast.Name):
             self.visit(node.target)
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:  # noqa: N802
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
             self.visit_Name(ast.Name(node.target.id, ast.Load()))
         self._visit_all([node.value, node.target])
 
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:  # noqa: N802
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self.visit(node.value)
         self.defines.add(node.target.id)
 
-    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:  # noqa: N802
+    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
         self._visit_all([node.iter, node.target, *node.body, *node.orelse])
 
     visit_AsyncFor = visit_For  # noqa: N815
@@ -130,10 +128,10 @@ class _Walk(ast.NodeVisitor):
         _visit_comprehension
     )
 
-    def visit_Lambda(self, node: ast.Lambda) -> None:  # noqa: N802
+    def visit_Lambda(self, node: ast.Lambda) -> None:
         self._visit_all([*node.args.defaults, *node.args.kw_defaults])
 
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         self._visit_all([*node.decorator_list, *node.args.defaults, *node.args.kw_defaults])
         self._visit_all([*(argument.annotation for argument in arguments), node.returns])
@@ -141,14 +139,14 @@ class _Walk(ast.NodeVisitor):
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:  # noqa: N802
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._visit_all([*node.decorator_list, *node.bases, *node.keywords])
         self._scopes.append(set())
         self._visit_all(node.body)
         self._scopes.pop()
         self._bind(node.name)
 
-    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:  # noqa: N802
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
             if alias.name == "*":
                 self.star = True
@@ -157,18 +155,18 @@ class _Walk(ast.NodeVisitor):
 
     visit_ImportFrom = visit_Import  # noqa: N815
 
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:  # noqa: N802
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
         self._visit_all([node.type])
         self._bind(node.name)
         self._visit_all(node.body)
 
-    def visit_MatchAs(self, node: ast.MatchAs) -> None:  # noqa: N802
+    def visit_MatchAs(self, node: ast.MatchAs) -> None:
         self._visit_all([node.pattern])
         self._bind(node.name)
 
-    def visit_MatchStar(self, node: ast.MatchStar) -> None:  # noqa: N802
+    def visit_MatchStar(self, node: ast.MatchStar) -> None:
         self._bind(node.name)
 
-    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:  # noqa: N802
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
         self.generic_visit(node)
         self._bind(node.rest)

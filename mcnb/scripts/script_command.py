@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,10 +27,10 @@ Any launcher starts it; its first lines say how. For example:
   mpirun -np 4 python hello.py
   srun -n 4 python hello.py
 
-Cells that only a notebook can run stay as comments, with the reason: cells that run in the notebook
-itself, or are meant to fail, or have the tag no-script, and cells that need what these define.
-A lesson that starts its processes anew becomes several programs, FILE.py, FILE_2.py and so on, which
-run in this order. A file that mcnb script has not written is never overwritten."""
+What only a notebook can do stays as a comment, with the reason: cells that run in the notebook
+itself, that are meant to fail, or that have the tag no-script, and cells that need what these
+define. A lesson that starts its processes anew becomes several programs, FILE.py, FILE_2.py and so
+on, which run in this order. A file that mcnb script has not written is never overwritten."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -82,7 +81,9 @@ def _parse(words: Sequence[str]) -> tuple[Path, Path | None]:
         name, equals, value = word.partition("=")
         if name in ("-o", "--output"):
             if not equals and not rest:
-                raise OptionError(f"mcnb script {name}: a file is missing. For example: -o hello.py")
+                raise OptionError(
+                    f"mcnb script {name}: a file is missing. For example: -o hello.py"
+                )
             target = value if equals else rest.pop(0)
         elif word.startswith("-o") and len(word) > 2:
             target = word[2:]
@@ -94,7 +95,8 @@ def _parse(words: Sequence[str]) -> tuple[Path, Path | None]:
             given.append(word)
     if not given:
         raise OptionError(
-            "mcnb script: which lesson? For example: mcnb script 01_hello_controllers.md -o hello.py"
+            "mcnb script: which lesson? For example: mcnb script 01_hello_controllers.md -o "
+            "hello.py"
         )
     if len(given) > 1:
         raise OptionError(
@@ -102,10 +104,13 @@ def _parse(words: Sequence[str]) -> tuple[Path, Path | None]:
             f"mcnb script {given[0]} -o {given[1]}"
         )
     path = Path(given[0])
-    lesson = find_lesson(path if path.suffix or path.is_file() else path.with_suffix(".md"), "script")
+    lesson = find_lesson(
+        path if path.suffix or path.is_file() else path.with_suffix(".md"), "script"
+    )
     if not is_lesson(lesson):
         raise OptionError(
-            f"mcnb script {lesson}: a lesson is a notebook, {' or '.join(ENDINGS)}, and this is none"
+            f"mcnb script {lesson}: a lesson is a notebook, {' or '.join(ENDINGS)}, and this is "
+            "none"
         )
     return lesson, None if target in (None, "-") else Path(str(target))
 

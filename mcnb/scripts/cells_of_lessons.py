@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,14 +14,13 @@ from mcnb.magic import cell_parser, line_parser
 from mcnb.options import Options, environment, process_set
 from mcnb.scripts.cells_to_code import (
     awaits,
-    commented,
     display_last,
-    edited,
     mcnb_names,
     plain,
     silent_functions,
     without_mcnb,
 )
+from mcnb.scripts.editing import commented, edited
 
 LEFT_OUT_TAG = "no-script"
 _MAGIC = re.compile(r"%%mcjax\b(.*)")
@@ -154,6 +154,7 @@ class _Known:
 
 def _in_processes(cell: Cell, words: str, count: int, known: _Known) -> Cell:
     """Return a cell with its code as a plain program's."""
+    source, cell = cell.code, replace(cell, code=_parsed(cell.code))
     try:
         chosen = cell_parser().parse(words).processes
         targets = process_set(f"0-{count - 1}" if chosen is None else chosen, count)
@@ -161,7 +162,7 @@ def _in_processes(cell: Cell, words: str, count: int, known: _Known) -> Cell:
         return replace(cell, why_not="its options make no sense")
     cell = replace(cell, processes=targets, everywhere=len(targets) == count)
     try:
-        code = plain(cell.code)
+        code = plain(source)
         if awaits(code):
             return replace(cell, why_not="only a notebook can await outside a function")
         known.mcnb |= mcnb_names(code)
@@ -177,6 +178,14 @@ def _in_processes(cell: Cell, words: str, count: int, known: _Known) -> Cell:
     if had_code and not _statements(code) and not futures:
         return replace(cell, why_not="it only draws pictures")
     return replace(cell, code=code.strip("\n"), futures=futures)
+
+
+def _parsed(source: str) -> str:
+    """Return what of a cell's code can be looked at, even if it can't be run: empty if nothing."""
+    for code in (source, source.partition("\n")[2]):  # without a magic of its own
+        with contextlib.suppress(SyntaxError):
+            return plain(code)
+    return ""
 
 
 def _statements(code: str) -> list[ast.stmt]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mcnb.scripts.cells_of_lessons import Cell
-from mcnb.scripts.cells_to_code import only
+from mcnb.scripts.editing import only
 from mcnb.scripts.needs import GIVEN, Names, names_of
 from mcnb.scripts.notebook_side import Errand, errands_before
 

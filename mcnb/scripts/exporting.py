@@ -12,8 +12,9 @@ from typing import Any
 from mcnb.errors import McnbError
 from mcnb.options import Options
 from mcnb.scripts.cells_of_lessons import Cell, parts_of
-from mcnb.scripts.cells_to_code import comment, indent, plain
+from mcnb.scripts.cells_to_code import plain
 from mcnb.scripts.choosing import Choice, choose
+from mcnb.scripts.editing import comment, indent
 from mcnb.scripts.head import Place, end, head
 from mcnb.scripts.needs import names_of
 from mcnb.scripts.notebook_side import folder_numbers, with_lasting_folders

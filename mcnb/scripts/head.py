@@ -71,6 +71,12 @@ def {display}(*values):
     for value in values:
         if isinstance(value, str):
             print(repr(value))
+        elif type(value) is set and value:
+            try:
+                items = sorted(value)
+            except TypeError:
+                items = sorted(value, key=str)
+            print(f"{{{{{{pprint.pformat(items, width=79)[1:-1]}}}}}}")
         elif value is not None:
             print(pprint.pformat(value, width=79, sort_dicts=False))
 '''

@@ -87,7 +87,7 @@ class _Walk(ast.NodeVisitor):
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Store):
             self._bind(node.id)
-        elif not any(node.id in names for names in (self.defines, *self._scopes)):
+        elif not self.star and not any(node.id in n for n in (self.defines, *self._scopes)):
             self.needs.add(node.id)
 
     def visit_Assign(self, node: ast.Assign) -> None:

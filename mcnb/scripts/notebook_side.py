@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mcnb.scripts.cells_of_lessons import Cell
-from mcnb.scripts.cells_to_code import awaits, edited, mcnb_names, plain, root, span, without_mcnb
+from mcnb.scripts.cells_to_code import awaits, mcnb_names, plain, root, without_mcnb
+from mcnb.scripts.editing import edited, span
 from mcnb.scripts.needs import GIVEN, names_of
 
 

@@ -47,6 +47,8 @@ def main(words: Sequence[str]) -> int:
         print(USAGE)
         return 0
     lesson, target = _parse(words)
+    if target is not None:
+        _check(target)
     cells = read_lesson(lesson).cells
     name = f"{lesson.stem}.py" if target is None else target.name
     programs = export(cells, lesson.name, name)
@@ -81,9 +83,7 @@ def _parse(words: Sequence[str]) -> tuple[Path, Path | None]:
         name, equals, value = word.partition("=")
         if name in ("-o", "--output"):
             if not equals and not rest:
-                raise OptionError(
-                    f"mcnb script {name}: a file is missing. For example: -o hello.py"
-                )
+                raise OptionError(f"mcnb script {name}: a file is missing. Say: -o hello.py")
             target = value if equals else rest.pop(0)
         elif word.startswith("-o") and len(word) > 2:
             target = word[2:]

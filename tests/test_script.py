@@ -87,7 +87,8 @@ def run(program: Program, folder: Path, start: Start, environment: dict[str, str
         process = subprocess.Popen(
             start(program, path, port),
             cwd=folder,
-            env=environment,
+            # JAX takes a port that follows from the job's number, which another Slurm has, too.
+            env={**environment, "JAX_COORDINATOR_PORT": str(port)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -177,6 +177,18 @@ def test_of_a_cell_that_fails_what_others_need_is_left() -> None:
     }
 
 
+def test_what_a_kept_function_reads_is_kept() -> None:
+    fails = "%%mcjax\nw = 3\ndef g(): return w\ng() / 0"
+    (program,) = lesson(fails, "%%mcjax\ng()", fails=0)
+    assert "\nw = 3\ndef g(): return w\n# g() / 0\n" in program.text
+    assert program.text.count("\ndisplay(g())\n") == 1
+
+
+def test_more_processes_than_a_line_holds() -> None:
+    (program,) = lesson("%mcjax start -n 64", X)
+    assert "for i in $(seq 0 63); do python mine.py" in program.text
+
+
 def test_a_cell_with_the_tag() -> None:
     (program,) = lesson(X, "%%mcjax\nprint(x)", tagged=1)
     assert body(program).endswith("# Left out, as it has the tag no-script:\n#     print(x)")

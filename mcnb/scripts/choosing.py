@@ -97,6 +97,7 @@ class _View:
         self.missing: dict[int, str] = {}
         self._cells, self._earlier, self._lost = cells, earlier, lost
         self._defined = {given: _Piece(Names(frozenset(), frozenset(), frozenset({given})))}
+        self._ever = dict(self._defined)  # what a function finds when it is called
         self._star = False
         self._kept: dict[int, _Piece] = {}
         self._statements: dict[int, list[_Piece | None]] = {}
@@ -104,11 +105,12 @@ class _View:
         for cell in cells:
             self._read(cell)
         for index, piece in self._kept.items():
-            for name in sorted(piece.names.later - GIVEN):
-                if name in self._defined:
-                    piece.sources.setdefault(name, self._defined[name])
-                elif not self._star:
-                    self.missing.setdefault(index, name)
+            if name := self._lacks_later(piece):
+                self.missing.setdefault(index, name)
+        for pieces in self._statements.values():
+            for statement in pieces:
+                if statement is not None:
+                    self._lacks_later(statement)
         for piece in self._kept.values():
             _use(piece)
 
@@ -135,7 +137,18 @@ class _View:
                 return name
         return ""
 
+    def _lacks_later(self, piece: _Piece) -> str:
+        """Note where its functions have names from; return one that nothing defines."""
+        lacks = ""
+        for name in sorted(piece.names.later - GIVEN):
+            if name in self._ever:
+                piece.sources.setdefault(name, self._ever[name])
+            elif not self._star:
+                lacks = lacks or name
+        return lacks
+
     def _define(self, piece: _Piece) -> None:
+        self._ever |= dict.fromkeys(piece.names.defines, piece)
         self._defined |= dict.fromkeys(piece.names.defines, piece)
         self._star |= piece.names.star
 

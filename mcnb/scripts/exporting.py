@@ -155,6 +155,7 @@ def _body(
             continue
         lines = [f"# %% {heading}".rstrip()]
         lines += [as_comment(told)] if told else []
+        lines += ["#"] if told and choice.why_not else []
         heading = ""
         if choice.errands:
             lines += _errands(choice, done, folders, own)
@@ -165,7 +166,6 @@ def _body(
         else:
             _, _, code = choice.cell.source.lstrip("\n").partition("\n")
             source = code if choice.cell.in_processes else choice.cell.source
-            lines += ["#"] if told else []
             lines += [f"# Left out, as {choice.why_not}:", comment(_further(source.strip("\n")))]
         blocks.append("\n" + "\n".join(lines) + "\n")
         separated.append(choice.cell.index)

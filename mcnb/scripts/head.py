@@ -182,13 +182,17 @@ def _docstring(place: Place, options: Options) -> str:
     return _DOCSTRING.format(
         title=_docstring_safe(place.title),
         what=_docstring_safe(textwrap.fill(f"{what} In a shell, with any free port:", 88)),
-        loop=" ".join(map(str, range(options.processes))),
+        loop=_loop(options.processes),
         name=_docstring_safe(place.names[place.number]),
         port=PORT,
         count=options.processes,
         written_by=WRITTEN_BY,
         lesson=_docstring_safe(place.lesson),
     )
+
+
+def _loop(count: int) -> str:
+    return " ".join(map(str, range(count))) if count <= 10 else f"$(seq 0 {count - 1})"
 
 
 def end(place: Place) -> str:

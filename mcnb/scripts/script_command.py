@@ -120,7 +120,11 @@ def _check(path: Path) -> None:
     if path.is_dir() or not path.resolve().parent.is_dir():
         what = "is a folder" if path.is_dir() else "is in a folder that does not exist"
         raise OptionError(f"mcnb script -o {path}: {path} {what}. Name a file: -o hello.py")
-    if path.exists() and WRITTEN_BY not in path.read_text(encoding="utf-8", errors="replace"):
+    try:
+        ours = not path.exists() or WRITTEN_BY in path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise McnbError(f"mcnb script: {path} can't be read: {error.strerror}") from None
+    if not ours:
         raise OptionError(
             f"mcnb script -o {path}: {path} is there, and mcnb script has not written it. Choose "
             "another name, or remove it"

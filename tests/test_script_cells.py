@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -298,6 +299,18 @@ def test_a_value_is_shown_as_a_notebook_shows_it(value: object) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(display_last("x", "display"), names)
     assert out.getvalue() == f"{pretty(value)}\n"
+
+
+SOURCES = st.sampled_from(sorted({source for sources, _ in CELLS.values() for source in sources}))
+
+
+@given(st.lists(SOURCES, min_size=1, max_size=6), st.integers(0, 5))
+def test_whatever_the_cells_are_the_programs_are_python(sources: list[str], fails: int) -> None:
+    with contextlib.suppress(McnbError):  # nothing in it can run
+        for program in lesson(*sources, fails=fails):
+            compile(program.text, program.name, "exec", dont_inherit=True)
+            assert "import mcnb\n" not in re.sub(r"#.*", "", program.text)
+            assert program.text.count("\n# %%") == len(program.cells) + 1
 
 
 @pytest.mark.parametrize(

@@ -262,6 +262,20 @@ def test_another_number_of_processes(tmp_path: Path) -> None:
     assert "This program is for 2 processes, not for 1.\n" in done.stderr
 
 
+def test_many_computations_under_way(tmp_path: Path) -> None:
+    """With a thread for each core, JAX 0.10 on two of them hangs here."""
+    launches = (
+        "%%mcjax\nimport jax, jax.numpy as jnp\n"
+        "mesh = jax.make_mesh((jax.device_count(),), ('a',))\n"
+        "where = jax.sharding.NamedSharding(mesh, jax.P('a'))\n"
+        "x = jax.device_put(jnp.arange(16), where)\n"
+        "for i in range(200): y = jnp.sum(x + i)"
+    )
+    cells = [SimpleNamespace(cell_type="code", source=launches, metadata={})]
+    (program,) = export(cells, "many.md", "many.py")
+    run(program, tmp_path, in_a_shell, dict(os.environ))
+
+
 def test_only_what_cells_print_is_on_stdout(tmp_path: Path) -> None:
     with reserved_port() as port:
         done = alone(tmp_path, tiny(1), f"localhost:{port}", "0", "1")

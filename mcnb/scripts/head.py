@@ -34,8 +34,6 @@ os.dup2(2, 1)
 _JOIN = '''
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", {devices})
-# One computation after the other: several at once can block each other's threads.
-jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 def join():
@@ -64,6 +62,12 @@ join()
 if jax.process_count() != {count}:
     sys.exit(f"This program is for {processes}, not for {{jax.process_count()}}.")
 '''
+_THREADS = """
+# XLA's threads, by default one for each core: as many as computations may be under way, lest
+# those that wait for other processes leave none for what these wait for.
+os.environ.setdefault("NPROC", "{threads}")
+
+"""
 _DISPLAY = '''
 
 def {display}(*values):
@@ -112,6 +116,8 @@ _CLEAN = """if jax.process_index() == 0:
     shutil.rmtree(pathlib.Path(__file__).resolve().with_name("{folder}"), ignore_errors=True)
 """
 PORT = 10000
+# So many computations XLA has under way on a CPU device, and so many threads are enough.
+UNDER_WAY, MOST_THREADS = 32, 512
 
 
 @dataclass(frozen=True)
@@ -156,15 +162,16 @@ def head(
     modules |= {"pickle"} if pushes else set()
     modules |= {"pathlib", "shutil", "types"} if shares else set()
     modules |= {"pathlib", "shutil"} if place.folder and place.is_last else set()
-    lines = [_docstring(place, options)]
-    lines += [f"from __future__ import {', '.join(futures)}\n"] if futures else []
-    lines.append("".join(f"import {module}\n" for module in sorted(modules)))
-    lines.append("".join(f"os.environ[{_text(k)}] = {_text(v)}\n" for k, v in options.env.items()))
-    lines.append(f"import jax\n{'import numpy as np' if pushes else ''}")
-    text = "\n".join(line for line in lines if line).rstrip() + "\n"
+    text = _docstring(place, options) + "\n"
+    text += f"from __future__ import {', '.join(futures)}\n\n" if futures else ""
+    text += "".join(f"import {module}\n" for module in sorted(modules))
+    devices = options.devices_per_process
+    text += _THREADS.format(threads=min(UNDER_WAY * devices, MOST_THREADS))
+    settings = [f"os.environ[{_text(k)}] = {_text(v)}\n" for k, v in options.env.items()]
+    text += "".join([*settings, "\n"]) if settings else ""
+    text += "import jax\n" + ("import numpy as np\n" if pushes else "")
     count = options.processes
     processes = plural(count, "process", "processes")
-    devices = options.devices_per_process
     text += _STREAMS + _JOIN.format(devices=devices, count=count, processes=processes)
     text += _DISPLAY.format(display=display) if display else ""
     text += _FROM_PROCESS_0 if pushes else ""

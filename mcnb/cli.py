@@ -1,4 +1,4 @@
-"""The `mcnb` command: it opens the lessons, runs programs and finds out what is missing.
+"""The `mcnb` command: it opens the lessons, runs and writes programs, finds what is missing.
 
 It imports what a command needs only when that command runs: help must come at once.
 """
@@ -17,7 +17,7 @@ from mcnb import __version__
 from mcnb.errors import McnbError, OptionError
 from mcnb.options import plural
 
-_COMMANDS = ("lab", "run", "doctor")
+_COMMANDS = ("lab", "run", "script", "doctor")
 _OPTIONS = {None: ("--version", "--help"), "lab": ("--help",), "doctor": ("--quick", "--help")}
 _EXIT_USAGE, _EXIT_CTRL_C = 2, 130
 
@@ -70,6 +70,10 @@ def _run(argv: list[str]) -> int:
         from mcnb.scripts.command import main as run
 
         return run(argv[1:])
+    if argv[:1] == ["script"]:
+        from mcnb.scripts.script_command import main as script
+
+        return script(argv[1:])
     # Cut here, as argparse's own handling of "--" differs between versions of Python.
     own = argv[: argv.index("--")] if "--" in argv else argv
     handed_on = argv[len(own) + 1 :]
@@ -127,6 +131,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands.add_parser(
         "run", help="run a program in several checked processes", add_help=False, allow_abbrev=False
+    )
+    commands.add_parser(
+        "script", help="write a lesson as a plain JAX program", add_help=False, allow_abbrev=False
     )
     doctor = commands.add_parser(
         "doctor",

@@ -46,13 +46,13 @@ def test_help_on_a_command(command: str, usage: str, capsys: pytest.CaptureFixtu
     [
         (
             "lba",
-            "mcnb lba: there is no such command. There are: mcnb lab, mcnb run, mcnb doctor. "
-            "Did you mean mcnb lab?",
+            "mcnb lba: there is no such command. There are: mcnb lab, mcnb run, mcnb script, "
+            "mcnb doctor. Did you mean mcnb lab?",
         ),
         (
             "labs --port=9999",
-            "mcnb labs: there is no such command. There are: mcnb lab, mcnb run, mcnb doctor. "
-            "Did you mean mcnb lab?",
+            "mcnb labs: there is no such command. There are: mcnb lab, mcnb run, mcnb script, "
+            "mcnb doctor. Did you mean mcnb lab?",
         ),
         ("-x", "mcnb -x: there is no such option. There are: --version, --help."),
         (
@@ -62,7 +62,8 @@ def test_help_on_a_command(command: str, usage: str, capsys: pytest.CaptureFixtu
         ),
         (
             "teleport",
-            "mcnb teleport: there is no such command. There are: mcnb lab, mcnb run, mcnb doctor.",
+            "mcnb teleport: there is no such command. There are: mcnb lab, mcnb run, mcnb script, "
+            "mcnb doctor.",
         ),
         (
             "--versoin",

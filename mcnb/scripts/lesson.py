@@ -26,8 +26,12 @@ def is_lesson(path: Path) -> bool:
     return path.suffix in ENDINGS
 
 
-def find_lesson(path: Path) -> Path:
+def find_lesson(path: Path, command: str = "run") -> Path:
     """Return a lesson's file: the one that is given, or the course's own of that name.
+
+    Args:
+        path: What is given.
+        command: The command that it is given to.
 
     Raises:
         OptionError: There is none.
@@ -38,7 +42,7 @@ def find_lesson(path: Path) -> Path:
     if path.parent == Path() and (lessons / path).is_file():
         return lessons / path
     names = ", ".join(sorted(lesson.name for lesson in lessons.glob("[0-9]*.md")))
-    raise OptionError(f"mcnb run {path}: there is no such file. The course has: {names}")
+    raise OptionError(f"mcnb {command} {path}: there is no such file. The course has: {names}")
 
 
 def run_lesson(path: Path) -> int:
@@ -55,13 +59,7 @@ def run_lesson(path: Path) -> int:
     Raises:
         McnbError: It is no lesson, or jupytext is missing, which reads them.
     """
-    if importlib.util.find_spec("jupytext") is None:
-        raise McnbError(f"Lessons are read by jupytext, which is not installed: {INSTALL_LAB}")
-    try:
-        notebook = importlib.import_module("jupytext").read(path)  # it brings no types
-    except Exception as error:
-        why = str(error).strip().partition("\n")[0]
-        raise McnbError(f"{path} can't be read as a notebook: {why}") from None
+    notebook = read_lesson(path)
     shell = _shell()
     with contextlib.chdir(path.resolve().parent):  # lessons have files beside them
         for cell in notebook.cells:
@@ -70,6 +68,21 @@ def run_lesson(path: Path) -> int:
             elif cell.cell_type == "code" and not _run(shell, cell):
                 return 1
     return 0
+
+
+def read_lesson(path: Path) -> Any:
+    """Return a lesson as a notebook of nbformat.
+
+    Raises:
+        McnbError: It is no lesson, or jupytext is missing, which reads them.
+    """
+    if importlib.util.find_spec("jupytext") is None:
+        raise McnbError(f"Lessons are read by jupytext, which is not installed: {INSTALL_LAB}")
+    try:
+        return importlib.import_module("jupytext").read(path)  # it brings no types
+    except Exception as error:
+        why = str(error).strip().partition("\n")[0]
+        raise McnbError(f"{path} can't be read as a notebook: {why}") from None
 
 
 def _shell() -> Any:

@@ -247,7 +247,8 @@ class _Stream:
     def __init__(self, running: Running, process: int, stream: _StreamName) -> None:
         self.process = process
         self._running, self._stream = running, stream
-        self._lines = Lines(hide_gloo=stream == "stdout")
+        # Also on stderr, where programs of `mcnb script` have them.
+        self._lines = Lines(hide_gloo=True)
 
     def feed(self, data: bytes) -> None:
         self._running.say(self.process, self._stream, self._lines.feed(data, final=not data))

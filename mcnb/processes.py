@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mcnb.errors import ClusterError
+from mcnb.launch.gpus import share
 from mcnb.launch.kept import KeptStart
 from mcnb.launch.losses import Losses
 from mcnb.launch.names import KEEPER, process_index, process_name
@@ -297,7 +298,13 @@ class Processes:
         count = self.options.processes
         indices = {view.targets: k for k, view in enumerate(self._views)}
         leaves = not self._start.watched and self.options.ours
-        joined = self._ask(join, self._coordinator(), count, self.referee.address, indices, leaves)
+        gpus: list[tuple[str, ...]] = []
+        if self.options.platform == "cuda":
+            seen = [(one.host, one.gpus) for one in self._where]
+            gpus = share(seen, self.options.devices_per_process)
+        joined = self._ask(
+            join, self._coordinator(), count, self.referee.address, indices, leaves, gpus
+        )
         self.unchecked = next((one.unchecked for one in joined.values() if one.unchecked), "")
         self._communicator_ports = {one.communicator_port for one in joined.values()} - {0}
 

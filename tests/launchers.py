@@ -18,13 +18,8 @@ from .conftest import wait_until
 
 NAMES = ("mpi", "ssh", "slurm")
 ENDED_S = 15.0
-# Tests may run as root, in a container of their own, with fewer cores than processes.
-OPEN_MPI = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-}
+# Tests may run as root, in a container of their own.
+OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,14 @@ class LaunchedStart(KeptStart):
         from mcnb.launch.local import KeptCluster
 
         options = self.options
-        config = configure(self._kind, self.folder, options.processes, options.hosts, self._words)
+        config = configure(
+            self._kind,
+            self.folder,
+            options.processes,
+            options.hosts,
+            self._words,
+            one_host=self.host == LOOPBACK,
+        )
         cls = launcher_class(self._kind)
         return KeptCluster(
             self.keeping, self.folder, options, exits, engines=cls, host=self.host, config=config

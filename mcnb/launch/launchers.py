@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -25,6 +26,13 @@ from mcnb.launch.ssh import SshProcesses
 GROUP = "ipyparallel.engine_launchers"
 # Which command tells whether a job is still there: it then writes something.
 _QUEUES = {"slurm": ("squeue", "--noheader", "--jobs")}
+
+
+# Open MPI refuses more processes than cores: version 4, and what version 5 has for it.
+_MORE_THAN_CORES = {
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
 
 
 class MpiProcesses(MPIEngineSetLauncher):
@@ -73,7 +81,13 @@ def spread(processes: int, hosts: Sequence[str]) -> dict[str, int]:
 
 
 def configure(
-    name: str, folder: Path, processes: int, hosts: Sequence[str], words: Sequence[str]
+    name: str,
+    folder: Path,
+    processes: int,
+    hosts: Sequence[str],
+    words: Sequence[str],
+    *,
+    one_host: bool,
 ) -> Config:
     """Return what a launcher is told.
 
@@ -83,6 +97,7 @@ def configure(
         processes: How many processes it starts.
         hosts: On which hosts, for ssh.
         words: More options for its command.
+        one_host: Whether all processes are on this host.
     """
     cls = launcher_class(name)
     command = [sys.executable, "-P", "-m", "mcnb.process"]
@@ -101,6 +116,8 @@ def configure(
         }
     elif issubclass(cls, MPIEngineSetLauncher):
         told["mpi_args"] = list(words)
+        if one_host:
+            told["environment"] = {k: v for k, v in _MORE_THAN_CORES.items() if k not in os.environ}
     told["engine_args"] = [f"--profile-dir={profile}", *ENGINE_ARGS]
     config = Config()
     config[cls.__name__].update(told)

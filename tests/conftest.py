@@ -26,6 +26,10 @@ from mcnb.process.cellcode import cell_label
 from .learners import Program
 from .two_ends import learners_of
 
+# For tests of what lies outside of Python, where all is tested with several versions of it.
+once = pytest.mark.skipif(
+    os.environ.get("MCNB_ONCE") == "done", reason="done with another version of Python"
+)
 RESIDUE_S = 5.0
 # Keeps a core busy, for as long as the tests run.
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10000))"

@@ -16,8 +16,10 @@ import pytest
 
 from mcnb.pictures.palette import PAPER, color_of
 
+from .conftest import once
 from .jupyterlab import SCREENSHOTS, browser_page, jupyterlab, run_notebook, set_theme
 
+pytestmark = once
 CELLS = (
     "%load_ext mcnb\n%mcjax start -n 4 -d 2",
     "%%mcjax\n"

@@ -37,7 +37,12 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ipyparal
     """Somebody else's cluster, under the profile `default`."""
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     cluster = ipyparallel.Cluster(
-        n=COUNT, profile="default", cluster_id="", log=logging.getLogger("theirs"), delay=0
+        n=COUNT,
+        profile="default",
+        cluster_id="",
+        controller_args=["--HeartMonitor.period=300"],  # as often, a new engine is registered
+        log=logging.getLogger("theirs"),
+        delay=0,
     )
     cluster.start_cluster_sync()
     client = cluster.connect_client_sync()

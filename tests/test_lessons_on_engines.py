@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from .conftest import once
 from .launchers import NAMES, Engines, launcher_at_home
 
+pytestmark = once
 LESSONS = Path(__file__).parent.parent / "notebooks"
 START = "%mcjax start -n 4 -d 2"
 

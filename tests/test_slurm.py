@@ -14,9 +14,10 @@ import pytest
 
 import mcnb
 
-from .conftest import wait_until
+from .conftest import once, wait_until
 from .launchers import Engines, launcher_at_home
 
+pytestmark = once
 ANEW = (
     "Both processes were started anew: their variables are gone. To run the cells again that made "
     "them: %mcjax restart --replay"

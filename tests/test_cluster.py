@@ -230,3 +230,20 @@ def test_a_million_lines(cluster: mcnb.Cluster) -> None:
     began = time.monotonic()
     assert len(result.blocks) == 1
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_many_launches_that_nobody_waits_for(cluster: mcnb.Cluster, checked: bool) -> None:
+    """With as many threads as cores, XLA's collectives would wait for each other for ever."""
+    cluster.run(
+        "import jax, jax.numpy as jnp, numpy as np\n"
+        "from jax.sharding import AxisType, NamedSharding, PartitionSpec as P\n"
+        "mesh = jax.make_mesh((8,), ('a',), axis_types=(AxisType.Auto,))\n"
+        "x = jax.device_put(np.arange(16.0), NamedSharding(mesh, P('a')))\n"
+        "f = jax.jit(jnp.sum)\n"
+        "f(x)"
+    ).raise_for_errors()
+    result = cluster.run(
+        "for _ in range(300):\n    y = f(x)\nprint(float(y))", checked=checked, timeout=120
+    )
+    assert result.stdout == dict.fromkeys(range(4), "120.0\n")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from mcnb.options import Options
+
+THREADS_FOR_EACH, MOST_THREADS = 8, 64
 
 
 def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -34,8 +37,20 @@ def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[
     env["XLA_FLAGS"] = " ".join(flags)
     env["JAX_PLATFORMS"] = options.platform
     env["JAX_NUM_CPU_DEVICES"] = str(options.devices_per_process)
+    env.setdefault("NPROC", str(_threads(options.devices_per_process)))
     # Plots are drawn into the notebook: no process needs a display.
     env["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     env["PYTHONIOENCODING"] = "utf-8"
     env.update(options.env)
     return env
+
+
+def _threads(devices: int) -> int:
+    """Return how many threads XLA is to have for a process's CPU devices.
+
+    By default it has as many as there are cores. On a laptop these are all taken by collectives of
+    launches that nobody has waited for, each of which waits for another that finds none: a few
+    dozen launches without a wait can hang for ever. XLA takes `NPROC` for the number of cores:
+    DefaultThreadPoolSize in https://github.com/openxla/xla/blob/main/xla/pjrt/utils.cc
+    """
+    return max(os.cpu_count() or 1, min(THREADS_FOR_EACH * devices, MOST_THREADS))

@@ -28,9 +28,7 @@ _TIMEOUT_S = 60
 _ENDING_S = 3.0  # for processes that leave, before their connections are cut
 _FAILED = 255  # ssh's own failure
 # A password could not be asked for: there is no terminal. A host that is gone is noticed.
-_OPTIONS = tuple(
-    ["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=15"]
-)
+_OPTIONS = ("-T", "-oBatchMode=yes", "-oConnectTimeout=20", "-oServerAliveInterval=15")
 # ssh(1): client's address and port, server's address and port.
 _ASK = "import os, mcnb; print(os.environ.get('SSH_CONNECTION', ''))"
 _PUT = """

@@ -65,11 +65,9 @@ class LaunchedStart(KeptStart):
                 "into quotes: --options '...'"
             )
         self._words = split_words(options.launcher_options)
-        ssh = self._kind == "ssh"
-        found = (
-            address_from(options.hosts, self._words) if ssh else ""
-        )  # it also sees if that works
-        self.host = options.listen or found or self._find_host()
+        # Also where the address is given: it is looked whether the hosts let this one in.
+        found = address_from(options.hosts, self._words) if options.hosts else self._find_host()
+        self.host = options.listen or found
         super().__init__(options)
         self._looked = 0.0
 

@@ -19,7 +19,9 @@ _WHY = {
 # srun: error: node: tasks 0,2-3: Killed
 _SRUN = re.compile(r"^srun: error: \S+ tasks? (?P<who>[\d,-]+): (?P<how>.+)$", re.MULTILINE)
 # mpirun noticed that process rank 2 with PID 0 on node x exited on signal 9 (Killed).
-_MPIRUN = re.compile(r"that process rank (?P<who>\d+) .*exited on signal (?P<signal>\d+)")
+_MPIRUN = re.compile(
+    r"that process rank (?P<who>\d+) with(?:.|\n){1,300}?exited\s+on\s+signal\s+(?P<signal>\d+)"
+)
 # Process name: [[1234,1],2]
 #   Exit code:    3
 _MPIRUN_CODE = re.compile(r"Process name: \[[^]]*\],(?P<who>\d+)\]\s+Exit code:\s+(?P<code>\d+)")

@@ -154,7 +154,8 @@ def _python(host: str, words: Sequence[str], code: str, *arguments: str, given: 
         ClusterError: The host can't be reached, or has no mcnb.
     """
     command = shlex.join([sys.executable, "-P", "-c", code, *arguments])
-    plain = " ".join(["ssh -o BatchMode=yes", *words, host])
+    name, _, port = host.partition(":")
+    plain = " ".join(["ssh -o BatchMode=yes", *words, *(["-p", port] if port else []), name])
     try:
         asked = subprocess.run(
             _ssh(host, words, command),

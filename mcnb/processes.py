@@ -6,6 +6,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from mcnb.errors import ClusterError
@@ -111,6 +112,11 @@ class Processes:
         self._start.begin(self.exits, self._notice_exit)
         self._reach.connect()
         self._join()
+
+    @property
+    def folder(self) -> Path:
+        """The folder that they share, for this user alone."""
+        return self._start.folder
 
     @property
     def cold(self) -> str:

@@ -39,7 +39,7 @@ def folder(cluster: mcnb.Cluster) -> Path:
     """Return the folder that its processes share."""
     processes = cluster._lifetime.processes
     assert processes is not None
-    return processes._start.folder
+    return processes.folder
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from mcnb.errors import CellError, ClusterError
 from mcnb.lifetime import Lifetime
 from mcnb.lockstep.rescue import Healed
 from mcnb.messages import Reply
-from mcnb.options import LOCAL, Options, process_set, seconds
+from mcnb.options import LOCAL, Options, host_list, process_set, seconds
 from mcnb.outcome import Outcome, aftermath, healing
 from mcnb.pictures.scene import Scene
 from mcnb.process import calls
@@ -67,7 +67,6 @@ class Cluster:
         launcher_options: str = "",
         listen: str = "",
     ) -> None:
-        named = hosts.split(",") if isinstance(hosts, str) and hosts else hosts
         self._set(
             Options(
                 processes,
@@ -76,7 +75,7 @@ class Cluster:
                 dict(env or {}),
                 checked,
                 engines,
-                tuple(host.strip() for host in named),
+                host_list(hosts),
                 launcher_options,
                 listen,
             )

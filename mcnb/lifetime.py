@@ -8,7 +8,7 @@ import threading
 import warnings
 import weakref
 
-from mcnb.errors import ClusterError, McnbError
+from mcnb.errors import ClusterError, McnbError, OptionError
 from mcnb.options import Options
 from mcnb.outcome import Outcome, aftermath
 from mcnb.processes import Processes, start_processes
@@ -16,7 +16,7 @@ from mcnb.requirements import check_jax
 from mcnb.result import died_sentence
 from mcnb.uninterrupted import to_the_end
 
-LOST = "has lost its processes"
+LOST = "has lost its processes. Have the engines started anew (ipcluster stop, ipcluster start)"
 _running: weakref.WeakSet[Lifetime] = weakref.WeakSet()
 
 
@@ -58,7 +58,9 @@ class Lifetime:
         check_jax()
         try:
             self._processes = start_processes(self._options)
-        except McnbError as error:
+        except OptionError:
+            raise
+        except (McnbError, OSError) as error:
             what = "did not start" if self._options.ours else "could not be joined"
             self._absence = f"{what}: {error}"
             self._lost = False
@@ -138,7 +140,8 @@ class Lifetime:
         if self._absence.startswith("did not start"):
             return f"The cluster {self._absence}\nOnce that is mended: %mcjax start"
         if not self._options.ours:
-            return f"The cluster {self._absence}. Connect to one: %mcjax connect"
+            how = "; then: " if self._absence == LOST else ". Connect to one: "
+            return f"The cluster {self._absence}{how}%mcjax connect"
         return f"The cluster {self._absence}. Start it: %mcjax start"
 
 

@@ -17,7 +17,7 @@ from mcnb.connecting import connect
 from mcnb.errors import ClusterError, OptionError
 from mcnb.launch.warm import cool
 from mcnb.magic_line import OWNERS, cell_parser, line_parser
-from mcnb.options import Options, environment
+from mcnb.options import Options, environment, host_list
 from mcnb.report.live import LiveView, somebody_looks
 from mcnb.report.log import log_text
 from mcnb.report.show import show
@@ -194,7 +194,7 @@ class McjaxMagics(Magics):
             "env": environment(args.env) if args.env else None,
             "checked": False if args.unchecked else None,
             "engines": args.engines,
-            "hosts": tuple(args.hosts.split(",")) if args.hosts else None,
+            "hosts": host_list(args.hosts) if args.hosts else None,
             "launcher_options": args.options,
             "listen": args.listen,
         }
@@ -273,6 +273,9 @@ class McjaxMagics(Magics):
 
     def _connect(self, args: Any) -> None:
         cluster = clusters.current()
+        if cluster is not None and cluster.running and not cluster.options.ours:
+            print(f"Connected already: {cluster.options.describe()}")
+            return
         if cluster is not None and cluster.running:
             raise ClusterError(
                 f"A cluster of {cluster.options.describe()} runs already. To have another, first: "
@@ -299,7 +302,13 @@ class McjaxMagics(Magics):
             cluster.stop()
         except KeyboardInterrupt:
             raise keyboard_interrupt(f"Stopped: {cluster.options.describe()}") from None
-        print(f"Stopped: {cluster.options.describe()}")
+        if cluster.options.ours:
+            print(f"Stopped: {cluster.options.describe()}")
+        else:
+            print(
+                f"Left: {cluster.options.describe()}. They run on, and can't be connected again; "
+                "ipcluster stop ends them"
+            )
 
     _commands = {  # noqa: RUF012
         "start": _start,

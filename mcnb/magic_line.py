@@ -38,7 +38,7 @@ class SentenceParser(MagicArgumentParser):
             words = arg_split(line, posix=True, strict=True)
         except ValueError as error:  # a quote that is not closed
             raise OptionError(f"{self.given}: {error}. Help: {self.prog}?") from None
-        args, unknown = self.parse_known_args(words)
+        args, unknown = self.parse_known_args(_joined(words))
         if unknown:
             command = getattr(args, "command", None)
             raise OptionError(
@@ -51,6 +51,17 @@ class SentenceParser(MagicArgumentParser):
         """Raise an error of ours in place of argparse's."""
         complaint = message.removeprefix("argument ")
         raise OptionError(f"{self.given}: {complaint}. Help: {self.prog}?")
+
+
+def _joined(words: list[str]) -> list[str]:
+    """Return words with what follows `--options` joined to it: it begins with a dash, as a rule."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] == "--options":
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def cell_parser() -> SentenceParser:

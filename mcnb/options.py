@@ -86,16 +86,31 @@ For example: -n 4
             if not (isinstance(name, str) and re.fullmatch(_ENV_NAME, name)):
                 raise OptionError(_env_sentence(f"{name}={value}"))
 
-        launchers = {
-            "--hosts": bool(self.hosts),
-            "--options": bool(self.launcher_options),
-            "--listen": bool(self.listen),
-        }
-        for option, given in launchers.items():
+        self._check_launcher()
+
+    def _check_launcher(self) -> None:
+        if not isinstance(self.launcher_options, str):
+            raise OptionError(
+                f"launcher_options={self.launcher_options!r}: the options of a launcher's command "
+                "are text, as one writes them in a shell. For example: '--time=30'"
+            )
+        if bool(self.hosts) != (self.engines == "ssh"):
+            raise OptionError(
+                "--engines ssh: on which hosts? For example: --engines ssh --hosts alice@one,two"
+                if self.engines == "ssh"
+                else "--hosts belongs to --engines ssh. For mpi, for example: "
+                "--options '--host one,two'"
+            )
+        if not all(re.fullmatch(r"\S+", host) for host in self.hosts):
+            raise OptionError(
+                f"--hosts {','.join(self.hosts)}: name hosts with commas between them. For "
+                "example: --hosts alice@one,two"
+            )
+        for option, given in {"--options": self.launcher_options, "--listen": self.listen}.items():
             if given and self.engines == LOCAL:
                 raise OptionError(
                     f"{option} belongs to processes that others start than mcnb itself. "
-                    f"For example: --engines mpi, ssh or slurm"
+                    "For example: --engines mpi"
                 )
 
     @classmethod
@@ -172,6 +187,17 @@ def seconds(option: str, given: object) -> float:
         f"{option} {given}: a time limit is a number of seconds, more than 0. "
         f"For example: {option} 10"
     )
+
+
+def host_list(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the hosts that `--hosts` names, as a list or with commas between.
+
+    Example:
+        >>> host_list("alice@one, two"), host_list([])
+        (('alice@one', 'two'), ())
+    """
+    names = given.split(",") if isinstance(given, str) and given else given
+    return tuple(name.strip() for name in names)
 
 
 def environment(settings: Iterable[str]) -> dict[str, str]:

@@ -93,13 +93,17 @@ class Processes:
             else Losses(self._start.ending, self._lose, self._start.told_s)
         )
         self._reach = Reach(options, self._start, self.exits, self._lost)
-        self.referee = Server(
-            options.processes,
-            self._start.folder,
-            self._start.host,
-            cells=True,
-            lost=self._lost,
-        )
+        try:
+            self.referee = Server(
+                options.processes,
+                self._start.folder,
+                self._start.host,
+                cells=True,
+                lost=self._lost,
+            )
+        except OSError:
+            self._start.close()
+            raise
         self.unchecked = ""
         self._communicator_ports: set[int] = set()
 
@@ -223,7 +227,7 @@ class Processes:
         return f"{host}:{port}"
 
     def _join(self) -> None:
-        leaves = not self._start.watched and self.options.ours
+        alone = "" if self._start.watched else "leaves" if self.options.ours else "forgets"
         gpus: list[tuple[str, ...]] = []
         if self.options.platform == "cuda":
             seen = [(one.host, one.gpus) for one in self._reach.where]
@@ -234,7 +238,7 @@ class Processes:
             self.options.processes,
             self.referee.address,
             self._reach.indices,
-            leaves,
+            alone,
             gpus,
         )
         self.unchecked = next((one.unchecked for one in joined.values() if one.unchecked), "")

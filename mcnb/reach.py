@@ -152,7 +152,8 @@ class Reach:
             name = process_name(missing[0])
             raise ClusterError(
                 f"{name_processes(missing, self.options.processes)} did not {aim} within "
-                f"{START_TIMEOUT_S:.0f} seconds.{last_lines(self.output(name))}"
+                f"{START_TIMEOUT_S:.0f} seconds."
+                f"{last_lines(self.output(name)) or self._start.said()}"
             )
 
     def _not_there(self) -> list[int]:

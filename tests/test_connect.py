@@ -6,6 +6,8 @@ import contextlib
 import logging
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -116,7 +118,8 @@ def test_an_interrupt_and_a_death(theirs: ipyparallel.Cluster) -> None:
         with pytest.raises(mcnb.ClusterError) as lost:
             cluster.run("1")
         assert str(lost.value) == (
-            "The cluster has lost its processes. Connect to one: %mcjax connect"
+            "The cluster has lost its processes. Have the engines started anew (ipcluster stop, "
+            "ipcluster start); then: %mcjax connect"
         )
     finally:
         cluster.stop()
@@ -133,12 +136,30 @@ def test_the_magic(theirs: ipyparallel.Cluster, empty_notebook: Notebook) -> Non
     assert empty_notebook.run("%%mcjax\nimport jax; print(jax.process_count())").stdout == (
         f"[all {COUNT}] {COUNT}\n"
     )
-    assert empty_notebook.error("%mcjax connect") == (
-        f"ClusterError: A cluster of {COUNT} processes x 1 CPU device runs already. To have "
-        "another, first: %mcjax stop"
+    # The first cell of a notebook, run again.
+    again = empty_notebook.run("%mcjax connect")
+    assert again.stdout == f"Connected already: {COUNT} processes x 1 CPU device\n"
+    assert empty_notebook.run("%mcjax stop").stdout == (
+        f"Left: {COUNT} processes x 1 CPU device. They run on, and can't be connected again; "
+        "ipcluster stop ends them\n"
     )
-    empty_notebook.run("%mcjax stop")
     clusters.set_current(None)
+
+
+def test_a_notebook_that_is_killed_leaves_nothing(theirs: ipyparallel.Cluster) -> None:
+    code = (
+        "import sys, mcnb\ncluster = mcnb.connect(devices_per_process=1)\n"
+        "print(cluster._lifetime.processes.folder, flush=True)\nsys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as notebook:
+        assert notebook.stdout
+        folder = Path(notebook.stdout.readline().decode().strip())
+        assert len(list(folder.iterdir())) == COUNT
+        notebook.send_signal(signal.SIGKILL)
+    assert wait_until(lambda: not folder.exists(), 10), list(folder.iterdir())
+    assert all(one.process.is_running() for one in theirs.engine_set.launchers.values())
 
 
 def test_an_engine_that_has_used_jax(theirs: ipyparallel.Cluster) -> None:

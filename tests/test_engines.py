@@ -176,8 +176,8 @@ def test_processes_that_can_not_begin(launcher: Engines) -> None:
             launcher_options=f"{launcher.options} --no-such-option".strip(),
         ).start()
     assert re.match(
-        r"The cluster did not start: (what mpi started ended before it could join\. Its last lines:"
-        r"|slurm could not start the processes: |The host one does not let this one in: )",
+        r"The cluster did not start: (what mpi started ended before it could join\. It said:"
+        r"|slurm could not start the processes: |The host one can't be reached: )",
         str(failed.value),
     )
     assert re.search(r"[Uu]nknown option|unrecognized|option", str(failed.value))

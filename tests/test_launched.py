@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 import mcnb
 from mcnb.errors import OptionError
-from mcnb.launch.launched import LaunchedStart
 from mcnb.launch.launchers import launcher_class, split_words, spread
 from mcnb.launch.losses import FOLLOWED, UNKNOWN, Losses
 from mcnb.launch.obituaries import ending_of
 from mcnb.launch.route import address_toward, is_own, outward_address
 from mcnb.launch.settings import Settings, leave_settings, settings_path, take_settings
-from mcnb.options import Options
+from mcnb.magic_line import line_parser
 from mcnb.process.bootstrap import Whereabouts, in_order
 
 KILLED = "was killed by SIGKILL (from outside, or because the machine ran out of memory)"
@@ -181,34 +180,74 @@ def test_launchers_by_name() -> None:
     assert str(unclosed.value) == "--options -p 'a: No closing quotation"
 
 
+SSH = "--engines ssh: on which hosts? For example: --engines ssh --hosts alice@one,two"
+LISTS = "name hosts with commas between them. For example: --hosts alice@one,two"
+NOT_SSH = "--hosts belongs to --engines ssh. For mpi, for example: --options '--host one,two'"
+OTHERS = "belongs to processes that others start than mcnb itself. For example: --engines mpi"
+
+
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("given", "sentence"),
     [
+        ({"engines": "ssh"}, SSH),
+        ({"engines": "mpi", "hosts": "one"}, NOT_SSH),
+        ({"hosts": "one"}, NOT_SSH),
+        ({"engines": "ssh", "hosts": "one,"}, f"--hosts one,: {LISTS}"),
+        ({"engines": "ssh", "hosts": "one two"}, f"--hosts one two: {LISTS}"),
+        ({"launcher_options": "-v"}, f"--options {OTHERS}"),
+        ({"listen": "127.0.0.1"}, f"--listen {OTHERS}"),
         (
-            {"engines": "ssh"},
-            "--engines ssh: on which hosts? For example: --engines ssh --hosts alice@one,two",
-        ),
-        (
-            {"engines": "lsf"},
-            "--engines lsf needs the command bsub, which is not installed",
+            {"engines": "mpi", "launcher_options": ["-v"]},
+            "launcher_options=['-v']: the options of a launcher's command are text, as one writes "
+            "them in a shell. For example: '--time=30'",
         ),
     ],
 )
-def test_what_a_launcher_needs(options: dict[str, str], sentence: str) -> None:
-    with pytest.raises((OptionError, mcnb.ClusterError)) as refused:
-        LaunchedStart(Options(**options))  # type: ignore[arg-type]
+def test_options_that_do_not_go_together(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        mcnb.Cluster(2, 1, **given)  # type: ignore[arg-type]
     assert str(refused.value) == sentence
 
 
-@pytest.mark.parametrize("given", ["hosts", "launcher_options", "listen"])
-def test_options_of_launchers_alone(given: str) -> None:
-    option = {"hosts": "--hosts", "launcher_options": "--options", "listen": "--listen"}[given]
-    with pytest.raises(OptionError) as refused:
-        mcnb.Cluster(2, 1, **{given: "x"})  # type: ignore[arg-type]
+def test_hosts_are_named_with_commas_between() -> None:
+    cluster = mcnb.Cluster(2, 1, engines="ssh", hosts="alice@one, two")
+    assert cluster.options.hosts == ("alice@one", "two")
+
+
+def test_a_command_that_is_not_installed() -> None:
+    with pytest.raises(mcnb.ClusterError) as refused:
+        mcnb.Cluster(2, 1, engines="lsf").start()
     assert str(refused.value) == (
-        f"{option} belongs to processes that others start than mcnb itself. For example: --engines "
-        "mpi, ssh or slurm"
+        "The cluster did not start: --engines lsf needs the command bsub, which is not installed"
     )
+
+
+@pytest.mark.parametrize("address", ["192.0.2.7", "nonsense"])
+def test_an_address_that_is_not_ours(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcnb.launch.launchers.commands_of", lambda _: [])
+    with pytest.raises(OptionError) as refused:
+        mcnb.Cluster(2, 1, engines="mpi", listen=address).start()
+    assert str(refused.value).startswith(
+        f"--listen {address}: this machine has no such address. It has: "
+    )
+    assert "127.0.0.1" in str(refused.value)
+
+
+def test_a_folder_that_can_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcnb.launch.launchers.commands_of", lambda _: [])
+    monkeypatch.setenv("MCNB_FOLDER", "/proc/none")
+    with pytest.raises(mcnb.ClusterError) as refused:
+        mcnb.Cluster(2, 1, engines="mpi").start()
+    assert str(refused.value) == (
+        "The cluster did not start: [Errno 2] No such file or directory: '/proc/none'"
+    )
+
+
+@pytest.mark.parametrize("words", ["--time=30", "-n 3", "-x 'A=b c'"])
+def test_options_begin_with_a_dash(words: str) -> None:
+    line = f'start --engines slurm --options "{words}" -n 2'
+    args = line_parser().parse(line)
+    assert (args.options, args.processes, args.engines) == (words, "2", "slurm")
 
 
 def test_a_host_that_lets_nobody_in() -> None:
@@ -217,7 +256,16 @@ def test_a_host_that_lets_nobody_in() -> None:
     with pytest.raises(mcnb.ClusterError) as refused:
         mcnb.Cluster(2, 1, engines="ssh", hosts=f"127.0.0.1:{port}").start()
     assert str(refused.value) == (
-        f"The cluster did not start: The host 127.0.0.1:{port} does not let this one in: ssh: "
-        f"connect to host 127.0.0.1 port {port}: Connection refused. It has to do so without a "
-        f"password. Try: ssh -o BatchMode=yes -p {port} 127.0.0.1"
+        f"The cluster did not start: The host 127.0.0.1:{port} can't be reached: ssh: connect to "
+        f"host 127.0.0.1 port {port}: Connection refused. Try: ssh -o BatchMode=yes -p {port} "
+        "127.0.0.1"
     )
+
+
+@given(st.integers(1, 20), st.lists(st.sampled_from("abc"), min_size=1, max_size=6))
+def test_a_host_that_is_named_twice_gets_twice_as_many(processes: int, hosts: list[str]) -> None:
+    counts = spread(processes, hosts)
+    assert sum(counts.values()) == processes
+    for host, count in counts.items():
+        named = hosts.count(host)
+        assert processes // len(hosts) * named <= count <= -(-processes // len(hosts)) * named

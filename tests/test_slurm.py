@@ -74,7 +74,7 @@ def test_what_a_job_said_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(mcnb.ClusterError) as failed:
         mcnb.Cluster(2, 1, engines="slurm").start()
     assert str(failed.value).startswith(
-        "The cluster did not start: what slurm started ended before it could join. Its last lines:"
+        "The cluster did not start: what slurm started ended before it could join. It said:"
     )
     assert "no licence is left" in str(failed.value)
 

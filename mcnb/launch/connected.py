@@ -7,18 +7,20 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 from mcnb.errors import ClusterError
 from mcnb.launch.environment import process_environment
 from mcnb.launch.launched import HANDED_ON
-from mcnb.launch.route import local_end, outward_address
+from mcnb.launch.route import check_listen, local_end, outward_address
 from mcnb.launch.start import OnExit, Start
 from mcnb.options import Options, index_ranges
 from mcnb.process.adopting import Adopt
 
 CONNECT_S = 10.0
+LOOK_S = 0.1
 ANSWER_S = 20.0  # an engine that is free answers at once, but may have to import mcnb and JAX
 
 
@@ -63,6 +65,9 @@ def client_of(file: Path) -> Any:
             f"The ipyparallel cluster that has left word in {file.name} does not answer "
             f"({_first_line(error)}). If it is gone, start another: ipcluster start"
         ) from None
+    deadline = time.monotonic() + CONNECT_S
+    while not client.ids and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
     if not client.ids:
         client.close()
         raise ClusterError("The ipyparallel cluster has no engines yet. Try again when it has")
@@ -90,6 +95,7 @@ class ConnectedStart(Start):
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        check_listen(options.listen)
         self._file = connection_file(options.profile, options.cluster_id)
         interface = json.loads(self._file.read_text())["interface"].partition("://")[2]
         everywhere = interface in ("*", "0.0.0.0")  # noqa: S104  (where it listens, not we)

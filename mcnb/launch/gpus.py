@@ -86,6 +86,11 @@ two processes can't have the same one. Start fewer processes, or name more hosts
         if len(free) < each:
             count = sum(other == host for other, _ in visible)
             there = len({gpu for other, seen in visible if other == host for gpu in seen})
+            if not there:
+                raise ClusterError(
+                    f"There is no GPU of NVIDIA's on the host {host}, as far as nvidia-smi -L "
+                    "tells. Without one: --platform cpu"
+                )
             size = plural(count, "process", "processes"), plural(each, "GPU", "GPUs")
             raise ClusterError(
                 f"{size[0]} x {size[1]} need {plural(count * each, 'GPU', 'GPUs')} on the host "

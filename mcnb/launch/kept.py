@@ -33,8 +33,8 @@ class KeptStart(Start):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.keeping = take(process_environment(options, os.environ))
         self.folder = self._make_folder()
+        self.keeping = take(process_environment(options, os.environ))
         self.cluster: KeptCluster | None = None
 
     def _make_folder(self) -> Path:

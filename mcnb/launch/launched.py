@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcnb.errors import ClusterError, OptionError
+from mcnb.errors import ClusterError
 from mcnb.launch.environment import process_environment
 from mcnb.launch.kept import KeptStart
 from mcnb.launch.obituaries import ending_of
-from mcnb.launch.route import LOOPBACK, address_toward, outward_address
+from mcnb.launch.route import LOOPBACK, address_toward, check_listen, outward_address
 from mcnb.launch.settings import Settings, leave_settings
-from mcnb.launch.words import lines_of
+from mcnb.launch.words import said_lines
 from mcnb.options import Options
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class LaunchedStart(KeptStart):
         options: What to start.
 
     Raises:
-        OptionError: The launcher is not known, or needs an option that is missing.
+        OptionError: The launcher is not known, or an option makes no sense.
         ClusterError: A command of the launcher's is not installed.
     """
 
@@ -57,13 +57,7 @@ class LaunchedStart(KeptStart):
                 raise ClusterError(
                     f"--engines {self._kind} needs the command {command}, which is not installed"
                 )
-        if bool(options.hosts) != (self._kind == "ssh"):
-            raise OptionError(
-                "--engines ssh: on which hosts? For example: --engines ssh --hosts alice@one,two"
-                if self._kind == "ssh"
-                else f"--hosts belongs to --engines ssh. Options of {self._kind}'s own command go "
-                "into quotes: --options '...'"
-            )
+        check_listen(options.listen)
         self._words = split_words(options.launcher_options)
         # Also where the address is given: it is looked whether the hosts let this one in.
         found = address_from(options.hosts, self._words) if options.hosts else self._find_host()
@@ -135,7 +129,11 @@ class LaunchedStart(KeptStart):
         self._looked = time.monotonic()
         if not is_gone(self._kind, launcher):
             return ""
-        return f"what {self._kind} started ended before it could join.{lines_of(self._output())}"
+        return f"what {self._kind} started ended before it could join.{self.said()}"
+
+    def said(self) -> str:
+        """Return what the launcher, or what it started, has said."""
+        return said_lines(self._output())
 
     def ending(self, k: int) -> str:
         """Return how a process ended, if the launcher has written of it."""

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -71,12 +72,18 @@ def launcher_class(name: str) -> type[EngineLauncher]:
 def spread(processes: int, hosts: Sequence[str]) -> dict[str, int]:
     """Return how many processes each host gets: neighbours share a host.
 
+    A host that is named twice gets twice as many.
+
     Example:
         >>> spread(4, ["a", "b", "c"])
         {'a': 2, 'b': 1, 'c': 1}
+        >>> spread(4, ["a", "a", "b", "b"])
+        {'a': 2, 'b': 2}
     """
     each, more = divmod(processes, len(hosts))
-    counts = {host: each + (i < more) for i, host in enumerate(hosts)}
+    counts: Counter[str] = Counter()
+    for i, host in enumerate(hosts):
+        counts[host] += each + (i < more)
     return {host: count for host, count in counts.items() if count}
 
 

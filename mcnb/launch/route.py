@@ -6,7 +6,9 @@ import contextlib
 import socket
 from collections.abc import Iterable
 
-from mcnb.errors import ClusterError
+import psutil
+
+from mcnb.errors import ClusterError, OptionError
 
 LOOPBACK = "127.0.0.1"
 # An address that belongs to nobody: https://www.rfc-editor.org/rfc/rfc5737. To be connected to it
@@ -47,6 +49,26 @@ def is_own(address: str) -> bool:
         except OSError:
             return False
     return True
+
+
+def check_listen(address: str) -> None:
+    """See that an address that a user gave is one of this host's; empty is none.
+
+    Raises:
+        OptionError: It is not.
+    """
+    if address and not is_own(address):
+        own = sorted(
+            {
+                one.address
+                for addresses in psutil.net_if_addrs().values()
+                for one in addresses
+                if one.family == socket.AF_INET
+            }
+        )
+        raise OptionError(
+            f"--listen {address}: this machine has no such address. It has: {', '.join(own)}"
+        )
 
 
 def local_end(host: str) -> str:

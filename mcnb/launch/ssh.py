@@ -169,13 +169,19 @@ def _python(host: str, words: Sequence[str], code: str, *arguments: str, given: 
         raise ClusterError(f"The host {host} does not answer. Try: {plain}") from None
     [said] = asked.stderr.strip().splitlines()[-1:] or [f"exit code {asked.returncode}"]
     if asked.returncode == _FAILED:
-        raise ClusterError(
-            f"The host {host} does not let this one in: {said}. It has to do so without a "
-            f"password. Try: {plain}"
-        )
+        raise ClusterError(f"{_why_not(host, said.rstrip('.'))}. Try: {plain}")
     if asked.returncode:
         raise ClusterError(
             f"The host {host} can't run mcnb: {said}. It needs the same Python as this one, at the "
             f"same path, with mcnb: {sys.executable}"
         )
     return asked.stdout
+
+
+def _why_not(host: str, said: str) -> str:
+    """Return why ssh itself failed, and what it takes."""
+    if "Permission denied" in said:
+        return f"The host {host} does not let this one in without a password: {said}"
+    if "Host key" in said:
+        return f"The host {host} is not known yet ({said}): log in once by hand, to accept its key"
+    return f"The host {host} can't be reached: {said}"

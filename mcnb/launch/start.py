@@ -50,6 +50,10 @@ class Start(ABC):
         """Return why processes that have not come up yet never will, as far as is known."""
         return ""
 
+    def said(self) -> str:
+        """Return what the launcher has said, for the end of a sentence; empty if nothing."""
+        return ""
+
     def ending(self, k: int) -> str:
         """Return how a process ended that is gone without a word; empty if nobody knows."""
         del k

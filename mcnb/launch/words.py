@@ -8,6 +8,7 @@ from mcnb.process.blackbox import read_black_box
 from mcnb.process.tracebacks import crash_report
 
 LAST_LINES = 8
+MOST_LINES = 10
 
 # XLA's messages begin with a letter for how grave they are, the time, and the thread.
 _LOG_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ ")
@@ -20,6 +21,20 @@ def last_lines(output: str) -> str:
         output: The common path of its output files; empty if there are none.
     """
     return lines_of(crash_report(read_black_box(output).err)) if output else ""
+
+
+def said_lines(text: str) -> str:
+    r"""Return what a launcher said, for the end of a sentence: its beginning and its end.
+
+    Example:
+        >>> print(said_lines("no such host\n"))
+         It said:
+        no such host
+    """
+    lines = text.strip().splitlines()
+    if len(lines) > 2 * MOST_LINES:
+        lines = [*lines[:MOST_LINES], "…", *lines[-MOST_LINES:]]
+    return " It said:\n" + "\n".join(lines) if lines else ""
 
 
 def lines_of(text: str) -> str:

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from mcnb.errors import ClusterError
 from mcnb.launch.gpus import VISIBLE, visible_gpus
@@ -18,7 +18,7 @@ from mcnb.launch.route import local_end
 from mcnb.lockstep import jax_hooks, rescue
 from mcnb.lockstep.rescue import Healed
 from mcnb.lockstep.wire import Address
-from mcnb.process.leaving import leave
+from mcnb.process.leaving import forget, leave
 from mcnb.scripts.identity import identify
 
 CONNECT_POLL_S = 0.005
@@ -131,7 +131,7 @@ def join(
     processes: int,
     referee: Address,
     indices: Mapping[int, int],
-    leaves: bool,
+    alone: Literal["", "leaves", "forgets"],
     gpus: Sequence[Sequence[str]] = (),
 ) -> Joined:
     """Import JAX and connect to the other processes; return when all have.
@@ -142,7 +142,8 @@ def join(
         processes: How many processes there are.
         referee: Where the referee listens, who checks their launches.
         indices: The processes' indices by the ids of their engines.
-        leaves: Whether this process is to end by itself when the notebook is gone.
+        alone: What this process does when the notebook is gone: somebody else sees to it, or it
+            ends, or it removes what the notebook has left.
         gpus: The GPUs of each process, if they compute on GPUs.
 
     Raises:
@@ -163,7 +164,7 @@ def join(
             f"where process {process_index} with {expected} was asked for. Look for settings of "
             "JAX or XLA in the environment"
         )
-    gone = leave if leaves else None
+    gone = {"": None, "leaves": leave, "forgets": lambda: forget(shell.output)}[alone]
     return replace(joined, unchecked=shell.lockstep.enter(referee, process_index, gone))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -21,6 +22,20 @@ def leave() -> None:
         time.sleep(GRACE_S)
     finally:
         os._exit(1)
+
+
+def forget(output: str) -> None:
+    """Remove this process's output files, and the notebook's folder if they were the last there.
+
+    For a process that goes on without its notebook, which may have been killed.
+
+    Args:
+        output: The files' common path.
+    """
+    own = Path(output).parent
+    shutil.rmtree(own, ignore_errors=True)
+    with contextlib.suppress(OSError):  # others have not removed theirs
+        own.parent.rmdir()
 
 
 _sent: Path | None = None

@@ -164,8 +164,10 @@ def _body(
                 lines += [f"# As {choice.why_not}, only what later cells need is left:"]
             lines += [_on(choice)]
         else:
-            _, _, code = choice.cell.source.lstrip("\n").partition("\n")
-            source = code if choice.cell.in_processes else choice.cell.source
+            magic, _, code = choice.cell.source.lstrip("\n").partition("\n")
+            # With options, as `-p 0-1` and `--unchecked`, it is why the cell does what it does.
+            drop = choice.cell.in_processes and magic.split() == ["%%mcjax"]
+            source = code if drop else choice.cell.source
             lines += [f"# Left out, as {choice.why_not}:", comment(_further(source.strip("\n")))]
         blocks.append("\n" + "\n".join(lines) + "\n")
         separated.append(choice.cell.index)

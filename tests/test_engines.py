@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import psutil
 import pytest
 
 import mcnb
+from mcnb.pending import Pending
 
 from .conftest import wait_until
 from .launchers import ENDED_S, NAMES, Engines, launcher_at_home, left
@@ -87,17 +87,15 @@ def test_unchecked_processes_that_hang_are_freed(cluster: mcnb.Cluster) -> None:
 def test_an_interrupt(cluster: mcnb.Cluster) -> None:
     began = time.monotonic()
 
-    def when_it_runs() -> None:
-        assert wait_until(lambda: cluster.status().endswith("running a cell"), 10)
-        cluster.interrupt()
+    def when_all_run(pending: Pending) -> None:
+        if all(pending.progress(k).line for k in range(4)):
+            cluster.interrupt()
 
-    helper = threading.Thread(target=when_it_runs)
-    helper.start()
-    result = cluster.run("time.sleep(60)")
-    helper.join()
+    result = cluster.run("time.sleep(60)", watcher=when_all_run)
     assert result.interrupted
     assert time.monotonic() - began < 20
-    assert cluster.run("print(float(jnp.sum(x)))").stdout[1] == "120.0\n"
+    after = cluster.run("print(float(jnp.sum(x)))")
+    assert after.stdout[1] == "120.0\n", (result.text(), after.text())
 
 
 def test_heal(cluster: mcnb.Cluster) -> None:

@@ -78,7 +78,8 @@ CELLS = {
     ),
     "options that make no sense": (
         [X, "%%mcjax -p 9\nx"],
-        "# %%\nx = 1\n\n# %%\n# Left out, as its options make no sense:\n#     %%mcjax -p 9\n#     x",
+        "# %%\nx = 1\n\n"
+        "# %%\n# Left out, as its options make no sense:\n#     %%mcjax -p 9\n#     x",
     ),
     "lines of IPython": (
         ["%%mcjax\n%matplotlib inline\n!ls\nx = 3\nx?\n%timeit x\nx % 2"],

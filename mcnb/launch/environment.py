@@ -37,7 +37,7 @@ def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[
     env["XLA_FLAGS"] = " ".join(flags)
     env["JAX_PLATFORMS"] = options.platform
     env["JAX_NUM_CPU_DEVICES"] = str(options.devices_per_process)
-    env.setdefault("NPROC", str(_threads(options.devices_per_process)))
+    env.setdefault("NPROC", str(threads_for(options.devices_per_process)))
     # Plots are drawn into the notebook: no process needs a display.
     env["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     env["PYTHONIOENCODING"] = "utf-8"
@@ -45,7 +45,7 @@ def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[
     return env
 
 
-def _threads(devices: int) -> int:
+def threads_for(devices: int) -> int:
     """Return how many threads XLA is to have for a process's CPU devices.
 
     By default it has as many as there are cores. On a laptop these are all taken by collectives of

@@ -10,7 +10,7 @@ from mcnb.errors import ClusterError
 from mcnb.launch.keeping import Keeping
 
 # What may differ between clusters though the keeper has imported everything: it is told a fork.
-_LATE = ("JAX_NUM_CPU_DEVICES",)
+_LATE = ("JAX_NUM_CPU_DEVICES", "NPROC")
 
 _lock = threading.Lock()
 _idle: Keeping | None = None

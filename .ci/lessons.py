@@ -40,6 +40,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
         kernel_name="python3",
         resources={"metadata": {"path": path.parent}},
         skip_cells_with_tag=skipped,
+        coalesce_streams=True,  # in how many pieces they come is chance
     )
     client.execute()
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -238,7 +238,9 @@ def _place_hint(seen: object, expected: object, *_: int) -> str:
             return f"{name}: a NamedSharding over the mesh that is given is wanted."
     (_, copies), (_, wanted) = seen.each[-1][1], expected.each[-1][1]
     if seen.total > CHIP:
-        return f"that is more than the {size(int(CHIP))} of a chip. Which axis cuts into more parts?"
+        return (
+            f"that is more than the {size(int(CHIP))} of a chip. Which axis cuts into more parts?"
+        )
     if copies < wanted or any(told[1] < wanted for _, told in seen.each):
         return "it fits, but leave the axis 'data' to the batch: parameters are copied along it."
     return "it fits, but split every array, so that more is left for the rest."

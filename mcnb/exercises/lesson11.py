@@ -214,6 +214,8 @@ def _place(place: Any, shape: tuple[int, ...], devices: int) -> tuple[int, int] 
         return f"has {looks.kind(place, 'sharding')}"
     if len(place.device_set) != devices:
         return f"lies on {len(place.device_set)} of {devices} devices"
+    if len(getattr(place, "spec", ())) > len(shape):
+        return f"has {len(shape)} dimensions, fewer than its spec names"
     try:
         own = math.prod(place.shard_shape(shape))
     except ValueError:
@@ -234,14 +236,15 @@ def _place_hint(seen: object, expected: object, *_: int) -> str:
     for name, told in seen.each:
         if isinstance(told, str):
             if "evenly" in told:
-                return f"4 does not divide {SHAPES[name][0]}. Which dimension of {name} can be cut?"
+                return f"{SHAPES[name][0]} has no equal parts. Which dimension of {name} has some?"
+            if "dimensions" in told:
+                return f"{name} has fewer dimensions than others, so its spec is shorter."
             return f"{name}: a NamedSharding over the mesh that is given is wanted."
-    (_, copies), (_, wanted) = seen.each[-1][1], expected.each[-1][1]
     if seen.total > CHIP:
         return (
             f"that is more than the {size(int(CHIP))} of a chip. Which axis cuts into more parts?"
         )
-    if copies < wanted or any(told[1] < wanted for _, told in seen.each):
+    if any(isinstance(told, tuple) and told[1] < MESH[0] for _, told in seen.each):
         return "it fits, but leave the axis 'data' to the batch: parameters are copied along it."
     return "it fits, but split every array, so that more is left for the rest."
 

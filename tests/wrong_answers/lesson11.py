@@ -17,7 +17,7 @@ def place(shapes, mesh):
 _NUMBERS = "two tuples of three whole numbers are wanted: first a process for each GPU."
 _TEXT = "what stands in an environment is text; the two numbers are to be whole numbers."
 _TOO_MUCH = "that is more than the 16 GB of a chip. Which axis cuts into more parts?"
-_EVENLY = "4 does not divide 50257. Which dimension of embed can be cut?"
+_EVENLY = "50257 has no equal parts. Which dimension of embed has some?"
 
 WRONG = {
     "11.1": {
@@ -88,6 +88,10 @@ def join(environ, initialize):
             _TOO_MUCH
         ),
         _PLACE + "    return {name: NamedSharding(mesh, P()) for name in shapes}": _TOO_MUCH,
+        _PLACE
+        + "    return {name: NamedSharding(mesh, P(None, None, 'model')) for name in shapes}": (
+            "embed has fewer dimensions than others, so its spec is shorter."
+        ),
         _PLACE
         + "    specs = {'embed': P(), 'up': P('model'), 'down': P('model')}\n"
         + "    return {name: NamedSharding(mesh, specs[name]) for name in shapes}": (

@@ -236,7 +236,10 @@ def _place_hint(seen: object, expected: object, *_: int) -> str:
     for name, told in seen.each:
         if isinstance(told, str):
             if "evenly" in told:
-                return f"{SHAPES[name][0]} has no equal parts. Which dimension of {name} has some?"
+                rows = SHAPES[name][0]
+                return (
+                    f"{rows} can't be cut into 2 or 4 equal parts. Which dimension of {name} can?"
+                )
             if "dimensions" in told:
                 return f"{name} has fewer dimensions than others, so its spec is shorter."
             return f"{name}: a NamedSharding over the mesh that is given is wanted."

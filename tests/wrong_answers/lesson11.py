@@ -17,7 +17,7 @@ def place(shapes, mesh):
 _NUMBERS = "two tuples of three whole numbers are wanted: first a process for each GPU."
 _TEXT = "what stands in an environment is text; the two numbers are to be whole numbers."
 _TOO_MUCH = "that is more than the 16 GB of a chip. Which axis cuts into more parts?"
-_EVENLY = "50257 has no equal parts. Which dimension of embed has some?"
+_EVENLY = "50257 can't be cut into 2 or 4 equal parts. Which dimension of embed can?"
 
 WRONG = {
     "11.1": {

@@ -2,10 +2,14 @@
 
 Each lesson is a pair. The .md is written by hand; the .ipynb is made from it here, with outputs.
 With --check, nothing is written: the notebooks have only to run to their end.
+
+Cells with the tag needs-tpu need the compiler for TPUs. Where it is missing, they are not executed,
+and keep the outputs that are stored.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -15,19 +19,37 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
+NEEDS_TPU = "needs-tpu"
 
 
 def execute(path: Path) -> nbformat.NotebookNode:
     """Execute a lesson and return it with its outputs.
 
     Raises:
-        CellExecutionError: A cell failed that is not meant to, or did not that is.
+        CellExecutionError: A cell failed that is not meant to, or did not that is; or one that
+            can't be executed here has no stored outputs.
     """
     notebook = jupytext.read(path)
+    skipped = ""
+    if importlib.util.find_spec("libtpu") is None:
+        skipped = NEEDS_TPU
+        keep_outputs(notebook, path.with_suffix(".ipynb"))
     client = NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": path.parent}}
+        notebook,
+        timeout=300,
+        kernel_name="python3",
+        resources={"metadata": {"path": path.parent}},
+        skip_cells_with_tag=skipped,
+        coalesce_streams=True,  # in how many pieces they come is chance
     )
     client.execute()
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for number, cell in enumerate(code, start=1):
+        # As if none had been skipped.
+        cell.execution_count = number
+        for output in cell.outputs:
+            if output.output_type == "execute_result":
+                output.execution_count = number
     for cell in notebook.cells:
         outputs = cell.get("outputs", [])
         must_fail = "raises-exception" in cell.metadata.get("tags", [])
@@ -40,6 +62,26 @@ def execute(path: Path) -> nbformat.NotebookNode:
             if output.get("name") == "stderr":
                 raise CellExecutionError(output.text, "stderr", output.text)
     return notebook
+
+
+def keep_outputs(notebook: nbformat.NotebookNode, path: Path) -> None:
+    """Give the cells that need the compiler for TPUs the outputs that are stored.
+
+    Args:
+        notebook: The lesson.
+        path: The notebook in which these are stored.
+
+    Raises:
+        CellExecutionError: There are none of a cell.
+    """
+    needing = [c for c in notebook.cells if NEEDS_TPU in c.metadata.get("tags", [])]
+    kept = nbformat.read(path, 4).cells if needing and path.is_file() else []
+    outputs = {cell.source: cell.outputs for cell in kept if cell.cell_type == "code"}
+    for cell in needing:
+        if cell.source not in outputs:
+            message = f"No outputs are stored of this cell, which needs libtpu:\n{cell.source}"
+            raise CellExecutionError(message, NEEDS_TPU, message)
+        cell.outputs = outputs[cell.source]
 
 
 def store(notebook: nbformat.NotebookNode, path: Path) -> None:

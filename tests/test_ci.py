@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import runpy
 import sys
 from pathlib import Path
@@ -113,6 +114,66 @@ def test_a_cell_that_must_fail(
     nbformat.write(notebook, path)
     lessons = runpy.run_path(str(CHECK), run_name="check")["lessons"]
     assert lessons(tmp_path) is passes, capfd.readouterr().out
+
+
+LESSON = """\
+---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+kernelspec:
+  display_name: Python 3
+  language: python
+  name: python3
+---
+
+```{code-cell} ipython3
+print("before")
+```
+
+```{code-cell} ipython3
+:tags: [needs-tpu, nbval-skip]
+
+print("a pod")
+```
+
+```{code-cell} ipython3
+"after"
+```
+"""
+
+
+def test_what_needs_a_compiler_keeps_its_outputs_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lessons = runpy.run_path(str(CHECK.with_name("lessons.py")), run_name="lessons")
+    main, find_spec = lessons["main"], importlib.util.find_spec
+    has = {"libtpu": False}
+
+    def found(name: str, package: str | None = None) -> Any:
+        return has[name] or None if name in has else find_spec(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", found)
+    written, made = tmp_path / "12_pods.md", tmp_path / "12_pods.ipynb"
+    written.write_text(LESSON)
+    assert main([str(written)]) == 1
+    assert "No outputs are stored of this cell, which needs libtpu" in capfd.readouterr().out
+    has["libtpu"] = True
+    assert main([str(written)]) == 0
+    stored = made.read_text()
+    assert [cell.execution_count for cell in nbformat.reads(stored, 4).cells] == [1, 2, 3]
+    has["libtpu"] = False
+    written.write_text(LESSON.replace("before", "changed"))
+    assert main([str(written)]) == 0
+    assert made.read_text() == stored.replace("before", "changed")
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    check = runpy.run_path(str(CHECK), run_name="check")
+    copied = nbformat.read(check["without_skipping"](made, copies), 4)
+    assert [cell.metadata.get("tags") for cell in copied.cells] == [None, ["needs-tpu"], None]
+    assert check["as_stored"]([made])
+    capfd.readouterr()
 
 
 def test_no_lessons_is_a_failure(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from mcnb.cli import main
 from mcnb.launch.ports import reserved_port
+from mcnb.pods.topology import has_compiler
 
 from .conftest import wait_until
 
@@ -325,6 +326,20 @@ def test_a_lesson_in_the_terminal(tmp_path: Path, final: str, code: int, last: s
     assert "ZeroDivisionError: division by zero" in out
     assert last in out
     assert err == (["This cell is meant to fail, and did not"] if last.startswith("Out") else [])
+
+
+@pytest.mark.skipif(has_compiler(), reason="the compiler for TPUs is installed")
+def test_a_lesson_leaves_out_what_needs_a_compiler_that_is_missing(tmp_path: Path) -> None:
+    final = ":tags: [needs-tpu, nbval-skip]\n\nprint('a pod')"
+    (tmp_path / "lesson.md").write_text(LESSON.replace("FINAL", final))
+    ended, out, err = run(tmp_path, "", "lesson.md")
+    assert (ended, err) == (0, [])
+    told = (
+        "A cell is left out. A pod on paper needs the compiler for TPUs, which is not installed. "
+        'Install it: python -m pip install "mcnb[tpu]"'
+    )
+    assert out.count(told) == 1
+    assert not any("a pod" in line for line in out)
 
 
 def test_a_lesson_is_found_by_its_name_and_takes_nothing(

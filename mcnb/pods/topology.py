@@ -15,6 +15,9 @@ from typing import Any
 from mcnb.errors import ClusterError
 
 INSTALL = 'python -m pip install "mcnb[tpu]"'
+MISSING = (
+    "A pod on paper needs the compiler for TPUs, which is not installed. Install it: " + INSTALL
+)
 # It would ask the machine that it runs on, which is no TPU, and complain.
 _SETTINGS = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -23,6 +26,11 @@ _SETTINGS = {
     "TPU_STDERR_LOG_LEVEL": "3",
     "TPU_MIN_LOG_LEVEL": "3",
 }
+
+
+def has_compiler() -> bool:
+    """Return whether the compiler for TPUs is installed."""
+    return importlib.util.find_spec("libtpu") is not None
 
 
 def devices_of(name: str, slices: int) -> list[Any]:
@@ -35,11 +43,8 @@ def devices_of(name: str, slices: int) -> list[Any]:
     Raises:
         ClusterError: There is no such topology, or libtpu is missing.
     """
-    if importlib.util.find_spec("libtpu") is None:
-        raise ClusterError(
-            "A pod on paper needs the compiler for TPUs, which is not installed. Install it: "
-            f"{INSTALL}"
-        )
+    if not has_compiler():
+        raise ClusterError(MISSING)
     from jax.experimental import topologies
 
     several = {"num_slices": slices} if slices > 1 else {}

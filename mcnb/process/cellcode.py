@@ -11,6 +11,8 @@ from types import FrameType
 from IPython.core.compilerop import CachingCompiler
 
 _CELL_NAME = re.compile(r"<In\[(.*?)\]>")
+# What ipykernel calls the cells of the notebook's own Python.
+_NOTEBOOKS_OWN = re.compile(r".*/ipykernel_\d+/\d+\.py")
 
 
 def cell_name(label: str) -> str:
@@ -38,8 +40,12 @@ def place_name(filename: str, line: int) -> str:
     Example:
         >>> place_name("<In[3]>", 2), place_name("/home/me/train.py", 8)
         ('In[3], line 2', 'train.py:8')
+        >>> place_name("/tmp/ipykernel_71/2376093919.py", 3)
+        'a cell, line 3'
     """
     label = cell_label(filename)
+    if _NOTEBOOKS_OWN.fullmatch(filename):
+        return f"a cell, line {line}"
     return f"{Path(filename).name}:{line}" if label is None else f"In[{label}], line {line}"
 
 

@@ -11,9 +11,11 @@ from typing import Any
 
 from mcnb.errors import McnbError, OptionError
 from mcnb.lab import INSTALL_LAB, find_lessons
+from mcnb.pods.topology import MISSING, has_compiler
 from mcnb.report.text import without_escapes
 
 ENDINGS = (".md", ".ipynb")
+NEEDS_TPU_TAG = "needs-tpu"  # of cells that need the compiler for TPUs
 
 
 def is_lesson(path: Path) -> bool:
@@ -48,7 +50,8 @@ def find_lesson(path: Path, command: str = "run") -> Path:
 def run_lesson(path: Path) -> int:
     """Execute a lesson, and show each cell with what it says.
 
-    Cells that are meant to fail, which have the tag raises-exception, are shown and passed.
+    Cells that are meant to fail, which have the tag raises-exception, are shown and passed. Those
+    with the tag needs-tpu are left out where the compiler for TPUs is missing.
 
     Args:
         path: The lesson.
@@ -104,12 +107,16 @@ def _print_headings(text: str) -> None:
 
 
 def _run(shell: Any, cell: Any) -> bool:
+    tags = cell.metadata.get("tags", [])
+    if NEEDS_TPU_TAG in tags and not has_compiler():
+        print(f"\nA cell is left out. {MISSING}")
+        return True
     number = f"In [{shell.execution_count}]: "
     source = cell.source.replace("\n", f"\n{'':{len(number)}}")
     print(f"\n{number}{source}")
     sys.stdout.flush()
     done = shell.run_cell(cell.source, store_history=True)
-    must_fail = "raises-exception" in cell.metadata.get("tags", [])
+    must_fail = "raises-exception" in tags
     if must_fail and done.success:
         print("This cell is meant to fail, and did not", file=sys.stderr)
     return bool(done.success) != must_fail

@@ -350,7 +350,7 @@ def test_nothing_of_a_heal_is_left(prepared: mcnb.Cluster) -> None:
 
     def left_out() -> bool:
         return all(
-            files <= least_files + 30 and threads <= least_threads + 16
+            files <= least_files + 30 and threads <= least_threads + ONE_CLIENTS
             for (files, threads), (least_files, least_threads) in zip(
                 files_and_threads(), before, strict=True
             )

@@ -78,7 +78,9 @@ def lessons(folder: Path = ROOT / "notebooks") -> bool:
     if not notebooks:
         print(f"no lessons in {folder.name}")
         return False
-    to_the_end = run(sys.executable, ROOT / ".ci" / "lessons.py", "--check", *notebooks)
+    # Whether a cell's magic is there has been seen where CI has done this with another Python.
+    once = os.environ.get("MCNB_ONCE") == "done"
+    to_the_end = once or run(sys.executable, ROOT / ".ci" / "lessons.py", "--check", *notebooks)
     return as_stored(notebooks) and to_the_end
 
 

@@ -12,6 +12,10 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
+from .conftest import once
+
+pytestmark = once
+
 CHECK = Path(__file__).parent.parent / ".ci" / "check.py"
 
 

@@ -16,7 +16,7 @@ import pytest
 import mcnb
 from mcnb.launch import warm
 
-from .conftest import BUSY, descendants, wait_until
+from .conftest import BUSY, descendants, once, wait_until
 
 CYCLES = 50
 FIRST = 5  # libraries make what they keep
@@ -90,6 +90,7 @@ def assert_nothing_piles_up(cycle: Callable[[], None], others: set[psutil.Proces
         assert after[key] - before[key] < 8 * MB, (key, before[key], after[key])
 
 
+@once
 @pytest.mark.slow
 def test_fifty_starts_and_stops(others: set[psutil.Process]) -> None:
     cluster = mcnb.Cluster(processes=2, devices_per_process=1)
@@ -105,6 +106,7 @@ def test_fifty_starts_and_stops(others: set[psutil.Process]) -> None:
     assert_nothing_piles_up(cycle, others)
 
 
+@once
 @pytest.mark.slow
 def test_fifty_restarts(others: set[psutil.Process]) -> None:
     with mcnb.Cluster(processes=2, devices_per_process=1) as cluster:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from . import hosts, sshd
-from .conftest import wait_until
+from .conftest import once, wait_until
 from .launchers import ENDED_S, left
 
 NOTEBOOK = """
@@ -54,6 +54,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@once
 def test_a_notebook_and_two_other_hosts(home: Path) -> None:
     with ExitStack() as stack:
         stack.enter_context(hosts.hosts())

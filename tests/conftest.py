@@ -23,6 +23,7 @@ from mcnb.lockstep.sentry import Sentry
 from mcnb.lockstep.server import Server
 from mcnb.process.cellcode import cell_label
 
+from .healing import SETUP
 from .learners import Program
 from .two_ends import learners_of
 
@@ -88,6 +89,12 @@ def cluster(shared_cluster: mcnb.Cluster) -> mcnb.Cluster:
         shared_cluster.start()
     shared_cluster.run("get_ipython().user_ns.clear() or get_ipython().init_user_ns()")
     return shared_cluster
+
+
+@pytest.fixture
+def prepared(cluster: mcnb.Cluster) -> mcnb.Cluster:
+    cluster.run(SETUP).raise_for_errors()
+    return cluster
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
 
 import pytest
@@ -12,43 +9,8 @@ import pytest
 import mcnb
 
 from .conftest import Notebook, wait_until
+from .healing import CUT_OFF, HEALED, SAME, SETUP, assert_same
 from .timing import shortest, since
-
-SETUP = """
-import collections, dataclasses, functools, os, types
-import jax, jax.numpy as jnp, numpy as np
-from jax import lax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-
-mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
-big = jax.device_put(np.arange(512 * 256.0).reshape(512, 256), NamedSharding(mesh, P("a", "b")))
-x = jax.device_put(np.arange(32.0).reshape(8, 4), NamedSharding(mesh, P("a", "b")))
-parts = [np.array(shard.data) for shard in big.addressable_shards]
-k, pid = jax.process_index(), os.getpid()
-float(jnp.sum(x))
-"""
-SAME = """
-assert os.getpid() == pid
-found = [np.asarray(shard.data) for shard in big.addressable_shards]
-assert all(map(np.array_equal, found, parts))
-assert big.sharding == NamedSharding(mesh, P("a", "b")) and list(mesh.devices.flat) == jax.devices()
-float(jnp.sum(x))
-"""
-HEALED = "The cluster was healed: the same processes, joined anew, with their variables (2 arrays)"
-# After a time limit or Ctrl-C, until the cluster is healed.
-ENDED_S = 3.5
-CUT_OFF = "What happened: it hung until the computations were cut off"
-
-
-@pytest.fixture
-def prepared(cluster: mcnb.Cluster) -> mcnb.Cluster:
-    cluster.run(SETUP).raise_for_errors()
-    return cluster
-
-
-def assert_same(cluster: mcnb.Cluster) -> None:
-    assert cluster.run(SAME).text() == "[all 4] 496.0\n"
-
 
 HANGS = {
     "waited for": "if k == 0:\n    float(total(x))",
@@ -245,90 +207,6 @@ def test_what_has_no_value_is_named(prepared: mcnb.Cluster) -> None:
     )
     failed = prepared.run("y + 1", processes=[0]).errors[0]
     assert "has been deleted" in failed.message
-    assert_same(prepared)
-
-
-STALLS = {
-    "inside one program": (
-        "f = jax.jit(jax.shard_map(lambda v: lax.cond(lax.axis_index('a') == 0,\n"
-        "    lambda u: lax.psum(u, 'a'), lambda u: u, v),\n"
-        "    mesh=mesh, in_specs=P('a', 'b'), out_specs=P('a', 'b'), check_vma=False))\n"
-        "print('running', flush=True)\n"
-        "np.asarray(f(x).addressable_shards[0].data)"
-    ),
-    "inside one program, between two devices of a process": (
-        "f = jax.jit(jax.shard_map(lambda v: lax.cond(lax.axis_index('b') == 0,\n"
-        "    lambda u: lax.psum(u, 'b'), lambda u: u, v),\n"
-        "    mesh=mesh, in_specs=P('a', 'b'), out_specs=P('a', 'b'), check_vma=False))\n"
-        "print('running', flush=True)\n"
-        "np.asarray(f(x).addressable_shards[0].data)"
-    ),
-    "a barrier": (
-        "from jax._src import distributed\n"
-        "print('running', flush=True)\n"
-        "distributed.global_state.client.wait_at_barrier(f'barrier {k} {os.urandom(4)}', 60000)"
-    ),
-    "a callback": (
-        "import time\n"
-        "def never(v):\n"
-        "    while True: time.sleep(0.05)\n"
-        "print('running', flush=True)\n"
-        "shape = jax.ShapeDtypeStruct((), np.float32)\n"
-        "print(jax.jit(lambda v: jax.pure_callback(never, shape, jnp.sum(v)))(x))"
-    ),
-}
-
-
-@pytest.mark.parametrize("stall", STALLS.values(), ids=STALLS)
-def test_a_time_limit_ends_what_no_check_can_see(prepared: mcnb.Cluster, stall: str) -> None:
-    def attempt() -> float:
-        began = time.monotonic()
-        result = prepared.run(stall, timeout=1)
-        took = since(began)
-        assert result.verdict is not None
-        assert result.verdict.kind == "stalled"
-        error = result.error()
-        assert type(error) is mcnb.CellError
-        assert str(error).startswith("stalled: ")
-        assert "at the time limit of 1 s" in str(error)
-        assert_same(prepared)
-        return took
-
-    assert shortest(1 + ENDED_S, attempt) < 1 + ENDED_S
-
-
-@pytest.mark.parametrize("stall", STALLS.values(), ids=STALLS)
-def test_ctrl_c_ends_what_no_check_can_see(prepared: mcnb.Cluster, stall: str) -> None:
-    pressed: list[float] = []
-
-    def press(word: str) -> None:
-        processes = prepared._lifetime.processes
-        assert processes is not None
-        if wait_until(lambda: all(word in processes.last_words(k).said for k in range(4)), 30):
-            pressed.append(time.monotonic())
-            os.kill(os.getpid(), signal.SIGINT)
-
-    def attempt() -> float:
-        word = f"running {len(pressed)}"
-        thread = threading.Thread(target=press, args=(word,))
-        thread.start()
-        with pytest.raises(KeyboardInterrupt):
-            prepared.run(stall.replace("running", word))
-        took = since(pressed[-1])
-        thread.join()
-        assert_same(prepared)
-        return took
-
-    assert shortest(ENDED_S, attempt) < ENDED_S
-
-
-def test_a_time_limit_for_python(prepared: mcnb.Cluster) -> None:
-    result = prepared.run("import time\nif k == 1:\n    time.sleep(60)\njnp.sum(x)", timeout=0.5)
-    assert str(result.error()) == (
-        "stalled: processes 0,2,3 wait at line 4 in sum; process 1 was at line 3. All 4 processes "
-        "(lines 3, 4) were interrupted at the time limit of 0.5 s. "
-        "The cluster is intact, with its variables"
-    ) or "process 1 had not come that far yet" in str(result.error())
     assert_same(prepared)
 
 

@@ -2,53 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from mcnb.errors import CellError, ClusterError
-from mcnb.lifetime import Lifetime
 from mcnb.messages import ProcessError, Reply
 from mcnb.outcome import Outcome, aftermath
 from mcnb.result import Result
 
-TICK_S = 0.1
 
-
-def call(
-    lifetime: Lifetime, function: Any, args: Sequence[Any], targets: tuple[int, ...], count: int
+def answers_of(
+    outcome: Outcome, answers: Mapping[int, Any], count: int, *, ours: bool
 ) -> dict[int, Any]:
-    """Call one of mcnb's own functions in processes, in lockstep; return their answers.
+    """Return what processes answered to a call of one of mcnb's own functions.
 
     Args:
-        lifetime: Has the processes.
-        function: The function.
-        args: Its arguments, after the shell and the number of the cell.
-        targets: In which processes.
+        outcome: How the call ended.
+        answers: What they answered, by process.
         count: How many processes there are.
+        ours: Whether they can be started anew.
 
     Raises:
-        CellError: A process could not answer, or a value can't be sent.
-        ClusterError: The cluster does not run, or broke.
+        CellError: A process raised an error, or was stopped.
     """
-    current = lifetime.ready()
-    number = current.referee.begin(targets)
-    try:
-        pending = current.call(function, number, *args, processes=targets)
-    except ClusterError:
-        raise
-    except Exception as error:
-        raise CellError(f"A value can't be sent: {error}") from None
-    while pending.waiting:
-        pending.wait(TICK_S)
-        for k in pending.answers:
-            current.referee.finish(k)
-        if current.exits:
-            lifetime.ready()
-    errors = {k: a for k, a in pending.answers.items() if isinstance(a, ProcessError)}
-    if errors:
-        replies = {k: Reply(error=error) for k, error in sorted(errors.items())}
-        Result(replies, count, verdict=current.referee.verdict).raise_for_errors()
-    return dict(sorted(pending.answers.items()))
+    errors = {k: a for k, a in sorted(answers.items()) if isinstance(a, ProcessError)}
+    if errors or outcome.stopped:
+        outcome.replies = {k: Reply(error=error) for k, error in errors.items()}
+        result_of(outcome, count, ours=ours).raise_for_errors()
+    return dict(sorted(answers.items()))
 
 
 def result_of(outcome: Outcome, count: int, *, ours: bool) -> Result:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from mcnb.calling import call, result_of
+from mcnb.calling import answers_of, result_of
 from mcnb.cells import Cell, History, Push, Replay
 from mcnb.conduct import Conductor, Watcher
 from mcnb.errors import CellError, ClusterError
@@ -102,6 +102,11 @@ class Cluster:
     def running(self) -> bool:
         """Whether its processes run, or are being started anew."""
         return self._lifetime.running
+
+    @property
+    def recovering(self) -> bool:
+        """Whether processes that were lost are being started anew; a cell waits for them."""
+        return self._lifetime.recovering
 
     def __enter__(self) -> Self:
         if self._lifetime.processes is None:
@@ -298,13 +303,19 @@ class Cluster:
                 raise
         return ". ".join(healing(healed, self.options.processes))
 
-    def restart(self, *, replay: bool = False) -> Result | None:
+    @property
+    def replayable(self) -> str:
+        """Which cells `restart(replay=True)` runs again, in words."""
+        return self._history.ahead
+
+    def restart(self, *, replay: bool = False, watcher: Watcher | None = None) -> Result | None:
         """End the processes and start as many anew, under the same indices, without variables.
 
         Args:
             replay: Whether to run the cells again that ran without an error since the cluster was
                 started or restarted, also those before a process died; in their order, up to the
                 first that fails.
+            watcher: Called about ten times a second while a cell runs again.
 
         Returns:
             The result of the cell that failed in the replay, or None.
@@ -320,22 +331,31 @@ class Cluster:
             )
         with self._lock:
             self._history.ended()
-            self._lifetime.end("was interrupted while it was restarted")
-            self._lifetime.start()
+            if self._lifetime.untouched:
+                self._lifetime.ready()  # they are as new
+            else:
+                self._lifetime.end("was interrupted while it was restarted")
+                self._lifetime.start()
             if not replay:
                 return None
-            left_out, ran = tuple(self._history.left_out), 0
+            left_out = tuple(self._history.left_out)
+            endless = tuple(self._history.endless)
+            ran: list[str] = []
+            pushed: dict[str, None] = {}  # in their order, each once
             steps = self._history.replayed()
             for number, step in enumerate(steps):
                 if isinstance(step, Push):
                     self.push(step.values, step.targets)
-                elif not (result := self._run(step)).ok:
+                    pushed |= dict.fromkeys(step.values)
+                elif not (result := self._run(step, watcher)).ok:
                     behind = sum(isinstance(one, Cell) for one in steps[number + 1 :])
-                    self.replay = Replay(ran, step.label, behind, left_out)
+                    self.replay = Replay(
+                        tuple(ran), tuple(pushed), step.label, behind, left_out, endless
+                    )
                     return result
                 else:
-                    ran += 1
-            self.replay = Replay(ran, left_out=left_out)
+                    ran.append(step.label)
+            self.replay = Replay(tuple(ran), tuple(pushed), left_out=left_out, endless=endless)
             return None
 
     def stop(self) -> None:
@@ -356,34 +376,53 @@ class Cluster:
         if error is not None:
             self.last = Result({k: Reply(error=error) for k in cell.targets}, count)
             return self.last
-        self._conductor = Conductor(self._lifetime.ready(), watcher)
-        try:
-            outcome = self._conductor.run(cell)
-        except ClusterError as error:
-            self._lifetime.lose()
-            renewed = aftermath(Outcome(intact=False), count, ours=self.options.ours)
-            raise ClusterError(f"{str(error).rstrip('.')}. {renewed}") from None
-        finally:
-            ctrl_c = self._conductor.asked_by_ctrl_c
-            self._conductor = None
-        self.last = result_of(outcome, count, ours=self.options.ours)
-        if not outcome.intact:
-            self._lifetime.lose()
-        if ctrl_c:
+        conductor = self._conductor = Conductor(self._lifetime.ready(), watcher)
+        with conductor.catching_ctrl_c():
+            try:
+                outcome = conductor.run(cell)
+            except ClusterError as error:
+                self._lifetime.lose()
+                renewed = aftermath(Outcome(intact=False), count, ours=self.options.ours)
+                raise ClusterError(f"{str(error).rstrip('.')}. {renewed}") from None
+            finally:
+                self._conductor = None
+            self.last = result_of(outcome, count, ours=self.options.ours)
+            if not outcome.intact:
+                self._lifetime.lose()
+            self._history.exclude(outcome.endless)
+            if remembered and not conductor.asked_by_ctrl_c:
+                if self.last.ok:
+                    self._history.add(cell)
+                else:
+                    self._history.leave_out(cell)
+        if conductor.asked_by_ctrl_c:
             raise KeyboardInterrupt
-        if not remembered:
-            return self.last
-        if self.last.ok:
-            self._history.add(cell)
-        else:
-            self._history.leave_out(cell)
         return self.last
 
     def _call(self, function: Any, *args: Any, processes: str | int | Iterable[int] | None) -> Any:
         with self._lock:
-            return call(
-                self._lifetime, function, args, self._targets(processes), self.options.processes
+            return self._call_now(function, args, self._targets(processes))
+
+    def _call_now(self, function: Any, args: tuple[Any, ...], targets: tuple[int, ...]) -> Any:
+        conductor = self._conductor = Conductor(self._lifetime.ready())
+        with conductor.catching_ctrl_c():
+            try:
+                outcome, answers = conductor.call(function, args, targets)
+            finally:
+                self._conductor = None
+            self._history.exclude(outcome.endless)
+            if not outcome.intact and not outcome.died:
+                self._lifetime.lose()
+        if conductor.asked_by_ctrl_c:
+            raise KeyboardInterrupt(
+                aftermath(outcome, self.options.processes, ours=self.options.ours)
             )
+        if outcome.died:
+            self._lifetime.ready()
+        return answers_of(outcome, answers, self.options.processes, ours=self.options.ours)
 
     def _state(self) -> str:
-        return "running a cell" if self._conductor is not None else self._lifetime.state()
+        conductor = self._conductor
+        if conductor is None:
+            return self._lifetime.state()
+        return f"running a cell. {conductor.stage}" if conductor.stage else "running a cell"

@@ -14,29 +14,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
+from typing import Any
 
 from mcnb.cells import Cell
-from mcnb.errors import ClusterError, LockstepError
+from mcnb.errors import CellError, ClusterError, LockstepError
 from mcnb.lockstep.verdicts import Doing, Happened, Verdict
 from mcnb.messages import Reply, Text
 from mcnb.outcome import Outcome
 from mcnb.pending import Pending
-from mcnb.process.calls import probe, run_cell, settle
+from mcnb.process.calls import run_cell, settle
 from mcnb.process.tracebacks import crash_line, crash_report
 from mcnb.processes import Processes
+from mcnb.stopping import WAITS_S, PressedAgainError, Presses, Stopper
 
 TICK_S = 0.1
 # Where a process waits for others, what the others do is looked at sooner.
 SHORT_TICK_S = 0.02
-# How long a process must have stood still inside JAX before it is taken to wait for another.
-WAITS_S = 0.5
-# How long Python code has to answer an interrupt.
-INTERRUPT_S = 0.8
 # How long to wait for what follows from a death: JAX ends the others when process 0 is gone.
 DEATHS_S = 0.3
-# How long a computation that is cut off has to fail.
-CUT_S = 1.5
-AGAIN_S = 0.25
 
 Watcher = Callable[[Pending], None]
 
@@ -50,19 +45,27 @@ class Conductor:
 
     Attributes:
         asked_by_ctrl_c: Whether it was Ctrl-C or the stop button that had the cell ended.
+        stage: What is being done to end the cell, in words; empty while it runs.
     """
 
     def __init__(self, processes: Processes, watcher: Watcher | None = None) -> None:
         self._processes = processes
         self._watcher = watcher
-        self._asked = 0
+        self._presses = Presses(processes.wake)
         self._reported: set[int] = set()
+        self._late = False
+        self._watched_by = 0  # the thread in which the watcher runs at this moment
         self.asked_by_ctrl_c = False
+        self.stage = ""
 
     def interrupt(self) -> None:
-        """Have the cell ended; from another thread or a signal handler."""
-        self._asked += 1
-        self._processes.wake()
+        """Have the cell ended; a second time, the processes are replaced at once.
+
+        To be called from another thread, from a signal handler, or by the watcher: it is asked
+        again and again, so that what it says counts once.
+        """
+        if not (self._presses and threading.get_ident() == self._watched_by):
+            self._presses.press()
 
     def run(self, cell: Cell) -> Outcome:
         """Run a cell and return how it ended.
@@ -70,27 +73,8 @@ class Conductor:
         Raises:
             ClusterError: What connects the processes broke.
         """
-        outcome = Outcome()
-        self._cell = cell
-        referee, targets = self._processes.referee, cell.targets
         arguments = cell.source, cell.label, cell.first_line, cell.checked
-        number = referee.begin(targets)
-        pending = self._processes.call(run_cell, number, *arguments, processes=targets)
-        with self._catching_ctrl_c():
-            while not self._over(pending, outcome):
-                pending.wait(SHORT_TICK_S if pending.waits else TICK_S)
-                self._report(pending, targets)
-                pending.waits = referee.waits()
-                if self._watcher is not None:
-                    self._watcher(pending)
-            self._report(pending, targets)
-            if outcome.verdict is None:
-                outcome.verdict = referee.verdict
-            if not cell.checked and outcome.verdict is not None and not outcome.cut:
-                self._settle(outcome)
-            self._mend(outcome)
-            if self._processes.exits and not outcome.died:
-                self._collect_deaths(outcome)
+        outcome, pending = self._see_through(cell, run_cell, *arguments)
         if not cell.checked and outcome.verdict is not None:
             happened = _happened(outcome, pending)
             outcome.verdict = replace(outcome.verdict, happened=happened)
@@ -102,21 +86,92 @@ class Conductor:
             outcome.replies[k] = self._last_reply(k)
         return outcome
 
+    def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], targets: tuple[int, ...]
+    ) -> tuple[Outcome, dict[int, Any]]:
+        """Call one of mcnb's own functions in processes, in lockstep.
+
+        Args:
+            function: The function.
+            args: Its arguments, after the shell and the number of the cell.
+            targets: In which processes.
+
+        Returns:
+            How the call ended, and the answers of the processes that gave one.
+
+        Raises:
+            CellError: An argument can't be sent.
+            ClusterError: What connects the processes broke.
+        """
+        outcome, pending = self._see_through(Cell("", targets, ""), function, *args)
+        return outcome, pending.answers
+
+    def _see_through(
+        self, cell: Cell, function: Callable[..., Any], *args: Any
+    ) -> tuple[Outcome, Pending]:
+        outcome = Outcome()
+        self._cell = cell
+        referee, targets = self._processes.referee, cell.targets
+        number = referee.begin(targets)
+        try:
+            pending = self._processes.call(function, number, *args, processes=targets)
+        except ClusterError:
+            raise
+        except Exception as error:
+            raise CellError(f"A value can't be sent: {error}") from None
+        self._stopper = Stopper(
+            self._processes, outcome, self._presses, lambda stage: self._show(pending, stage)
+        )
+        try:
+            while not self._over(pending, outcome):
+                pending.wait(SHORT_TICK_S if pending.waits else TICK_S)
+                self._report(pending, targets)
+                pending.waits = referee.waits()
+                self._show(pending, "")
+            self._report(pending, targets)
+            if outcome.verdict is None:
+                outcome.verdict = referee.verdict
+            if not cell.checked and outcome.verdict is not None and not outcome.cut:
+                self._settle(outcome)
+            self._verify(outcome, number)
+        except PressedAgainError:
+            outcome.intact, outcome.given_up, outcome.interrupted = False, True, True
+            outcome.unfreed = tuple(sorted(pending.waiting))
+            self._show(pending, "Restarting the processes …", restarts=True)
+        outcome.pressed_late = bool(self._presses) and not outcome.interrupted and not self._late
+        outcome.interrupted |= outcome.pressed_late and not outcome.intact
+        self._report(pending, targets)
+        if self._processes.exits and not outcome.died:
+            self._collect_deaths(outcome)
+        return outcome, pending
+
+    def _show(self, pending: Pending, stage: str, *, restarts: bool = False) -> None:
+        self.stage = pending.stage = stage
+        pending.replaceable = bool(self._presses) and not (restarts or self._presses.again)
+        if self._watcher is not None:
+            self._watched_by = threading.get_ident()
+            try:
+                self._watcher(pending)
+            finally:
+                self._watched_by = 0
+
     def _report(self, pending: Pending, targets: tuple[int, ...]) -> None:
         """Tell the referee who is done with the cell."""
         for k in targets:
-            answer = pending.answers.get(k)
-            if k in self._reported or not isinstance(answer, Reply):
+            if k in self._reported or k not in pending.answers:
                 continue
             self._reported.add(k)
-            if answer.error is None or answer.error.name == LockstepError.__name__:
+            answer = pending.answers[k]
+            if not isinstance(answer, Reply):
+                self._processes.referee.finish(k)
+            elif answer.error is None or answer.error.name == LockstepError.__name__:
                 self._processes.referee.finish(k, busy=answer.busy)
             else:
                 self._processes.referee.fail(k, answer.error.summary(), busy=answer.busy)
 
     @contextmanager
-    def _catching_ctrl_c(self) -> Iterator[None]:
-        """Take note of Ctrl-C instead of being torn out of what is under way."""
+    def catching_ctrl_c(self) -> Iterator[None]:
+        """Have Ctrl-C end the cell instead of raising KeyboardInterrupt here."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -124,7 +179,7 @@ class Conductor:
         def take_note(signum: int, frame: FrameType | None) -> None:
             del signum, frame
             self.asked_by_ctrl_c = True
-            self.interrupt()
+            self._presses.press()
 
         before = signal.signal(signal.SIGINT, take_note)
         try:
@@ -137,18 +192,18 @@ class Conductor:
         if self._processes.exits or not pending.waiting:
             return True
         limit = self._cell.timeout
-        late = limit is not None and time.monotonic() - pending.started > limit
-        if self._asked or late:
-            outcome.interrupted = bool(self._asked)
-            outcome.time_limit = None if self._asked else limit
+        self._late = limit is not None and time.monotonic() - pending.started > limit
+        if self._presses or self._late:
+            outcome.interrupted = bool(self._presses)
+            outcome.time_limit = None if self._presses else limit
             outcome.verdict = self._where_they_stand(pending)
-            self._stop(pending, outcome)
+            self._stopper.stop(pending)
             return True
         raised = any(isinstance(a, Reply) and a.error for a in pending.answers.values())
         parted = not self._cell.checked and self._processes.referee.verdict is not None
         hang = all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting)
         if (raised or parted) and hang:
-            self._stop(pending, outcome)
+            self._stopper.stop(pending)
             return True
         return False
 
@@ -165,73 +220,32 @@ class Conductor:
                 stands[k] = replace(stands[k], doing=doing, line=progress.line)
         return Verdict("stalled", stands)
 
-    def _stop(self, pending: Pending, outcome: Outcome) -> None:
-        """Interrupt the processes that still run the cell, and cut off what hangs in them."""
-        outcome.stopped = {k: pending.progress(k).line for k in sorted(pending.waiting)}
-        for k in outcome.stopped:
-            # In native code it would wait there, to come out in the middle of something else.
-            if pending.progress(k).waits_s < WAITS_S:
-                self._processes.interrupt(k)
-        asked = self._asked
-        deadline = time.monotonic() + INTERRUPT_S
-        while pending.waiting and not self._processes.exits:
-            left = deadline - time.monotonic()
-            hang = all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting)
-            if left <= 0 or hang or self._asked > asked:
-                break
-            pending.wait(min(left, TICK_S))
-        if pending.waiting and not self._processes.exits:
-            self._cut(pending, outcome)
-
-    def _cut(self, pending: Pending, outcome: Outcome) -> None:
-        """Cut off the computations that processes hang in; return when they are free."""
-        asked = self._asked
-        if self._processes.abort():
-            outcome.cut = True
-            deadline = time.monotonic() + CUT_S
-            while pending.waiting and not self._processes.exits and self._asked == asked:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    break
-                # Again: one that was still making its connections may wait in the next one now.
-                if not pending.wait(min(left, AGAIN_S)):
-                    self._processes.abort()
-        if pending.waiting:
-            outcome.intact = False
-            outcome.unfreed = tuple(sorted(pending.waiting))
-
     def _settle(self, outcome: Outcome) -> None:
         """See what becomes of launches that went ahead and that nobody waited for."""
         if not outcome.intact or self._processes.exits:
             return
         pending = self._processes.call(settle)
-        self._wait_while_it_goes_on(pending)
-        if pending.waiting:
-            self._cut(pending, outcome)
-        outcome.failed = not all(answer is True for answer in pending.answers.values())
-
-    def _wait_while_it_goes_on(self, pending: Pending) -> None:
-        """Wait for a call in which processes may hang: until they all do, or the user asks."""
-        asked = self._asked
-        while pending.waiting and not self._processes.exits and self._asked == asked:
+        while pending.waiting and not self._processes.exits and not self._presses:
             pending.wait(TICK_S)
+            self._show(pending, "")
             if all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting):
                 break
+        if self._presses and pending.waiting:
+            outcome.interrupted = True
+            self._stopper.stop(pending)
+        elif pending.waiting:
+            self._stopper.abort(pending)
+        outcome.failed = not all(answer is True for answer in pending.answers.values())
 
-    def _mend(self, outcome: Outcome) -> None:
+    def _verify(self, outcome: Outcome, number: int) -> None:
         """See to it that the processes can compute together, or find that they can't."""
         if not outcome.intact or self._processes.exits:
             return
         # Where launches that differ have met, it is not known what each still expects.
         heal = outcome.cut or (not self._cell.checked and outcome.verdict is not None)
-        if not heal and (outcome.interrupted or outcome.time_limit is not None):
-            heal = not self._probe(outcome)
-        if heal and outcome.intact:
-            try:
-                outcome.healed = self._processes.heal()
-            except ClusterError as error:
-                outcome.intact = False
-                outcome.unhealed = str(error)
+        ended = bool(self._presses) or self._late
+        if heal or ended or outcome.verdict is not None:
+            self._stopper.verify(ended=ended, heal=heal, salt=number)
 
     def _collect_deaths(self, outcome: Outcome) -> None:
         deadline = time.monotonic() + DEATHS_S
@@ -254,18 +268,6 @@ class Conductor:
         words = self._processes.last_words(k)
         pieces = (Text("stdout", words.said + words.out), Text("stderr", crash_report(words.err)))
         return Reply(tuple(piece for piece in pieces if piece.text))
-
-    def _probe(self, outcome: Outcome) -> bool:
-        """Return whether the processes can still compute together.
-
-        An interrupt may have come between one process's launch of a collective and another's.
-        """
-        pending = self._processes.call(probe)
-        self._wait_while_it_goes_on(pending)
-        if pending.waiting:
-            self._cut(pending, outcome)
-            return False
-        return all(answer is True for answer in pending.answers.values())
 
 
 def _happened(outcome: Outcome, pending: Pending) -> Happened:

@@ -68,7 +68,7 @@ class ProcessKernel(IPythonParallelKernel):
             module, _, name = call.target.rpartition(".")
             answer = getattr(importlib.import_module(module), name)(self.shell, *args, **kwargs)
             return {"status": "ok"}, self._serialize(answer)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             described = describe_error(error, "")
             return {"status": "ok"}, self._serialize(described)
 
@@ -92,7 +92,7 @@ class ProcessEngine(engine_app.IPEngine):
 
     def init_signal(self) -> None:
         """Have SIGHUP end the process, and SIGINT reach cells only."""
-        interrupt.install()
+        interrupt.install(ProcessShell.lockstep.runs_learners_code)
 
     def redirect_output(self, iopub_socket: Any) -> None:
         """Redirect nothing: the record has taken the streams over."""
@@ -113,7 +113,7 @@ def adopt_engine() -> logging.Logger:
     # In place: its sockets are in use, and it is in the middle of answering a call.
     kernel.__class__ = ProcessKernel
     adopt_shell(kernel.shell)
-    interrupt.install()
+    interrupt.install(ProcessShell.lockstep.runs_learners_code)
     log: logging.Logger = kernel.log
     return log
 

@@ -14,8 +14,10 @@ from mcnb.outcome import Outcome, aftermath
 from mcnb.processes import Processes, start_processes
 from mcnb.requirements import check_jax
 from mcnb.result import died_sentence
-from mcnb.uninterrupted import to_the_end
+from mcnb.uninterrupted import Task, to_the_end
 
+# What runs in processes that are lost can't go on in any case.
+LOST_GRACE_S = 0.2
 LOST = "has lost its processes. Have the engines started anew (ipcluster stop, ipcluster start)"
 _running: weakref.WeakSet[Lifetime] = weakref.WeakSet()
 
@@ -37,6 +39,10 @@ class Lifetime:
         self._absence = "was not started yet"
         self._lost = False
         self._warned = False
+        # The restart of lost processes. It takes no lock: whoever holds the lock waits for it
+        # before anything else is done.
+        self._recovery: Task | None = None
+        self._untouched = False
 
     @property
     def processes(self) -> Processes | None:
@@ -48,6 +54,16 @@ class Lifetime:
         """Whether they run, or are being started anew."""
         return self._processes is not None or self._lost
 
+    @property
+    def recovering(self) -> bool:
+        """Whether lost processes are being started anew at this moment."""
+        return self._recovery is not None and not self._recovery.done
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the processes were started anew since they were lost, and not used yet."""
+        return self._lost or self._untouched
+
     def start(self) -> None:
         """Start the processes; return when all have joined.
 
@@ -55,6 +71,10 @@ class Lifetime:
             ClusterError: They could not be started.
             KeyboardInterrupt: Ctrl-C; nothing of them is left.
         """
+        self._wait_for_recovery()
+        self._start()
+
+    def _start(self) -> None:
         check_jax()
         try:
             self._processes = start_processes(self._options)
@@ -82,39 +102,63 @@ class Lifetime:
         Args:
             absence: What the cluster did then, for whoever asks for them.
         """
-        self._lost = False
+        interrupt = self._wait_for_recovery(to_the_end=True)
+        self._lost = self._untouched = False
         processes, self._processes = self._processes, None
         _running.discard(self)
         if processes is not None:
             self._absence = absence
             to_the_end(processes.close)
+        if interrupt is not None:
+            raise interrupt
 
     def lose(self) -> None:
         """Give the processes up and have new ones started, while the user reads why."""
         lost, self._processes = self._processes, None
         self._absence = "is being started anew" if self._options.ours else LOST
         self._lost = self._options.ours
-        threading.Thread(
-            target=self._recover, args=(lost,), name="mcnb restart", daemon=True
-        ).start()
+        self._recovery = Task(lambda: self._recover(lost))
 
     def _recover(self, lost: Processes | None) -> None:
         if lost is not None:
-            lost.close()
-        with self.lock:
-            if self._lost:
-                # Why it failed is kept for the next call to say.
-                with contextlib.suppress(ClusterError):
-                    self.start()
+            lost.close(LOST_GRACE_S)
+        if self._lost:
+            # Why it failed is kept for the next call to say.
+            with contextlib.suppress(ClusterError):
+                self._start()
+                self._untouched = True
+
+    def _wait_for_recovery(self, *, to_the_end: bool = False) -> KeyboardInterrupt | None:
+        """Return when lost processes have been started anew, or could not be.
+
+        Args:
+            to_the_end: Whether an interrupt is returned then, instead of being raised at once.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C; the start goes on.
+        """
+        interrupt: KeyboardInterrupt | None = None
+        while self._recovery is not None:
+            try:
+                self._recovery.wait()
+                self._recovery = None
+            except KeyboardInterrupt as error:
+                if not to_the_end:
+                    raise
+                interrupt = error
+        return interrupt
 
     def ready(self) -> Processes:
         """Return the processes if they can be called.
 
         Raises:
             ClusterError: There are none, or one of them died; then new ones are being started.
+            KeyboardInterrupt: Ctrl-C while they are being started anew; that goes on.
         """
+        self._wait_for_recovery()
+        self._untouched = False
         if self._processes is None and self._lost:
-            self.start()
+            self._start()
         if self._processes is None:
             raise ClusterError(self.absence_sentence())
         if self._processes.exits:
@@ -131,8 +175,8 @@ class Lifetime:
 
     def state(self) -> str:
         """Return how they are, in a few words."""
-        if self._processes is None:
-            return "being started anew" if self._lost else f"it {self._absence}"
+        if self.recovering or self._processes is None:
+            return "being started anew" if self._lost or self.recovering else f"it {self._absence}"
         return "broken: a process died" if self._processes.exits else "ready"
 
     def absence_sentence(self) -> str:

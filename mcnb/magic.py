@@ -146,8 +146,10 @@ class McjaxMagics(Magics):
         if cluster is None:
             cluster = Cluster()
             clusters.set_current(cluster)
-            self._while_starting(cluster, cluster.start)
+            self._while_starting(cluster, lambda _: cluster.start())
         before = cluster.last
+        if cluster.recovering:
+            live.show("The processes are being restarted. The cell runs when they are ready …")
         try:
             result = cluster.run(
                 cell,
@@ -178,7 +180,7 @@ class McjaxMagics(Magics):
         assert result is not None
         show(result)
         return keyboard_interrupt(
-            result.aftermath or "The cell had just ended; the cluster is intact"
+            result.aftermath or "The cell had ended before it could be interrupted"
         )
 
     def _live(self) -> LiveView:
@@ -215,18 +217,18 @@ class McjaxMagics(Magics):
             return
         cluster = Cluster.of(wanted)
         clusters.set_current(cluster)
-        self._while_starting(cluster, cluster.start)
+        self._while_starting(cluster, lambda _: cluster.start())
         print(f"Ready: {wanted.describe()}")
 
-    def _while_starting(self, cluster: Cluster, start: Callable[[], None]) -> None:
+    def _while_starting(
+        self, cluster: Cluster, start: Callable[[LiveView], None], then: str = ""
+    ) -> None:
         live = self._live()
-        live.show(f"Starting {cluster.options.describe()} …")
+        live.show(f"Starting {cluster.options.describe()}{then} …")
         try:
-            start()
+            start(live)
         except KeyboardInterrupt:
-            raise keyboard_interrupt(
-                "The start was interrupted: no process of the cluster is left, and no variable"
-            ) from None
+            raise keyboard_interrupt(_of_an_interrupted_start(cluster)) from None
         finally:
             live.remove()
 
@@ -262,7 +264,12 @@ class McjaxMagics(Magics):
     def _restart(self, args: Any) -> None:
         cluster = clusters.current_cluster()
         failed: list[Result | None] = []
-        self._while_starting(cluster, lambda: failed.append(cluster.restart(replay=args.replay)))
+        aim = f", then replaying {cluster.replayable}" if args.replay else ""
+        self._while_starting(
+            cluster,
+            lambda live: failed.append(cluster.restart(replay=args.replay, watcher=live)),
+            aim,
+        )
         if args.replay:
             print(cluster.replay)
         if failed[0] is not None:
@@ -321,6 +328,16 @@ class McjaxMagics(Magics):
         "restart": _restart,
         "stop": _stop,
     }
+
+
+def _of_an_interrupted_start(cluster: Cluster) -> str:
+    """Say what came of a start, or of a restart, that was interrupted."""
+    if cluster.recovering:
+        return "The processes are still being started. The next cell waits for them"
+    if cluster.running and cluster.last is not None:
+        aftermath = cluster.last.aftermath
+        return "The replay was interrupted" + (f". {aftermath}" if aftermath else "")
+    return "The start was interrupted: no process of the cluster is left, and no variable"
 
 
 def keyboard_interrupt(message: str) -> KeyboardInterrupt:

@@ -115,8 +115,43 @@ class Progress:
         line: The line of the cell that it is at, or None.
         waits_s: For how many seconds its main thread has stood inside JAX while the whole process
             did nothing: then it waits for other processes.
+        inside_jax: Whether its main thread runs Python code of JAX's, in which an interrupt may
+            leave something half done.
     """
 
     newest_line: str = ""
     line: int | None = None
     waits_s: float = 0.0
+    inside_jax: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """What still runs in a process after its cell has ended.
+
+    Attributes:
+        devices: The local positions of the devices that still compute, ascending.
+        newest: The launch that was made last, of those that may take long: name and line, such as
+            `"fori_loop (In[3], line 2)"`; empty if none was noted.
+        cell: The label of the cell that made it.
+        arrays: Names of variables that have no value yet.
+        threads: The lines of the cell at which threads run the learner's code; None for a thread
+            that runs other code of the learner's.
+        native: Whether threads of native code use the processor, for whatever purpose.
+        children: The names of child processes that the cell has started, sorted.
+        bytes: How large this process's parts of all arrays are.
+    """
+
+    devices: tuple[int, ...] = ()
+    newest: str = ""
+    arrays: tuple[str, ...] = ()
+    threads: tuple[int | None, ...] = ()
+    native: bool = False
+    children: tuple[str, ...] = ()
+    bytes: int = 0
+    cell: str = ""
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing runs any more."""
+        return not (self.devices or self.threads or self.native or self.children)

@@ -21,6 +21,9 @@ class Pending:
         answers: What the others returned.
         started: When the call was made, on the monotonic clock, in seconds.
         waits: Which processes wait for others before a launch.
+        stage: What is being done to end the call, in words; empty if nothing is.
+        replaceable: Whether the user, who has pressed stop, can have the processes replaced at once
+            by pressing it again.
 
     Args:
         results: ipyparallel's results, by process.
@@ -43,6 +46,8 @@ class Pending:
         self.answers: dict[int, Any] = {}
         self.started = time.monotonic()
         self.waits: dict[int, Waits] = {}
+        self.stage = ""
+        self.replaceable = False
         # Woken once, by the last answer: to be woken by each would have this thread and
         # ipyparallel's, which reads the others, wait for each other.
         left = itertools.count(1)

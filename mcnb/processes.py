@@ -19,14 +19,18 @@ from mcnb.launch.start import Start
 from mcnb.lockstep.rescue import Healed
 from mcnb.lockstep.server import Server
 from mcnb.messages import ProcessError
-from mcnb.options import LOCAL, Options
+from mcnb.options import LOCAL, Options, name_processes
 from mcnb.pending import Pending
 from mcnb.process.blackbox import LastWords, read_black_box
 from mcnb.process.bootstrap import heal, hold_port, join
 from mcnb.reach import Reach
 from mcnb.uninterrupted import Task, to_the_end
 
-HEAL_TIMEOUT_S = 30.0
+# How long a heal may take, and how much longer for each gigabyte of arrays, which it copies twice.
+HEAL_S, HEAL_S_PER_GB = 8.0, 4.0
+# A heal in which all processes do nothing for so long will never end.
+HEAL_STANDS_STILL_S = 1.5
+HEAL_TICK_S = 0.1
 
 
 def start_processes(options: Options) -> Processes:
@@ -154,12 +158,18 @@ class Processes:
                 raise ClusterError(f"The {name}, which {does} the processes, {how}")
         return died
 
-    def interrupt(self, k: int) -> None:
-        """Send a process SIGINT."""
-        if self._start.watched:
+    def interrupt(self, k: int, attempt: int = 1) -> None:
+        """Have a process interrupt the cell that was begun last, also if it has not begun it yet.
+
+        Args:
+            k: The process's index.
+            attempt: How often the cell was to be interrupted by now, this time included.
+        """
+        self.referee.interrupt(k, attempt)
+        # A thread of the process receives that; where it can't, for the main thread keeps the GIL,
+        # a signal may still do.
+        if self._start.watched and (attempt > 1 or k not in self.referee.present):
             self._start.signal(k, signal.SIGINT)
-        else:
-            self.referee.interrupt(k)
 
     def abort(self) -> bool:
         """End what hangs in the processes; return whether that can be done."""
@@ -168,27 +178,49 @@ class Processes:
         self.referee.abort(sorted(self._communicator_ports))
         return True
 
-    def heal(self) -> dict[int, Healed]:
+    def heal(
+        self, size: int = 0, wait: Callable[[Pending, float], object] | None = None
+    ) -> dict[int, Healed]:
         """Have all processes leave each other, join anew, and restore the learner's arrays.
 
         None of them may be inside a computation.
+
+        Args:
+            size: How many bytes of arrays a process has to copy, at most.
+            wait: Waits for an answer, for some seconds at most; it may raise, to give up.
 
         Returns:
             What was restored, by process.
 
         Raises:
-            ClusterError: A process could not, or died.
+            ClusterError: A process could not, took too long, or died.
         """
+        budget = HEAL_S + HEAL_S_PER_GB * size / 1e9
         pending = self.call(heal, self._coordinator(), self.options.processes)
-        deadline = time.monotonic() + HEAL_TIMEOUT_S
         while pending.waiting:
-            pending.wait(1.0)
+            if wait is None:
+                pending.wait(HEAL_TICK_S)
+            else:
+                wait(pending, HEAL_TICK_S)
             failed = [a for a in pending.answers.values() if isinstance(a, ProcessError)]
-            if failed or self.exits or time.monotonic() > deadline:
-                why = failed[0].summary() if failed else "a process ended, or took too long"
+            if why := failed[0].summary() if failed else self._heals_in_vain(pending, budget):
                 raise ClusterError(f"the processes could not be healed: {why}")
         self._communicator_ports = {port for _, port in pending.answers.values()} - {0}
         return {k: healed for k, (healed, _) in sorted(pending.answers.items())}
+
+    def _heals_in_vain(self, pending: Pending, budget_s: float) -> str:
+        """Return why a heal will not come to its end; empty if it may."""
+        if self.exits:
+            return "a process ended"
+        if not pending.waiting:
+            return ""
+        left = sorted(pending.waiting)
+        name = name_processes(left, self.options.processes)
+        if all(pending.progress(k).waits_s >= HEAL_STANDS_STILL_S for k in left):
+            return f"{name} waited in vain"
+        if time.monotonic() > pending.started + budget_s:
+            return f"{name} did not finish within {budget_s:.0f} s"
+        return ""
 
     def wake(self) -> None:
         """Have a `Pending.wait` that is under way return."""
@@ -198,14 +230,19 @@ class Processes:
         """Return what a process said that it did not report any more."""
         return read_black_box(self._reach.output(process_name(k)))
 
-    def close(self) -> None:
-        """End everything and remove the folder; return when all is gone."""
+    def close(self, grace_s: float | None = None) -> None:
+        """End everything and remove the folder; return when all is gone.
+
+        Args:
+            grace_s: How long processes have to leave before they are killed, in seconds, where that
+                can be chosen.
+        """
         if self._losses is not None:
             self._losses.close()  # what ends from now on is ended
         self._reach.close()
         if not self._start.watched:
             self.referee.close()  # the processes leave when it is gone
-        self._start.close()
+        self._start.close(grace_s)
         self.referee.close()
 
     @property

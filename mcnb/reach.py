@@ -22,6 +22,7 @@ from mcnb.process.calls import Call
 START_TIMEOUT_S = 300.0
 FAILURES_S = 0.5
 REGISTRATION_POLL_S = 0.01
+CONNECT_TRIES = 3  # each takes 10 s where the controller does not answer
 PATIENCE_S = 0.5  # with a client that does not hear of engines, at first
 
 
@@ -52,7 +53,9 @@ class Reach:
         self._lost = lost
         self._inbox: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._exit_seen = threading.Event()
+        self._turn = threading.Lock()  # guards the client and whether there is to be one
         self._client: Any = None
+        self._closed = False
         self._views: list[Any] = []
 
     @property
@@ -79,35 +82,57 @@ class Reach:
         return Pending(asked, self._inbox, self._lost)
 
     def close(self) -> None:
-        """Reach nobody any more."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        """Reach nobody any more; a `connect` that is under way in another thread fails."""
+        with self._turn:
+            self._closed = True
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
         self._views = []
+        self.notice()
 
     def connect(self) -> None:
         """Wait until all have come up, and put them in their order.
 
         Raises:
-            ClusterError: They do not.
+            ClusterError: They do not, or `close` was called.
         """
         count = self.options.processes
         deadline = time.monotonic() + START_TIMEOUT_S
         patience = PATIENCE_S
-        self._client = self._start.connect()
+        client = self._new_client(deadline)
         connected = time.monotonic()
-        while len(self._client.ids) < count:
+        while len(client.ids) < count:
             self._check(deadline, "come up")
             self._exit_seen.wait(REGISTRATION_POLL_S)
             if time.monotonic() - connected > patience:
                 # What is published before a client has subscribed is lost to it. A new client is
                 # told of all engines that there are.
-                self._client.close()
-                self._client = self._start.connect()
+                client.close()
+                client = self._new_client(deadline)
                 connected, patience = time.monotonic(), 2 * patience
-        self._views = [self._client[engine] for engine in sorted(self._client.ids)]
+        self._views = [client[engine] for engine in sorted(client.ids)]
         if not self._start.numbered or self.options.platform != "cpu":
             self._find_out()
+
+    def _new_client(self, deadline: float) -> Any:
+        for tries_left in reversed(range(CONNECT_TRIES)):
+            # All the while, so that the controller is not ended under it: that would cost 10 s.
+            with self._turn:
+                self._check_open()
+                try:
+                    self._client = self._start.connect()
+                except TimeoutError:  # a hub that does not answer one client may answer the next
+                    if not tries_left:
+                        raise
+                else:
+                    break
+            self._check(deadline, "come up")
+        return self._client
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClusterError("The cluster was closed while it started")
 
     def _find_out(self) -> None:
         """Find out where the processes are, and put them in their order."""
@@ -143,6 +168,7 @@ class Reach:
         return pending.answers
 
     def _check(self, deadline: float, aim: str, missing: Sequence[int] = ()) -> None:
+        self._check_open()
         for name, how in self.exits.items():
             raise ClusterError(f"{name} {how} while starting.{last_lines(self.output(name))}")
         if failure := self._start.failure():

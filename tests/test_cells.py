@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnb.cells import Cell, History, Push, Step
+from mcnb.cells import Cell, History, Push, Replay, Step
 
 FIRST = Cell("n = 3", (0, 1), "1")
 SECOND = Push({"m": 4}, (0,))
@@ -115,3 +115,22 @@ def test_what_is_kept_is_what_came_after_the_last_restart_that_something_followe
             assert history.replayed() == expected
             expected, forget = [], False
         assert history.steps == expected
+
+
+def test_a_cell_whose_computation_did_not_end_is_excluded() -> None:
+    history = of(FIRST, SECOND, THIRD)
+    history.exclude({"2", "7"})
+    assert history.steps == [FIRST, SECOND]
+    assert history.endless == ["2"]
+    history.ended()
+    history.add(THIRD)
+    assert history.endless == []
+
+
+def test_what_was_excluded_is_said() -> None:
+    assert str(Replay(("1",), endless=("2",))) == (
+        "1 cell ran again: In[1]. Left out, because its computation had to be ended: In[2]"
+    )
+    assert str(Replay((), endless=("2", "3"))) == (
+        "0 cells ran again. Left out, because their computations had to be ended: In[2], In[3]"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -150,6 +151,32 @@ class _Pending:
         self.waiting = set(progress)
         self.started = started
         self.progress = progress.__getitem__
+        self.stage = ""
+        self.replaceable = False
+
+
+def test_the_live_view_says_at_once_how_a_cell_is_being_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[str] = []
+    live = LiveView(4, looked_at=True)
+    monkeypatch.setattr(live, "show", shown.append)
+    pending: Any = _Pending(time.monotonic(), {1: mcnb.messages.Progress("", 3)})
+    live(pending)
+    assert shown == []  # the first second has not passed
+    pending.stage, pending.replaceable = "Stopping: interrupting process 1 …", True
+    live(pending)
+    live(pending)
+    pending.stage, pending.waiting = "Stopping: checking that no device computes any more …", set()
+    live(pending)
+    pending.stage, pending.replaceable = "Restarting the processes …", False
+    live(pending)
+    again = "To replace the processes at once, without their variables: press stop again"
+    assert shown == [
+        f"Process 1 still runs, for 0 s\n[1] line 3\nStopping: interrupting process 1 …\n{again}",
+        f"Stopping: checking that no device computes any more …\n{again}",
+        "Restarting the processes …",
+    ]
 
 
 def test_the_live_view_says_who_runs_since_when() -> None:

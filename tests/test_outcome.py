@@ -6,6 +6,7 @@ import pytest
 
 from mcnb.lockstep.rescue import Healed
 from mcnb.lockstep.verdicts import Verdict
+from mcnb.messages import Unfinished
 from mcnb.outcome import Outcome, aftermath, healing
 
 AGAIN = "To run the cells again that made them: %mcjax restart --replay"
@@ -20,8 +21,8 @@ HEALED = "The cluster was healed: the same processes, joined anew, with their va
     [
         (Outcome(), 4, ""),
         (Outcome(died={1: "was killed"}), 4, ""),
-        (Outcome(verdict=PARTED), 4, INTACT),
-        (Outcome(interrupted=True), 4, INTACT),
+        (Outcome(verdict=PARTED, verified=True), 4, INTACT),
+        (Outcome(interrupted=True, verified=True), 4, INTACT),
         (Outcome(stopped={1: 3}), 4, "Process 1 (line 3) waited and was stopped"),
         (Outcome(stopped={1: None}), 4, "Process 1 waited and was stopped"),
         (Outcome(stopped={3: 5, 1: 5}), 4, "Processes 1,3 (line 5) waited and were stopped"),
@@ -36,27 +37,27 @@ HEALED = "The cluster was healed: the same processes, joined anew, with their va
             "Both processes waited and were stopped",
         ),
         (
-            Outcome(stopped=dict.fromkeys(range(4), 3), verdict=PARTED),
+            Outcome(stopped=dict.fromkeys(range(4), 3), verdict=PARTED, verified=True),
             4,
             f"All 4 processes (line 3) waited and were stopped. {INTACT}",
         ),
         (
-            Outcome(stopped={0: 7}, interrupted=True),
+            Outcome(stopped={0: 7}, interrupted=True, verified=True),
             1,
             f"Process 0 (line 7) was interrupted. {INTACT}",
         ),
         (
-            Outcome(stopped={0: 7, 1: 7}, interrupted=True),
+            Outcome(stopped={0: 7, 1: 7}, interrupted=True, verified=True),
             2,
             f"Both processes (line 7) were interrupted. {INTACT}",
         ),
         (
-            Outcome(stopped={0: 7, 1: 8}, time_limit=10.0, verdict=PARTED),
+            Outcome(stopped={0: 7, 1: 8}, time_limit=10.0, verdict=PARTED, verified=True),
             2,
             f"Both processes (lines 7, 8) were interrupted at the time limit of 10 s. {INTACT}",
         ),
         (
-            Outcome(stopped={1: None}, time_limit=0.5, verdict=PARTED),
+            Outcome(stopped={1: None}, time_limit=0.5, verdict=PARTED, verified=True),
             12,
             f"Process 1 was interrupted at the time limit of 0.5 s. {INTACT}",
         ),
@@ -106,6 +107,76 @@ HEALED = "The cluster was healed: the same processes, joined anew, with their va
 )
 def test_aftermath(outcome: Outcome, count: int, expected: str) -> None:
     assert aftermath(outcome, count) == expected
+
+
+COMPUTES = Unfinished(devices=(0, 1), newest="fori_loop (In[3], line 2)", arrays=("y",), bytes=8)
+KEPT, RENEWED = "All variables are kept", f"were started anew: their variables are gone. {AGAIN}"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        # What was not seen is not said.
+        (Outcome(interrupted=True), KEPT),
+        (Outcome(verdict=PARTED), KEPT),
+        (
+            Outcome(
+                interrupted=True, intact=False, cut=True, unfinished={0: COMPUTES, 1: COMPUTES}
+            ),
+            "Processes 0,1 still compute on devices 0, 1, for y; the newest launch is fori_loop "
+            "(In[3], line 2). A computation that does not communicate can't be aborted. All 4 "
+            f"processes {RENEWED}",
+        ),
+        (
+            Outcome(verdict=PARTED, unfinished={2: Unfinished(devices=(0,))}),
+            f"{KEPT}. Process 2 still computes on device 0. %mcjax restart ends it",
+        ),
+        (
+            Outcome(interrupted=True, intact=False, unfinished={2: Unfinished(devices=(0,))}),
+            "Process 2 still computes on device 0. The processes offer no way to abort it. All 4 "
+            f"processes {RENEWED}",
+        ),
+        (
+            Outcome(stopped={1: 3}, time_limit=2.0, intact=False, unfreed=(1,), verdict=PARTED),
+            "Process 1 (line 3) was interrupted at the time limit of 2 s. Native code on process 1 "
+            f"(line 3) did not react to the interrupt. All 4 processes {RENEWED}",
+        ),
+        (
+            Outcome(interrupted=True, intact=False, silent=(3,)),
+            f"Process 3 did not answer whether a device still computes. All 4 processes {RENEWED}",
+        ),
+        (
+            Outcome(interrupted=True, intact=False, given_up=True, unfreed=(0,)),
+            f"You pressed stop a second time. All 4 processes {RENEWED}",
+        ),
+        (
+            Outcome(
+                interrupted=True,
+                verified=True,
+                unfinished={
+                    0: Unfinished(threads=(3,)),
+                    1: Unfinished(threads=(3, None)),
+                    2: Unfinished(native=True),
+                    3: Unfinished(children=("sh", "sleep")),
+                },
+            ),
+            f"{KEPT}. Process 0 still runs a thread of the cell (line 3). %mcjax restart ends it. "
+            "Process 1 still runs 2 threads of the cell (line 3). %mcjax restart ends them. "
+            "Process 2 still uses the processor in native code, for an unknown computation. %mcjax "
+            "restart ends it. Process 3 still has the child processes sh, sleep. %mcjax restart "
+            "ends them",
+        ),
+        # Threads are the cell's own affair where nobody wanted it ended.
+        (Outcome(verified=True, unfinished={0: Unfinished(threads=(3,))}), ""),
+        (
+            Outcome(pressed_late=True, verified=True),
+            "The cell had ended before it could be interrupted. The cluster is intact, with its "
+            "variables",
+        ),
+    ],
+)
+def test_what_was_seen_after_a_stop(outcome: Outcome, expected: str) -> None:
+    assert aftermath(outcome, 4) == expected
 
 
 LOST = "Without a value, as the computation was ended"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 import mcnb
+from mcnb.cells import Cell
 
-from .conftest import Notebook
+from .conftest import Notebook, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +38,11 @@ def test_cells_run_again_in_their_order_and_where_they_ran(fresh: mcnb.Cluster) 
     fresh.run("made.append(pushed)")
     fresh.run("made.append('lost'); 1 / 0", label="7")
     assert fresh.restart(replay=True) is None
-    assert str(fresh.replay) == ("4 cells ran again. Left out, because it had failed before: In[7]")
+    assert re.fullmatch(
+        r"4 cells ran again: (In\[\d+\](, )?){4}\. Set again: pushed\. Left out, because it had "
+        r"failed before: In\[7\]",
+        str(fresh.replay),
+    )
     assert fresh.pull("made") == {0: ["all", 8], 1: ["all", "one", 7]}
     # And again: what was replayed is history, too.
     fresh.run("made.append('more')")
@@ -55,8 +64,10 @@ def test_a_replay_stops_at_the_first_that_fails(fresh: mcnb.Cluster, tmp_path: o
     assert str(failed.error()) == "both processes raised OSError: mine (line 2)"
     assert fresh.pull("made") == {0: [], 1: []}
     # The first cell of all, and the one that leaves the file.
-    assert str(fresh.replay) == (
-        "2 cells ran again. In[9] failed, and 2 cells after it did not run"
+    assert re.fullmatch(
+        r"2 cells ran again: In\[\d+\], In\[\d+\]\. In\[9\] failed, and 2 cells after it did not "
+        r"run",
+        str(fresh.replay),
     )
 
 
@@ -98,7 +109,69 @@ def test_an_unchecked_cell_and_its_time_limit_are_replayed_as_they_were(
 def test_the_magic(notebook: Notebook) -> None:
     notebook.run("%mcjax restart")
     notebook.run("%%mcjax\nkept = 3")
-    assert notebook.run("%mcjax restart --replay").stdout == (
-        "1 cell ran again\nReady: 4 processes x 2 CPU devices, with variables\n"
+    assert re.fullmatch(
+        r"1 cell ran again: In\[\d+\]\nReady: 4 processes x 2 CPU devices, with variables\n",
+        notebook.run("%mcjax restart --replay").stdout,
     )
     assert notebook.run("%%mcjax\nkept").stdout == "[all 4] 3\n"
+
+
+def test_a_lost_cluster_is_not_started_twice(fresh: mcnb.Cluster) -> None:
+    fresh.run("made.append('kept')")
+    lost = set(fresh.pull("__import__('os').getpid()").values())
+    assert fresh.run("import os\nif k == 1: os._exit(3)").died
+    fresh.restart()
+    started = set(fresh.pull("__import__('os').getpid()").values())
+    assert not started & lost
+    fresh.run("import os\nos._exit(3)")
+    assert fresh.restart(replay=True) is None
+    assert not set(fresh.pull("__import__('os').getpid()").values()) & started
+
+
+def test_a_stop_in_a_replay_says_what_came_of_it(notebook: Notebook) -> None:
+    notebook.run("%mcjax restart")
+    notebook.run("%%mcjax\nimport time\nfirst = globals().get('first', 0)")
+    # Quick the first time, and slow in the replay.
+    mcnb.current_cluster()._history.add(
+        Cell("import time; print('again', flush=True); time.sleep(60)", (0, 1, 2, 3), "9")
+    )
+
+    def again() -> bool:
+        processes = mcnb.current_cluster()._lifetime.processes
+        return processes is not None and all(
+            "again" in processes.last_words(k).said for k in range(4)
+        )
+
+    def press() -> None:
+        if wait_until(again, 30):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    error = notebook.error("%mcjax restart --replay")
+    thread.join()
+    assert re.fullmatch(  # the line is known as soon as a process has reported it
+        r"KeyboardInterrupt: The replay was interrupted\. All 4 processes( \(line 1\))? were "
+        r"interrupted\. The cluster is intact, with its variables",
+        error,
+    )
+    assert notebook.run("%%mcjax\nfirst").stdout == "[all 4] 0\n"
+
+
+@pytest.mark.parametrize("wait", ["time.sleep(60)", "pull"])
+def test_a_cell_whose_computation_never_ended_is_left_out(fresh: mcnb.Cluster, wait: str) -> None:
+    """It had succeeded, since nobody waited for it; it would compute for ever again."""
+    fresh.run("import time\nimport jax.numpy as jnp\nkept = 1")
+    endless = "jax.lax.fori_loop(0, 10**9, lambda i, a: a @ a, jnp.ones((64, 64)))"
+    fresh.run(f"y = {endless}; z = 2", label="8").raise_for_errors()
+    ended = threading.Timer(1.0, fresh.interrupt)
+    ended.start()
+    if wait == "pull":
+        with pytest.raises(mcnb.CellError):
+            fresh.pull("y")
+    else:
+        assert "is gone" not in fresh.run(wait).aftermath
+    ended.join()
+    assert fresh.restart(replay=True) is None
+    assert str(fresh.replay).endswith("Left out, because its computation had to be ended: In[8]")
+    assert fresh.pull("(kept, 'z' in globals())") == {0: (1, False), 1: (1, False)}

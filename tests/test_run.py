@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -17,6 +18,7 @@ from mcnb.launch.ports import reserved_port
 from mcnb.pods.topology import has_compiler
 
 from .conftest import wait_until
+from .timing import since
 
 BEGIN = """\
 import os, signal, sys, time
@@ -176,8 +178,46 @@ def test_ctrl_c_reaches_all_of_them_once(tmp_path: Path) -> None:
         process.kill()
     assert process.returncode == 128 + signal.SIGINT
     assert sorted(err.splitlines()) == [
-        f"[{k}] KeyboardInterrupt at train.py:{AT}" for k in range(2)
+        *(f"[{k}] KeyboardInterrupt at train.py:{AT}" for k in range(2)),
+        "mcnb run: interrupted",
+        "mcnb run: interrupting both processes. To kill them: Ctrl-C once more",
     ]
+
+
+STUBBORN = (
+    "import os, subprocess\n"
+    "child = subprocess.Popen(['sleep', '300'], stdout=subprocess.DEVNULL)\n"
+    "print('ready')\n"
+    "while True:\n    try:\n        time.sleep(300)\n    except BaseException: pass\n"
+)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_ctrl_c_ends_what_does_not_listen(tmp_path: Path, again: bool) -> None:
+    process = start(tmp_path, BEGIN + STUBBORN, "train.py", "-n", "2")
+    try:
+        assert process.stdout
+        assert process.stderr
+        said = [process.stdout.readline() for _ in range(2)]
+        assert sorted(said) == ["[0] ready\n", "[1] ready\n"]
+        family = psutil.Process(process.pid).children(recursive=True)
+        assert len(family) == 4
+        pressed = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        first = process.stderr.readline()
+        told = since(pressed)
+        if again:
+            process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        over = since(pressed)
+    finally:
+        process.kill()
+    assert first == "mcnb run: interrupting both processes. To kill them: Ctrl-C once more\n"
+    assert err == "mcnb run: interrupted. Both processes did not end and were killed\n"
+    assert process.returncode == 128 + signal.SIGINT
+    assert told < 1
+    assert over < (2 if again else 6)
+    assert wait_until(lambda: not any(member.is_running() for member in family), 10)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")

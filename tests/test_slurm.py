@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -99,13 +100,27 @@ def test_a_job_that_is_cancelled_in_the_queue() -> None:
     )
 
 
+@pytest.mark.parametrize("answers_after_s", [0, 2])
 @pytest.mark.usefixtures("launcher")
-def test_a_start_that_is_interrupted_while_its_job_waits() -> None:
-    """A job that does not get its turn is waited for, until the user has enough."""
+def test_a_start_that_is_interrupted_while_its_job_waits(
+    answers_after_s: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that does not get its turn is waited for, until the user has enough.
+
+    Also where Slurm has the job already and sbatch has not told its number yet.
+    """
+    slow = tmp_path / "sbatch"
+    slow.write_text(f'#!/bin/sh\n{shutil.which("sbatch")} "$@"; sleep {answers_after_s}\n')
+    slow.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     code = "import mcnb; mcnb.Cluster(2, 1, engines='slurm', launcher_options='--hold').start()"
-    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as notebook:
+    notebook = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+    try:
         assert wait_until(lambda: "PD" in command("squeue", "--noheader", "--format=%t"), 20)
         notebook.send_signal(signal.SIGINT)
-        _, said = notebook.communicate(timeout=30)
+        _, said = notebook.communicate(timeout=60)
+    finally:
+        notebook.kill()
+        notebook.wait()
     assert said.decode().rstrip().endswith("KeyboardInterrupt")
-    assert wait_until(lambda: command("squeue", "--noheader") == "", 20)
+    assert command("squeue", "--noheader") == ""

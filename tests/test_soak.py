@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import random
 import statistics
+import threading
 import time
 
 import psutil
 import pytest
 
 import mcnb
+
+from .conftest import descendants, once, wait_until
+from .healing import SETUP
+from .stopping import KINDS, fate_of, lies
 
 
 @pytest.mark.slow
@@ -46,3 +53,54 @@ def test_two_hundred_cells_neither_slow_down_nor_grow(cluster: mcnb.Cluster) -> 
     print(f"first 50: {first * 1e3:.1f} ms, last 50: {last * 1e3:.1f} ms, {after - before:+} bytes")
     assert last < 1.5 * first
     assert after - before < 16 << 20
+
+
+STOPS = int(os.environ.get("MCNB_STOPS", "12"))
+# Cells that end by themselves, beside those that have to be stopped.
+QUICK = ["y = jnp.sum(x)", "print(float(jnp.sum(x)))", "time.sleep(0.2)", "y = [x + 1] * 3"]
+
+
+def press(cluster: mcnb.Cluster, waits_s: list[float]) -> None:
+    """Stop the next cell, some seconds after it has begun; then, perhaps, once more."""
+    wait_until(lambda: cluster._conductor is not None, 60)
+    for wait_s in waits_s:
+        time.sleep(wait_s)
+        if cluster._conductor is not None:
+            cluster.interrupt()
+
+
+@once
+@pytest.mark.slow
+def test_random_cells_with_stops_at_random_times() -> None:
+    """After each, what is said is true; at the end, there is no more than at the beginning."""
+    chance = random.Random(STOPS)
+
+    def held() -> tuple[int, int, int]:
+        own = psutil.Process()
+        return len(descendants()), own.num_fds(), own.num_threads()
+
+    with mcnb.Cluster(processes=4, devices_per_process=2) as cluster:
+        cluster.run(SETUP).raise_for_errors()
+        before, memory = held(), psutil.Process().memory_full_info().uss
+        for number in range(STOPS):
+            name = chance.choice(sorted(KINDS))
+            source = KINDS[name].cell(
+                "one" if KINDS[name].alone and chance.random() < 0.5 else "all"
+            )
+            source = source if chance.random() < 0.8 else chance.choice(QUICK)
+            pids = list(cluster.pull("pid").values())
+            presses = [chance.uniform(0, 1.5)]
+            if chance.random() < 0.2:
+                presses.append(chance.uniform(0, 1.5))
+            thread = threading.Thread(target=press, args=(cluster, presses))
+            thread.start()
+            result = cluster.run(f"import time\n{source}")
+            thread.join()
+            # Of a cell that ended by itself, nothing is said.
+            fate = fate_of(result.aftermath) if result.aftermath else "told"
+            wrong = lies(cluster, fate, pids)
+            assert wrong == [], (number, source, presses, result.aftermath)
+        assert wait_until(lambda: held() <= before, 10), (held(), before)
+        grown = psutil.Process().memory_full_info().uss - memory
+        print(f"{STOPS} cells: {grown / 1e6:+.1f} MB")
+        assert grown < 16 << 20

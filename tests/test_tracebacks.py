@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mcnb.lockstep.frames import line_at
 from mcnb.messages import ProcessError
 from mcnb.process.tracebacks import (
     MOST_FRAMES,
@@ -346,3 +347,18 @@ def test_the_line_of_a_crash() -> None:
     assert crash_line("", "4") is None
     assert crash_line(CRASH.replace("<In[4]>", "<In[a.b]>"), "a.b") == 7
     assert crash_line(CRASH, ".") is None
+
+
+def test_an_instruction_without_a_line_has_that_of_the_one_before() -> None:
+    """An interrupt may come in one that CPython has added: its frame says that it has no line."""
+    code = compile("a = 1\nb = 1 / 0\n", "<In[3]>", "exec")
+    bare = code.replace(co_linetable=b"")
+    with pytest.raises(ZeroDivisionError) as raised:
+        exec(bare, {})
+    assert raised.value.__traceback__ is not None
+    last = raised.value.__traceback__.tb_next
+    assert last is not None
+    assert last.tb_lineno is None
+    error = describe_error(raised.value, "3")
+    assert (error.line, error.summary()) == (1, "ZeroDivisionError: division by zero (line 1)")
+    assert [line_at(code, i) for i in (0, len(code.co_code))] == [1, 2]

@@ -132,8 +132,9 @@ class ConnectedStart(Start):
         """Return a new client."""
         return client_of(self._file)
 
-    def close(self) -> None:
+    def close(self, grace_s: float | None = None) -> None:
         """Leave the engines to whoever started them."""
+        del grace_s
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

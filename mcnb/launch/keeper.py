@@ -208,9 +208,9 @@ class Keeper:
         if cluster == self.folder and name in self.running:
             os.kill(self.running[name].pid, number)
 
-    def _do_end(self, remove: bool) -> None:
+    def _do_end(self, remove: bool, grace_s: float | None = None) -> None:
         """End everything that runs, and say when it is gone."""
-        self._end_all()
+        self._end_all(GRACE_S if grace_s is None else grace_s)
         self.graceful.clear()
         if remove:
             self._end_cluster()
@@ -238,10 +238,10 @@ class Keeper:
                 else:
                     os.waitpid(child.si_pid, 0)
 
-    def _end_all(self) -> None:
+    def _end_all(self, grace_s: float = GRACE_S) -> None:
         # Not SIGTERM: JAX takes it as the notice of a preemption, and goes on.
         self._signal_groups(signal.SIGHUP, self.graceful)
-        self._reap_until(lambda: self.graceful.isdisjoint(self.running), GRACE_S)
+        self._reap_until(lambda: self.graceful.isdisjoint(self.running), grace_s)
         while self.running:
             self._signal_groups(signal.SIGKILL, set(self.running))
             self._reap_until(lambda: not self.running, 0.1)

@@ -116,13 +116,14 @@ class Keeping:
         """Send a signal to a process of a cluster, if it still runs."""
         self._order(do="signal", cluster=str(folder), name=name, number=number)
 
-    def end(self, *, remove: bool = True) -> None:
+    def end(self, *, remove: bool = True, grace_s: float | None = None) -> None:
         """End all processes of the cluster; return when they are gone.
 
         Args:
             remove: Whether the cluster ends with them, and its folder is removed.
+            grace_s: How long processes have to leave before they are killed, in seconds.
         """
-        self._order(do="end", remove=remove)
+        self._order(do="end", remove=remove, grace_s=grace_s)
         if not self._ended.get(timeout=ENDING_S):
             raise ClusterError(_GONE)
         if remove:

@@ -90,7 +90,7 @@ class KeptStart(Start):
         """Return the common path of a process's output files."""
         return output_path(self.folder, name)
 
-    def close(self) -> None:
+    def close(self, grace_s: float | None = None) -> None:
         """Have the keeper end everything and remove the folder."""
-        give_back(self.keeping)
+        give_back(self.keeping, grace_s)
         shutil.rmtree(self.folder, ignore_errors=True)  # where the keeper was killed

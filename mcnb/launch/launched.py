@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,9 @@ class LaunchedStart(KeptStart):
         self.host = options.listen or found
         super().__init__(options)
         self._looked = 0.0
+        self._turn = threading.Lock()  # guards the two that follow
+        self._launching = False
+        self._closed = threading.Event()
 
     def _find_host(self) -> str:
         if self._kind == "slurm":
@@ -112,12 +116,21 @@ class LaunchedStart(KeptStart):
         env = process_environment(self.options, env)
         leave_settings(Settings(env, str(Path.cwd()), sent=self._kind == "ssh"), self.folder)
         (self.folder / "log").mkdir(mode=0o700, exist_ok=True)
+        with self._turn:
+            if self._closed.is_set():
+                return
+            self._launching = True
         try:
             cluster.start_engines_sync(n=self.options.processes)
         except Exception as error:
             raise ClusterError(
                 f"{self._kind} could not start the processes: {_said(error)}"
             ) from None
+        finally:
+            with self._turn:
+                self._launching = False
+            if self._closed.is_set():
+                self._stop_launched()
 
     def failure(self) -> str:
         """Return why processes will not come up: what the launcher started has ended."""
@@ -150,13 +163,21 @@ class LaunchedStart(KeptStart):
         """Return the common path of the controller's output files; processes have their own."""
         return super().output(name) if name == "controller" else ""
 
-    def close(self) -> None:
+    def close(self, grace_s: float | None = None) -> None:
         """End everything: the processes leave when the referee is gone, and their job with them."""
+        with self._turn:
+            self._closed.set()
+            # What is being launched can't be named yet: whoever launches it ends it, too.
+            stops = not self._launching
+        if stops:
+            self._stop_launched()
+        super().close(grace_s)
+
+    def _stop_launched(self) -> None:
         cluster = self.cluster
         if cluster is not None and self._launcher is not None:
             with contextlib.suppress(Exception):  # whatever it is: what was started has ended
                 cluster.stop_engines_sync()
-        super().close()
 
     @property
     def _launcher(self) -> Any:

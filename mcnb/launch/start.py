@@ -79,5 +79,10 @@ class Start(ABC):
         return ""
 
     @abstractmethod
-    def close(self) -> None:
-        """End everything; return when all is gone."""
+    def close(self, grace_s: float | None = None) -> None:
+        """End everything; return when all is gone.
+
+        Args:
+            grace_s: How long processes have to leave before they are killed, in seconds, where that
+                can be chosen.
+        """

@@ -43,11 +43,16 @@ def take(env: Mapping[str, str]) -> Keeping:
     return Keeping(_early(env))
 
 
-def give_back(keeping: Keeping) -> None:
-    """End a keeper's cluster, and keep the keeper for the next one; close it if there is one."""
+def give_back(keeping: Keeping, grace_s: float | None = None) -> None:
+    """End a keeper's cluster, and keep the keeper for the next one; close it if there is one.
+
+    Args:
+        keeping: The keeper.
+        grace_s: How long processes have to leave before they are killed, in seconds.
+    """
     global _idle
     try:
-        keeping.end()
+        keeping.end(grace_s=grace_s)
     except ClusterError:  # it was killed
         keeping.close()
         return

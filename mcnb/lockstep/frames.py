@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 
 _COLLECTS_ANYWHERE = sys.version_info < (3, 12)
 # One thread at a time, or the first to be done would have the collector go on under the other.
@@ -38,3 +38,29 @@ def current_frames() -> Iterator[dict[int, FrameType]]:
         finally:
             if off:
                 gc.enable()
+
+
+def line_of(frame: FrameType) -> int:
+    """Return the line that a frame is at."""
+    return frame.f_lineno or line_at(frame.f_code, frame.f_lasti)
+
+
+def line_at(code: CodeType, instruction: int) -> int:
+    r"""Return the line of an instruction; of the one before it, where it has none.
+
+    An interrupt may come in an instruction that CPython has added and that belongs to no line.
+
+    Args:
+        code: The code.
+        instruction: The instruction's offset in it, such as `frame.f_lasti`.
+
+    Example:
+        >>> line_at(compile("a = 1\nb = 2", "", "exec"), 0)
+        1
+    """
+    line = code.co_firstlineno
+    for start, _, number in code.co_lines():
+        if start > instruction:
+            break
+        line = number or line
+    return line

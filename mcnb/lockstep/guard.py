@@ -27,7 +27,12 @@ INTERRUPT_AFTER_S = 0.01
 
 
 def guard(
-    address: Address, process: int, places: Places, gone: Callable[[], None] | None = None
+    address: Address,
+    process: int,
+    places: Places,
+    gone: Callable[[], None] | None = None,
+    interrupt: Callable[[int, int], None] = lambda *_: None,
+    note: Callable[[str, Place], None] | None = None,
 ) -> Sentry | None:
     """Have this process's launches checked.
 
@@ -36,6 +41,10 @@ def guard(
         process: This process's index.
         places: Finds the learner's lines.
         gone: Called when the referee is gone, also where launches can't be checked.
+        interrupt: Called, in the sentry's own thread, with the number of a cell that is to be
+            interrupted, and how often it was to be by now.
+        note: Called with the name and the place of each launch that may take long, also of those
+            on devices of this process alone.
 
     Returns:
         The sentry; None where this version of JAX can't be checked, which is said in a warning.
@@ -53,22 +62,31 @@ def guard(
         cut_connections(ports)
         interrupt_callbacks(runs)
 
-    sentry = Sentry(address, process, runs, _detail, abort, gone or (lambda: None))
+    sentry = Sentry(address, process, runs, _detail, abort, gone or (lambda: None), interrupt)
 
     def around_launch(launch: Launch) -> AbstractContextManager[None]:
         # The two frames in between are the hook's and this one.
         place, called = places.find(sys._getframe(2))
+        if note is not None:
+            note(_known_as(launch.name, called), place)
         return sentry.passing(_named(launch, called), place)
+
+    def local_launch(name: str, caller: FrameType) -> None:
+        assert note is not None
+        place, called = places.find(caller)
+        note(_known_as(name, called), place)
 
     def before_launch(launch: Launch, caller: FrameType) -> None:
         place, called = places.find(caller)
+        if note is not None:
+            note(_known_as(launch.name, called), place)
         passage = sentry.arrive(_named(launch, called), place, caller)
         if passage is not None and passage.interrupt is not None:
             # The others are on their way: the launch is made first, or they would wait for ever.
             threading.Timer(INTERRUPT_AFTER_S, signal.raise_signal, (signal.SIGINT,)).start()
 
     try:
-        jax_hooks.install(around_launch, before_launch, programs.describe)
+        jax_hooks.install(around_launch, before_launch, programs.describe, note and local_launch)
     except jax_hooks.UnsupportedJaxError as error:
         if gone is None:
             sentry.close()
@@ -94,6 +112,12 @@ def _named(launch: Launch, called: CodeType | None) -> Launch:
     if called is None or not launch.name.startswith("jit(_"):
         return launch
     return replace(launch, name=called.co_name) if programs.is_public(called.co_name) else launch
+
+
+def _known_as(name: str, called: CodeType | None) -> str:
+    """Return the name of the function of JAX's that the learner called, or else a computation's."""
+    public = called is not None and programs.is_public(called.co_name)
+    return called.co_name if called is not None and public else name
 
 
 def _detail(place: Place, frame: FrameType | None) -> Detail:

@@ -38,30 +38,39 @@ Guard = Callable[[Launch], AbstractContextManager[None]]
 Describe = Callable[[Any, Sequence[Any]], Launch]
 # Waits, or raises, before native code makes a launch in the name of a frame.
 Before = Callable[[Launch, FrameType], None]
+# Records that a computation of this process alone is launched, given its name and the frame that
+# launches it. Called only for computations that may take long.
+Note = Callable[[str, FrameType], None]
+
+# What takes fewer operations than this on one device is over within milliseconds.
+LASTING_FLOPS = 1e9
 
 _guard: Guard | None = None
 _before: Before | None = None
+_note: Note | None = None
 _installed = False
 _describe: Describe | None = None
 _described: weakref.WeakKeyDictionary[Any, Launch | None] = weakref.WeakKeyDictionary()
+_lasting: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
 class UnsupportedJaxError(Exception):
     """This version of JAX has other inner names than this file knows."""
 
 
-def install(guard: Guard, before: Before, describe: Describe) -> None:
+def install(guard: Guard, before: Before, describe: Describe, note: Note | None = None) -> None:
     """Have a guard stand before each launch that spans processes.
 
     Args:
         guard: Returns a context in which a launch is made from Python.
         before: Called before a launch is made from native code.
         describe: Returns what a computation is.
+        note: Called before a launch on devices of this process alone that may take long.
 
     Raises:
         UnsupportedJaxError: This version of JAX does not fit; nothing was changed.
     """
-    global _guard, _before, _describe, _installed
+    global _guard, _before, _describe, _note, _installed
     try:
         originals = _check()
     except (ImportError, AttributeError, TypeError, ValueError, AssertionError) as error:
@@ -70,13 +79,13 @@ def install(guard: Guard, before: Before, describe: Describe) -> None:
         _gates_work()  # tried now: not in the middle of a launch
         _replace(*originals)
         _installed = True
-    _guard, _before, _describe = guard, before, describe
+    _guard, _before, _describe, _note = guard, before, describe, note
 
 
 def remove() -> None:
     """Let all launches pass without being looked at."""
-    global _guard, _before
-    _guard = _before = None
+    global _guard, _before, _note
+    _guard = _before = _note = None
 
 
 def _check() -> tuple[ModuleType, ModuleType]:
@@ -108,6 +117,8 @@ def _replace(pxla: Any, pjit: Any) -> None:
         guard = _guard
         launch = _launch(self, args) if guard is not None else None
         if guard is None or launch is None:
+            if _note is not None and _lasts(self):
+                _note(str(self.name), sys._getframe(1))
             return execute(self, *args)
         with guard(launch):
             return execute(self, *args)
@@ -115,11 +126,15 @@ def _replace(pxla: Any, pjit: Any) -> None:
     def checked_fastpath(executable: Any, *args: Any, **kwargs: Any) -> Any:
         execute = getattr(executable, "_unsafe_call", None)
         launch = _described.get(execute) if execute is not None else None
+        # Its first arguments: the executable, the tree of results, the arguments as a list.
         if _guard is None or launch is None:
-            return fastpath(executable, *args, **kwargs)
+            data = fastpath(executable, *args, **kwargs)
+            if not data or execute is None or not _lasting.get(execute) or not _gates_work():
+                return data
+            passed = functools.partial(_pass_note, str(execute.name))
+            return _gated(executable, data, args[1], passed) or data
         if not _gates_work():
             return None
-        # Its first arguments: the executable, the tree of results, the arguments as a list.
         data = fastpath(executable, *args, **kwargs)
         return data and _gated(executable, data, args[1], functools.partial(_pass_gate, launch))
 
@@ -212,6 +227,27 @@ def _pass_gate(launch: Launch) -> None:
     if before is not None:
         # This frame and the gate's are between; what calls the gate is native code.
         before(launch, sys._getframe(2))
+
+
+def _pass_note(name: str) -> None:
+    note = _note
+    if note is not None:
+        note(name, sys._getframe(2))  # past this frame and the gate's, as above
+
+
+def _lasts(execute: Any) -> bool:
+    """Return whether a computation may take long: it loops, or has very many operations."""
+    lasts = _lasting.get(execute)
+    if lasts is None:
+        try:
+            costs = execute.xla_executable.cost_analysis()
+            costs = costs[0] if isinstance(costs, list) else costs
+            many = float((costs or {}).get("flops", 0.0)) > LASTING_FLOPS
+            lasts = many or " while(" in program_text(execute)
+        except Exception:  # not one of ours, or XLA does not say: it is not noted then
+            lasts = False
+        _lasting[execute] = lasts
+    return lasts
 
 
 def call_code() -> CodeType | None:
@@ -338,6 +374,7 @@ def shut_down(keep_client: bool = False) -> None:
     jax.distributed.shutdown()
     backend.clear_backends()
     _described.clear()
+    _lasting.clear()
 
 
 _left_behind: list[Any] = []

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
 
+from mcnb.lockstep.frames import line_of
+
 # JAX's own decorator that filters tracebacks stands between a caller and what it calls.
 _WRAPPERS = {"reraise_with_filtered_traceback", "inner", "wrapper", "wrapped", "__call__"}
 
@@ -59,12 +61,13 @@ class Places:
             code = frame.f_code
             filename = code.co_filename
             if filename == self.cell:
-                at = Place(frame.f_lineno, "", filename, frame.f_lineno)
+                line = line_of(frame)
+                at = Place(line, "", filename, line)
                 return at, called if inner else outer
             if self.runs(filename):
                 if inner is None:
                     called = outer
-                    line = frame.f_lineno
+                    line = line_of(frame)
                     name = self.label(filename, line)
                     inner = Place(None if self.cell else line, name, filename, line)
             elif code.co_name not in _WRAPPERS:

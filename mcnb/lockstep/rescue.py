@@ -31,8 +31,8 @@ from mcnb.lockstep.references import replace_references
 from mcnb.lockstep.revive import (
     ArrayForm,
     MeshContext,
-    all_shardings,
     copied,
+    living,
     moved_mesh,
     moved_sharding,
 )
@@ -169,19 +169,22 @@ def heal(
 def _compiled(namespace: MutableMapping[str, Any]) -> list[str]:
     import jax
 
-    found = [one for one in gc.get_objects() if isinstance(one, jax.stages.Compiled)]
+    [found] = living(jax.stages.Compiled)
     named = names_of(found, namespace)
     return [f"{name}: compile it again" for name in sorted(named.values())]
 
 
 def _restore_shardings(new: dict[int, tuple[Any, Any]]) -> None:
     """Add the meshes and shardings that are alive, on the new devices."""
-    for old in gc.get_objects():
+    import jax
+
+    meshes, shardings = living(jax.sharding.Mesh, jax.sharding.Sharding)
+    for old in meshes:
         if id(old) not in new:
             made = moved_mesh(old, new)
             if made is not None:
                 new[id(old)] = (old, made)
-    for old in all_shardings():
+    for old in shardings:
         if id(old) not in new:
             made = moved_sharding(old, new)
             if made is not None:

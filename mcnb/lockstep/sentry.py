@@ -44,6 +44,8 @@ class Sentry:
             of the thread that stands at it.
         abort: Ends what hangs in this process, given the ports at which communicators listen.
         gone: Called when the referee is gone, though this process had not left it.
+        interrupt: Called with the number of a cell that is to be interrupted, and how often it was
+            to be by now.
 
     Raises:
         OSError: The referee can't be reached.
@@ -62,6 +64,7 @@ class Sentry:
         detail: Callable[[Place, FrameType | None], Detail] = lambda *_: Detail(),
         abort: Callable[[list[int]], None] = lambda _: None,
         gone: Callable[[], None] = lambda: None,
+        interrupt: Callable[[int, int], None] = lambda *_: interrupt_main(),
     ) -> None:
         self.process = process
         self.records: list[LaunchRecord] = []
@@ -70,6 +73,7 @@ class Sentry:
         self._detail = detail
         self._abort = abort
         self._gone = gone
+        self._interrupt = interrupt
         self._channel = Channel(address, process, "launches")
         self._control = Channel(address, process, "control")
         self._bell, self._rung = socket.socketpair()
@@ -342,7 +346,7 @@ class Sentry:
             self._abort(message[1])
             return
         if message[0] == "interrupt":
-            interrupt_main()
+            self._interrupt(message[1], message[2])
             return
         kind, ticket = message[0], message[1]
         slot = self._slots.get(ticket)

@@ -209,10 +209,15 @@ finished without it...
             for k in range(self.count):
                 self._send(k, ["abort", list(ports)], "control")
 
-    def interrupt(self, process: int) -> None:
-        """Have a process interrupt its cell, as SIGINT does."""
+    def interrupt(self, process: int, attempt: int = 1) -> None:
+        """Have a process interrupt the cell that was begun last, also if it has not begun it yet.
+
+        Args:
+            process: The process's index.
+            attempt: How often the cell was to be interrupted by now, this time included.
+        """
         with self._lock:
-            self._send(process, ["interrupt"], "control")
+            self._send(process, ["interrupt", self._cell, attempt], "control")
 
     def close(self) -> None:
         """Let everybody pass who waits, and listen no more."""

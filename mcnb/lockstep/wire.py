@@ -35,7 +35,8 @@ and on "control":
     ["backed", ticket], ["went", ticket]    it was called back in time, or not
     ["explain", ticket]
     ["abort", ports]                        end what hangs
-    ["interrupt"]                           raise SIGINT
+    ["interrupt", cell, attempt]            interrupt the cell of that number; the process may not
+                                            have begun it
 """
 
 from __future__ import annotations

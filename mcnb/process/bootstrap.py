@@ -19,6 +19,7 @@ from mcnb.lockstep import jax_hooks, rescue
 from mcnb.lockstep.rescue import Healed
 from mcnb.lockstep.wire import Address
 from mcnb.process.leaving import forget, leave
+from mcnb.process.meeting import meet
 from mcnb.scripts.identity import identify
 
 CONNECT_POLL_S = 0.005
@@ -220,7 +221,7 @@ def _connect(address: str, processes: int, process_index: int) -> int:
     ports = rescue.listening_ports() - before
     jax_hooks.make_waits_interruptible()
     if processes > 1:
-        _meet()
+        meet()
     return ports.pop() if len(ports) == 1 else 0
 
 
@@ -230,33 +231,6 @@ def _let_go() -> None:
     if _held is not None:
         _held.close()
         _held = None
-
-
-def _meet() -> None:
-    """Compute something with all other processes.
-
-    The first computation that all make together has them connect to each other. Who waits for a
-    connection that never comes can't be freed as reliably as who waits in a computation.
-    """
-    import jax
-    import numpy as np
-    from jax import lax
-    from jax.sharding import NamedSharding, PartitionSpec
-
-    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("device",))
-    split = PartitionSpec("device")
-    with jax.set_mesh(mesh):
-        own = [jax.device_put(np.ones(1, np.int32), device) for device in jax.local_devices()]
-        ones = jax.make_array_from_single_device_arrays(
-            (mesh.size,), NamedSharding(mesh, split), own
-        )
-
-        def count(v: jax.Array) -> jax.Array:
-            return lax.psum(v, "device")
-
-        total = jax.shard_map(count, mesh=mesh, in_specs=split, out_specs=PartitionSpec())
-        if np.asarray(jax.jit(total)(ones)).tolist() != [mesh.size]:
-            raise RuntimeError("the processes computed a wrong sum together")
 
 
 def _wait_for_listener(address: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from mcnb.lockstep import jax_hooks
 from mcnb.messages import Reply
 from mcnb.process import interrupt
-from mcnb.process.tracebacks import describe_error
+from mcnb.process.meeting import numbers_are_right
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,9 @@ def run_cell(
     """Run a cell."""
     shell.watch.begin(label)
     shell.lockstep.begin(number, label, checked=checked)
+    interrupt.begin(number)
     try:
-        with interrupt.armed():
-            reply: Reply = shell.run(source, label, first_line)
-    except KeyboardInterrupt as error:
-        reply = Reply(shell.record.take(), describe_error(error, label), None)
+        reply: Reply = shell.run(source, label, first_line)
     finally:
         shell.watch.end()
     launches, busy, trace = shell.lockstep.end()
@@ -49,11 +48,23 @@ def pull(shell: Any, number: int, expression: str) -> Any:
     """Return a value in a form that can leave the process: JAX arrays as NumPy arrays."""
     import jax
 
-    shell.lockstep.begin(number)
-    try:
+    with _interruptible(shell, number):
         value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
+        jax.block_until_ready(value)  # an interrupt ends this wait, but not that of NumPy below
         return jax.tree.map(partial(_to_host, expression), value)
+
+
+@contextmanager
+def _interruptible(shell: Any, number: int) -> Iterator[None]:
+    """Make what is inside a cell as far as the referee and interrupts are concerned."""
+    shell.watch.begin("")
+    shell.lockstep.begin(number)
+    interrupt.begin(number)
+    try:
+        with interrupt.armed():
+            yield
     finally:
+        shell.watch.end()
         shell.lockstep.end()
 
 
@@ -76,20 +87,18 @@ def scene(shell: Any, number: int, expression: str, options: Mapping[str, Any]) 
     """Return what a picture of a value shows, as plain data."""
     from mcnb.pictures.show import scene_of
 
-    shell.lockstep.begin(number)
     try:
-        value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
-        return scene_of(value, **{**options, "name": options.get("name") or expression})
+        with _interruptible(shell, number):
+            value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
+            return scene_of(value, **{**options, "name": options.get("name") or expression})
     finally:
         shell.record.take()  # what the expression printed belongs to no cell
-        shell.lockstep.end()
 
 
 def push(shell: Any, number: int, values: Mapping[str, Any]) -> None:
     """Set variables."""
-    shell.lockstep.begin(number)
-    shell.user_ns.update(values)
-    shell.lockstep.end()
+    with _interruptible(shell, number):
+        shell.user_ns.update(values)
 
 
 def settle(shell: Any) -> bool:
@@ -119,22 +128,20 @@ def _succeeds(array: Any) -> bool:
     return True
 
 
-def probe(shell: Any) -> bool:
+def probe(shell: Any, salt: int, budget_s: float) -> bool:
     """Return whether this process and all others can compute together.
 
-    Every process contributes a number of its own to a gather, and looks for the others'.
-    """
-    import jax
-    import numpy as np
-    from jax.experimental import multihost_utils
+    Every process contributes known numbers to a gather, and looks for the others'.
 
+    Args:
+        shell: The process's shell.
+        salt: Makes the numbers others than those of the last call.
+        budget_s: For how many seconds to wait for the others at most.
+    """
     shell.watch.begin("")
     try:
         with shell.lockstep.unseen(), interrupt.armed():
-            own = np.array([jax.process_index() + 1, jax.process_count()])
-            seen = multihost_utils.process_allgather(own)
-            expected = [[k + 1, jax.process_count()] for k in range(jax.process_count())]
-            return bool((np.reshape(seen, (-1, 2)) == expected).all())
+            return numbers_are_right(salt, budget_s)
     except KeyboardInterrupt:
         return False
     finally:

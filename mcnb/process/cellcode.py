@@ -10,6 +10,8 @@ from types import FrameType
 
 from IPython.core.compilerop import CachingCompiler
 
+from mcnb.lockstep.frames import line_of
+
 _CELL_NAME = re.compile(r"<In\[(.*?)\]>")
 # What ipykernel calls the cells of the notebook's own Python.
 _NOTEBOOKS_OWN = re.compile(r".*/ipykernel_\d+/\d+\.py")
@@ -107,6 +109,6 @@ def frame_line(frame: FrameType | None, label: str) -> int | None:
     name = cell_name(label)
     while frame is not None:
         if frame.f_code.co_filename == name:
-            return int(frame.f_lineno)
+            return line_of(frame)
         frame = frame.f_back
     return None

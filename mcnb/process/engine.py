@@ -28,6 +28,9 @@ from mcnb.process.shell import ProcessShell, RecordingHook, RecordingPublisher, 
 from mcnb.process.tracebacks import format_error
 from mcnb.process.watch import Watch
 
+# Of a thread whose process diverged, or that was interrupted with its cell: the cell says so.
+_ENDS_QUIETLY = (LockstepError, SystemExit, KeyboardInterrupt)
+
 
 def main() -> None:
     """Run this process until it is told to end."""
@@ -90,9 +93,9 @@ def _take_over(record: Record) -> None:
 
 
 def _show_thread_error(args: threading.ExceptHookArgs) -> None:
-    """Show an error that ended a thread, but not that its process parted: the cell says so."""
+    """Show an error that ended a thread, unless the cell says it."""
     error = args.exc_value
-    if error is not None and not isinstance(error, (LockstepError, SystemExit)):
+    if error is not None and not isinstance(error, _ENDS_QUIETLY):
         name = args.thread.name if args.thread is not None else "unknown"
         print(f"Error in thread {name}:\n{format_error(error)}", file=sys.stderr)
 

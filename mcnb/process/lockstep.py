@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from mcnb.errors import LockstepError
+from mcnb.lockstep.frames import current_frames
 from mcnb.lockstep.guard import guard
 from mcnb.lockstep.launches import LaunchRecord
-from mcnb.lockstep.places import Places, is_script
+from mcnb.lockstep.places import Place, Places, is_script
 from mcnb.lockstep.rescue import callbacks
 from mcnb.lockstep.sentry import Sentry
 from mcnb.lockstep.trace import Trace, Tracer
 from mcnb.lockstep.wire import Address
-from mcnb.process.cellcode import cell_label, cell_name, place_name
+from mcnb.process import interrupt
+from mcnb.process.cellcode import cell_label, cell_name, frame_line, place_name
 
 
 def _is_learners(filename: str) -> bool:
@@ -35,6 +40,10 @@ class Lockstep:
         self.sentry: Sentry | None = None
         self._places = Places(_is_learners, place_name)
         self.tracer = Tracer(self._places)
+        self._label = ""
+        self._threads_before: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self._newest = self.newest_cell = ""
+        self._unseen = False
 
     @staticmethod
     def _is_news(record: logging.LogRecord) -> bool:
@@ -61,7 +70,9 @@ class Lockstep:
         jax.monitoring.register_event_duration_secs_listener(self.tracer.compiled)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            self.sentry = guard(referee, process_index, self._places, gone)
+            self.sentry = guard(
+                referee, process_index, self._places, gone, interrupt.deliver, self._note
+            )
         return "; ".join(str(warning.message) for warning in caught)
 
     def begin(self, number: int, label: str = "", *, checked: bool = True) -> None:
@@ -73,7 +84,8 @@ class Lockstep:
             checked: Whether launches wait until all participants stand at them.
         """
         if label:
-            self._places.cell = cell_name(label)
+            self._places.cell, self._label = cell_name(label), label
+            self._threads_before = weakref.WeakSet(threading.enumerate())
             self.tracer.begin()
         if self.sentry is not None:
             self.sentry.take_records()
@@ -89,12 +101,56 @@ class Lockstep:
 
     def callbacks_run(self) -> bool:
         """Return whether callbacks of computations run the learner's code."""
-        return bool(callbacks(lambda frame: self._places.runs(frame.f_code.co_filename)))
+        return bool(callbacks(self.runs_learners_code))
+
+    def runs_learners_code(self, frame: FrameType) -> bool:
+        """Return whether a frame runs the learner's code."""
+        return self._places.runs(frame.f_code.co_filename)
+
+    @property
+    def newest_launch(self) -> str:
+        """The launch that was made last, of those that may take long: its name and its line."""
+        return self._newest
+
+    def _note(self, name: str, place: Place) -> None:
+        if not self._unseen:
+            where = place.name if place.line is None else f"In[{self._label}], line {place.line}"
+            self._newest = f"{name} ({where})" if where else name
+            self.newest_cell = self._label
+
+    def threads_of_the_cell(self) -> dict[int, int | None]:
+        """Return the threads that the last cell has started, and that run the learner's code.
+
+        A thread counts as the cell's, too, that is older but runs code of the cell: one of a pool.
+
+        Returns:
+            The line of the cell that each is at, or None, by the thread's identifier.
+        """
+        found: dict[int, int | None] = {}
+        before = {thread.ident for thread in self._threads_before}
+        own = {threading.get_ident(), threading.main_thread().ident}
+        with current_frames() as frames:
+            for thread, frame in frames.items():
+                if thread in own:
+                    continue
+                line = frame_line(frame, self._label)
+                stack = [frame]
+                while (outer := stack[-1].f_back) is not None:
+                    stack.append(outer)
+                runs = any(map(self.runs_learners_code, stack))
+                if line is not None or (runs and thread not in before):
+                    found[thread] = line
+                stack.clear()  # it would keep the learner's variables alive
+        return found
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
         """Let launches pass that are mcnb's own."""
-        with contextlib.ExitStack() as stack:
-            if self.sentry is not None:
-                stack.enter_context(self.sentry.suspended())
-            yield
+        self._unseen = True
+        try:
+            with contextlib.ExitStack() as stack:
+                if self.sentry is not None:
+                    stack.enter_context(self.sentry.suspended())
+                yield
+        finally:
+            self._unseen = False

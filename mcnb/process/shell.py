@@ -14,6 +14,7 @@ from ipykernel.jsonutil import encode_images, json_clean
 from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
 
 from mcnb.messages import Reply
+from mcnb.process import interrupt
 from mcnb.process.cellcode import CellCompiler, leading_blank_lines
 from mcnb.process.lockstep import Lockstep
 from mcnb.process.record import Record
@@ -112,10 +113,11 @@ class ProcessShell(ZMQInteractiveShell):
         self.displayhook.source, self.displayhook.value_text = source, None
         error: BaseException | None
         try:
-            result = self._run_here(source)
+            with interrupt.armed():
+                result = self._run_here(source)
             error = result.error_before_exec or result.error_in_exec
-        except KeyboardInterrupt as interrupt:
-            error = interrupt
+        except KeyboardInterrupt as interrupted:
+            error = interrupted
         described = error and describe_error(error, label)
         return Reply(self.record.take(), described or None, self.displayhook.value_text)
 

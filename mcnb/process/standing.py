@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import threading
 import time
@@ -34,9 +35,9 @@ class MainThread:
 
     def stands_in_jax(self, frame: FrameType | None) -> bool:
         """Return whether it is inside JAX, given its frame; without one, as far as it shows."""
-        module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
-        if module.startswith(("jax.", "jax_", "jaxlib")):
+        if runs_jax(frame):
             return True
+        module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
         # Native code that is called from the learner's line has no frame of its own. A thread that
         # sleeps, reads or waits for a process is in another system call than one that waits for
         # a thread of XLA's.
@@ -49,12 +50,25 @@ class MainThread:
 
     def busy_s(self) -> float:
         """Return for how long it has run, or was ready to run and got no core, in seconds."""
-        try:
-            # Time on a core, and time in the queue for one, in nanoseconds: see proc(5).
-            ran, queued = (self._task / "schedstat").read_text().split()[:2]
-            return (int(ran) + int(queued)) / 1e9
-        except (OSError, ValueError):
-            return 0.0 if self._cpu_clock is None else time.clock_gettime(self._cpu_clock)
+        busy = _task_busy_s(self._task)
+        if busy is not None:
+            return busy
+        return 0.0 if self._cpu_clock is None else time.clock_gettime(self._cpu_clock)
+
+
+def runs_jax(frame: FrameType | None) -> bool:
+    """Return whether a frame runs Python code of JAX's."""
+    module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+    return module.startswith(("jax.", "jax_", "jaxlib"))
+
+
+def _task_busy_s(task: Path) -> float | None:
+    try:
+        # Time on a core, and time in the queue for one, in nanoseconds: see proc(5).
+        ran, queued = (task / "schedstat").read_text().split()[:2]
+        return (int(ran) + int(queued)) / 1e9
+    except (OSError, ValueError):
+        return None
 
 
 def _cpu_clock(thread: int) -> int | None:
@@ -67,10 +81,49 @@ def all_threads_sleep() -> bool:
     # A process that gets no processor, on a machine with too much to do, is not one that waits.
     own = str(threading.get_native_id())
     for task in Path("/proc/self/task").glob("*"):
-        try:
-            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if state in "RD" and task.name != own:
+        if _task_state(task) in ("R", "D") and task.name != own:
             return False
     return True
+
+
+def native_busy_s(named: str = "") -> dict[int, float]:
+    """Return for how long each thread has run, or was ready to, that Python knows nothing of.
+
+    Args:
+        named: Only threads whose names in the system begin so.
+
+    Returns:
+        The seconds by the thread's id in the system; empty where the system does not tell.
+    """
+    found = {}
+    for task in _native_tasks():
+        busy = _task_busy_s(task)
+        if busy is not None and (not named or _task_name(task).startswith(named)):
+            found[int(task.name)] = busy
+    return found
+
+
+def native_ready() -> bool:
+    """Return whether a thread that Python knows nothing of runs, or waits for a core."""
+    return any(_task_state(task) == "R" for task in _native_tasks())
+
+
+def _native_tasks() -> list[Path]:
+    # Of the main thread, Python has the id from before the fork.
+    known = {os.getpid(), *(thread.native_id for thread in threading.enumerate())}
+    return [task for task in Path("/proc/self/task").glob("*") if int(task.name) not in known]
+
+
+def _task_state(task: Path) -> str:
+    """Return the state of a thread, as in proc(5); empty if it has ended."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def _task_name(task: Path) -> str:
+    try:
+        return (task / "comm").read_text()
+    except OSError:
+        return ""

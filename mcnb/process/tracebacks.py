@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator
 from types import TracebackType
 
+from mcnb.lockstep.frames import line_at
 from mcnb.messages import ProcessError
 from mcnb.options import plural
 from mcnb.process.cellcode import cell_label, cell_name
@@ -56,12 +57,13 @@ def cell_line(error: BaseException, label: str) -> int | None:
     name = cell_name(label)
     if isinstance(error, SyntaxError) and error.filename == name:
         return error.lineno
-    lines = [
-        line
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_code.co_filename == name
-    ]
-    return lines[-1] if lines else None
+    found = None
+    frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == name:
+            found = _line(frame)
+        frame = frame.tb_next
+    return found
 
 
 def format_error(error: BaseException) -> str:
@@ -98,8 +100,12 @@ def learner_traceback(error: BaseException) -> TracebackType | None:
         # JAX marks its inner frames in this way, as pytest and IPython know it.
         hidden = frame.tb_frame.f_locals.get("__tracebackhide__", False)
         if not (hidden or module.partition(".")[0] == "mcnb"):
-            shown = TracebackType(shown, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+            shown = TracebackType(shown, frame.tb_frame, frame.tb_lasti, _line(frame))
     return shown
+
+
+def _line(frame: TracebackType) -> int:
+    return frame.tb_lineno or line_at(frame.tb_frame.f_code, frame.tb_lasti)
 
 
 def _chain(error: BaseException) -> list[tuple[str, BaseException]]:

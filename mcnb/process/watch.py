@@ -10,7 +10,7 @@ from collections.abc import Callable
 from mcnb.lockstep.trace import Sample
 from mcnb.messages import Progress
 from mcnb.process.cellcode import frame_line
-from mcnb.process.standing import MainThread, all_threads_sleep
+from mcnb.process.standing import MainThread, all_threads_sleep, runs_jax
 
 PERIOD_S = 0.25
 # A process that waits in a collective uses next to no processor time; one that compiles does.
@@ -86,7 +86,7 @@ class Watch:
                 reports = looked >= reported + PERIOD_S
                 with self._main.frame() as frame:
                     line = frame_line(frame, cell[0])
-                    in_jax = self._main.stands_in_jax(frame)
+                    in_jax, inside_jax = self._main.stands_in_jax(frame), runs_jax(frame)
                 del frame  # it would keep the learner's variables alive
                 blocked = busy - last_busy < (looked - last) / 2
                 self._note(Sample(looked, blocked and in_jax, line))
@@ -100,4 +100,4 @@ class Watch:
                     waits_since = reported
                 reported = looked
                 waits_s = 0.0 if waits_since is None else looked - waits_since
-                self._publish(Progress(self._newest_line(), line, waits_s))
+                self._publish(Progress(self._newest_line(), line, waits_s, inside_jax))

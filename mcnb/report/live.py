@@ -17,6 +17,7 @@ from mcnb.report.text import gutter, label
 FIRST_S = 1.0
 PERIOD_S = 0.5
 WIDEST_LINE = 100
+AGAIN = "To replace the processes at once, without their variables: press stop again"
 
 
 class LiveView:
@@ -35,11 +36,15 @@ class LiveView:
         self._looked_at = looked_at
         self._next = time.monotonic() + FIRST_S
         self._shown = False
+        self._stage = ""
 
     def __call__(self, pending: Pending) -> None:
-        """Show where a cell's processes stand, if it is time to."""
+        """Show where a cell's processes stand, now and then; and at once how it is being ended."""
         now = time.monotonic()
-        if self._looked_at and now >= self._next and pending.waiting:
+        news = pending.stage != self._stage
+        self._stage = pending.stage
+        due = news or now >= self._next
+        if self._looked_at and due and (pending.waiting or pending.stage):
             self._next = now + PERIOD_S
             self.show(progress_text(pending, now, self._count))
 
@@ -65,6 +70,8 @@ def progress_text(pending: Pending, now: float, count: int) -> str:
         count: How many processes the cluster has.
     """
     running = sorted(pending.waiting)
+    if not running:
+        return "\n".join(_ending(pending))
     verb = "runs" if len(running) == 1 else "run"
     heading = f"{name_processes(running, count)} still {verb}, for {now - pending.started:.0f} s"
     lines = [heading[0].upper() + heading[1:]]
@@ -80,7 +87,14 @@ def progress_text(pending: Pending, now: float, count: int) -> str:
         said = progress.newest_line[:WIDEST_LINE]
         text = " · ".join(part for part in (where, said) if part)
         lines.append(gutter(text, label([k], count), width).removesuffix("\n"))
+    if pending.stage:
+        lines += _ending(pending)
     return "\n".join(lines)
+
+
+def _ending(pending: Pending) -> list[str]:
+    """Return what is being done to end the cell, and what the user can do."""
+    return [pending.stage, AGAIN] if pending.replaceable else [pending.stage]
 
 
 def waiting_text(waiting: Waits, waits: Mapping[int, Waits], now: float) -> str:

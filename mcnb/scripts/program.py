@@ -17,6 +17,7 @@ from typing import Literal
 
 from mcnb.errors import LockstepError
 from mcnb.lockstep import jax_hooks
+from mcnb.lockstep.frames import line_at
 from mcnb.lockstep.places import is_script
 from mcnb.scripts.identity import Identity
 from mcnb.scripts.joining import Joining
@@ -139,7 +140,7 @@ def _place(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename and is_script(error.filename):
         return f"{Path(error.filename).name}:{error.lineno}"
     frames = [
-        f"{Path(frame.f_code.co_filename).name}:{line}"
+        f"{Path(frame.f_code.co_filename).name}:{line or line_at(frame.f_code, frame.f_lasti)}"
         for frame, line in traceback.walk_tb(error.__traceback__)
         if is_script(frame.f_code.co_filename)
     ]

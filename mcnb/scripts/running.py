@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Literal, TypeAlias
@@ -32,6 +32,8 @@ from mcnb.scripts.program import REPORT, Ending
 TICK_S, MOST_BYTES = 0.05, 1 << 16
 # When one has failed: how long the others have to end by themselves, and then, to obey a signal.
 ALONE_S, OBEY_S = 1.0, 5.0
+# How long processes have to end after Ctrl-C, in all, before they are killed.
+INTERRUPTED_S = 3.0
 # How long it may take until the system tells how a process ended that is gone.
 REAPED_S = 2.0
 _StreamName: TypeAlias = Literal["stdout", "stderr"]
@@ -63,6 +65,7 @@ class Running:
         self._ended: list[Ended] = []
         self._signalled: int | None = None
         self._told: set[int] = set()  # those that we have told to end
+        self._killed: set[int] = set()  # those that did not end when Ctrl-C was pressed
 
     def run(self) -> int:
         """Run it; return the exit code: 0, or that of the process that failed first."""
@@ -87,6 +90,11 @@ class Running:
         if self._fold:
             print(folded(self._said, self.options.processes), end="", flush=True)
         code = cause.code if self._signalled is None else 128 + self._signalled
+        if self._signalled == signal.SIGINT:
+            killed = sorted(self._killed)
+            name = _capital(name_processes(killed, self.options.processes)) if killed else ""
+            note = f". {name} did not end and {_were(killed)} killed" if killed else ""
+            print(f"mcnb run: interrupted{note}", file=sys.stderr)
         if cause.sentence and self._signalled is None:
             told = sorted(one.process for one in self._ended if one.ended_by_us)
             ended = f". {_capital(name_processes(told))} {_were(told)} ended" if told else ""
@@ -194,6 +202,9 @@ class Running:
         left = {k: p for k, p in enumerate(self._processes) if k not in known}
         if since < ALONE_S:
             return
+        if self._signalled == signal.SIGINT and since > INTERRUPTED_S:
+            self._kill(left)
+            return
         # Those that are through wait for each other in JAX's own ending, and some never come.
         through = left.keys() <= self._endings.keys()
         for k, process in left.items():
@@ -205,6 +216,14 @@ class Running:
                 self._told.add(k)
                 process.send_signal(signal.SIGINT)  # JAX keeps SIGTERM to itself
 
+    def _kill(self, processes: Iterable[int]) -> None:
+        """Kill processes that do not end, with all that they have started."""
+        for k in processes:
+            if k not in self._endings:  # one that is through waits in JAX's own ending
+                self._killed.add(k)
+            self._told.add(k)
+            _signal_group(self._processes[k], signal.SIGKILL)
+
     def _how(self, k: int) -> str:
         """Say how a process ended that is gone without a word."""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -213,10 +232,24 @@ class Running:
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
         if self._signalled is not None:  # the second one is meant
-            self._end_all()
-        self._signalled = self._signalled or number
+            known = {one.process for one in self._ended}
+            self._kill(k for k in range(len(self._processes)) if k not in known)
+            return
+        self._signalled = number
+        if number == signal.SIGINT:
+            name = name_processes(range(self.options.processes), self.options.processes)
+            # Not through a buffer, which this handler may have interrupted.
+            said = f"mcnb run: interrupting {name}. To kill: Ctrl-C once more\n"
+            os.write(
+                2,
+                said.replace(
+                    "kill:", "kill it:" if self.options.processes == 1 else "kill them:"
+                ).encode(),
+            )
         for process in self._processes:
-            if process.poll() is None:
+            if number == signal.SIGINT:
+                _signal_group(process, number)  # its children, too, as a terminal would
+            elif process.poll() is None:
                 process.send_signal(number)
 
     def _end_all(self) -> None:
@@ -267,6 +300,13 @@ class _Report:
         if not data and self._data:
             self._running.hear(self.process, Ending(**json.loads(self._data)))
             self._data = b""
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to a process, which leads a group of its own, and to its children."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
 
 
 def _capital(text: str) -> str:

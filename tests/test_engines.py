@@ -124,6 +124,11 @@ def test_restart(cluster: mcnb.Cluster) -> None:
     assert not set(cluster.pull("os.getpid()").values()) & set(before.values())
 
 
+def listening() -> set[int]:
+    """Return the TCP ports at which anything on this machine listens."""
+    return {c.laddr.port for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+
+
 def test_stop(cluster: mcnb.Cluster, launcher: Engines, tmp_path: Path) -> None:
     home = Path(os.environ["HOME"])
     assert left(home)
@@ -134,10 +139,8 @@ def test_stop(cluster: mcnb.Cluster, launcher: Engines, tmp_path: Path) -> None:
     cluster.stop()
     assert wait_until(lambda: not left(home), ENDED_S), left(home)
     assert wait_until(lambda: launcher.jobs() == "", ENDED_S), launcher.jobs()
-    listening = {
-        c.laddr.port for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN
-    }
-    assert not ports & listening
+    # A process that exits loses its environment, by which it is found, before its sockets.
+    assert wait_until(lambda: not ports & listening(), ENDED_S), ports & listening()
 
 
 KERNEL = """\

@@ -22,39 +22,39 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mcnb.cluster import Cluster as Cluster
-    from mcnb.connecting import connect as connect
-    from mcnb.current import current_cluster as current_cluster
+    from mcnb.cluster.cluster import Cluster as Cluster
+    from mcnb.cluster.cluster import current_cluster as current_cluster
+    from mcnb.cluster.connect import connect as connect
+    from mcnb.cluster.result import Result as Result
     from mcnb.errors import CellError as CellError
     from mcnb.errors import ClusterError as ClusterError
     from mcnb.errors import LockstepError as LockstepError
     from mcnb.errors import PictureError as PictureError
     from mcnb.exercises import check as check
-    from mcnb.lockstep.verdicts import Verdict as Verdict
+    from mcnb.lockstep.model import Verdict as Verdict
     from mcnb.messages import ProcessError as ProcessError
     from mcnb.pictures.picture import Picture as Picture
     from mcnb.pictures.show import picture as picture
     from mcnb.pictures.show import show as show
     from mcnb.pods.pod import Pod as Pod
-    from mcnb.result import Result as Result
 
 __version__ = "0.1.0"
 
 # Imported when first used: the processes and the keeper need none of it, and start faster.
 _HOMES = {
     "CellError": "errors",
-    "Cluster": "cluster",
+    "Cluster": "cluster.cluster",
     "ClusterError": "errors",
     "LockstepError": "errors",
     "Picture": "pictures.picture",
     "PictureError": "errors",
     "Pod": "pods.pod",
     "ProcessError": "messages",
-    "Result": "result",
-    "Verdict": "lockstep.verdicts",
+    "Result": "cluster.result",
+    "Verdict": "lockstep.model",
     "check": "exercises",
-    "connect": "connecting",
-    "current_cluster": "current",
+    "connect": "cluster.connect",
+    "current_cluster": "cluster.cluster",
     "picture": "pictures.show",
     "show": "pictures.show",
 }
@@ -75,20 +75,20 @@ def load_ipython_extension(shell: Any) -> None:
     """Register `%mcjax` and `%%mcjax`; IPython calls this for `%load_ext mcnb`."""
     import os
 
-    from mcnb.launch.environment import process_environment
-    from mcnb.launch.warm import warm
+    from mcnb.launchers.base import process_environment
+    from mcnb.launchers.forkserver_client import warm
     from mcnb.options import Options
 
     # By the time somebody starts a cluster, what its processes import has been imported. It begins
     # before what the notebook imports itself.
     warm(process_environment(Options(), os.environ))
-    from mcnb.magic import register
+    from mcnb.notebook.magics import register
 
     register(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """Stop the cluster that the magics drive; IPython calls this for `%unload_ext mcnb`."""
-    from mcnb.magic import unregister
+    from mcnb.notebook.magics import unregister
 
     unregister(shell)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from mcnb.lockstep.launches import LaunchRecord
+from mcnb.lockstep.model import LaunchRecord
 from mcnb.lockstep.trace import Trace
 
 Stream: TypeAlias = Literal["stdout", "stderr"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from mcnb._text import plural
 from mcnb.errors import OptionError
 
 MAX_PROCESSES = 512
@@ -139,16 +140,6 @@ For example: -n 4
         )
 
 
-def plural(count: int, one: str, many: str) -> str:
-    """Return the count with the right noun.
-
-    Example:
-        >>> plural(1, "process", "processes")
-        '1 process'
-    """
-    return f"{count} {one if count == 1 else many}"
-
-
 def whole_number(option: str, given: object, meaning: str, most: int, example: int) -> int:
     """Return an option's value as a number from 1 to `most`.
 
@@ -258,52 +249,3 @@ def process_set(given: str | int | Iterable[int], count: int) -> tuple[int, ...]
             )
         chosen.update(range(first, last + 1))
     return tuple(sorted(chosen))
-
-
-def a_or_an(noun: str) -> str:
-    """Return a noun with its article, as a sentence begins.
-
-    Example:
-        >>> a_or_an("int"), a_or_an("jax.Array"), a_or_an("ndarray")
-        ('An int', 'A jax.Array', 'An ndarray')
-    """
-    spoken_with_a_vowel = noun.lower().startswith(("a", "e", "i", "o", "nd"))
-    return f"{'An' if spoken_with_a_vowel else 'A'} {noun}"
-
-
-def index_ranges(indices: Sequence[int]) -> str:
-    """Return indices as text, runs of three and more as ranges.
-
-    Example:
-        >>> index_ranges([0, 1, 2, 5])
-        '0-2,5'
-        >>> index_ranges([0, 1, 3])
-        '0,1,3'
-    """
-    parts: list[str] = []
-    run: list[int] = []
-    for index in [*sorted(indices), None]:
-        if run and index != run[-1] + 1:
-            parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(i) for i in run]
-            run = []
-        if index is not None:
-            run.append(index)
-    return ",".join(parts)
-
-
-def name_processes(indices: Sequence[int], count: int | None = None) -> str:
-    """Return processes in words, for a sentence.
-
-    Args:
-        indices: Process indices, at least one.
-        count: How many processes there are, to say "all 4 processes" where it is all.
-
-    Example:
-        >>> name_processes([2]), name_processes([0, 1, 2], 4), name_processes([0, 1], 2)
-        ('process 2', 'processes 0-2', 'both processes')
-    """
-    if len(indices) == 1:
-        return f"process {indices[0]}"
-    if count is not None and len(indices) == count:
-        return "both processes" if count == 2 else f"all {count} processes"
-    return f"processes {index_ranges(indices)}"

@@ -16,12 +16,12 @@ import psutil
 import pytest
 
 import mcnb
-from mcnb import current as clusters
-from mcnb.launch import warm
-from mcnb.lockstep.places import Places, is_script
-from mcnb.lockstep.sentry import Sentry
+from mcnb._text import cell_label
+from mcnb.cluster import cluster as clusters
+from mcnb.launchers import forkserver_client
+from mcnb.lockstep.client import Sentry
 from mcnb.lockstep.server import Server
-from mcnb.process.cellcode import cell_label
+from mcnb.lockstep.source import Places, is_script
 
 from .healing import SETUP
 from .learners import Program
@@ -70,7 +70,7 @@ def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         patch.setattr(tempfile, "tempdir", None)
         before = descendants()
         yield
-        warm.cool()
+        forkserver_client.cool()
         assert wait_until(lambda: descendants() <= before, RESIDUE_S), descendants() - before
         assert wait_until(lambda: not using(temporary), RESIDUE_S), using(temporary)
         assert [path.name for path in temporary.iterdir() if "mcnb" in path.name] == []

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mcnb.lockstep.references import replace_references
+from mcnb.recovery.references import replace_references
 
 
 class Thing:

@@ -64,7 +64,7 @@ def jupyterlab(folder: Path) -> Iterator[dict[str, Any]]:
     Args:
         folder: Where its lessons, settings and log go.
     """
-    code = "from mcnb.cli import main; raise SystemExit(main())"
+    code = "from mcnb.cli.main import main; raise SystemExit(main())"
     options = ["--no-browser", "--allow-root", "--ServerApp.port=0"]
     command = [sys.executable, "-c", code, "lab", "lessons", "--", *options]
     log = folder / "log.txt"

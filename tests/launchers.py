@@ -107,6 +107,6 @@ def left(home: Path) -> list[object]:
     found: list[object] = list(cache.iterdir()) if cache.exists() else []
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
-        if "mcnb.process" in words and any("--profile-dir" in word for word in words):
+        if "mcnb.worker" in words and any("--profile-dir" in word for word in words):
             found.append(words)
     return found

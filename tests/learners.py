@@ -8,8 +8,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from mcnb.lockstep.places import Place, Places
-from mcnb.process.cellcode import CellCompiler
+from mcnb.lockstep.source import Place, Places
+from mcnb.worker.cellcode import CellCompiler
 
 LIBRARY = """
 def launch(x=None, *more):

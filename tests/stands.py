@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mcnb.lockstep.launches import Launch
-from mcnb.lockstep.verdicts import Detail, Kind, Stand, Verdict
-from mcnb.lockstep.wording import explain
+from mcnb.lockstep.messages import explain
+from mcnb.lockstep.model import Detail, Kind, Launch, Stand, Verdict
 
 IF_ZERO = (
     "that line runs only where `k == 0` holds. What communicates must run on all participants: "

@@ -15,7 +15,7 @@ from typing import Literal
 import psutil
 
 import mcnb
-from mcnb.pending import Pending
+from mcnb.cluster.workers import Pending
 
 from .conftest import wait_until
 from .healing import SETUP

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import mcnb
-from mcnb.launch import local
-from mcnb.launch.ports import reserve_port
-from mcnb.syntax import syntax_error
+from mcnb._system import reserve_port
+from mcnb.launchers import local
+from mcnb.worker.cellcode import syntax_error
 
 from .conftest import Notebook
 
@@ -172,7 +172,7 @@ def test_a_process_that_can_not_even_begin(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_keeper_that_can_not_even_begin(tmp_path: Any) -> None:
     (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys\nif 'mcnb.launch.keeper' in sys.orig_argv: os._exit(1)\n"
+        "import os, sys\nif 'mcnb.launchers.forkserver' in sys.orig_argv: os._exit(1)\n"
     )
     began = time.monotonic()
     with pytest.raises(mcnb.ClusterError) as failed:

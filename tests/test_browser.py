@@ -14,7 +14,7 @@ import matplotlib.image
 import nbformat
 import pytest
 
-from mcnb.pictures.palette import PAPER, color_of
+from mcnb.pictures.drawing import PAPER, color_of
 
 from .conftest import once
 from .jupyterlab import SCREENSHOTS, browser_page, jupyterlab, run_notebook, set_theme

@@ -10,15 +10,10 @@ from typing import Any
 import pytest
 
 import mcnb
-from mcnb.process.cellcode import (
-    CellCompiler,
-    cell_label,
-    cell_name,
-    frame_line,
-    leading_blank_lines,
-)
-from mcnb.process.tracebacks import describe_error
-from mcnb.report.text import without_escapes
+from mcnb._text import cell_label, cell_name
+from mcnb.output.text import without_escapes
+from mcnb.worker.cellcode import CellCompiler, frame_line, leading_blank_lines
+from mcnb.worker.tracebacks import describe_error
 
 
 def compiler_of(label: str, first_line: int) -> CellCompiler:

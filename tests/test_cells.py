@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnb.cells import Cell, History, Push, Replay, Step
+from mcnb.cluster.history import Cell, History, Push, Replay, Step
 
 FIRST = Cell("n = 3", (0, 1), "1")
 SECOND = Push({"m": 4}, (0,))

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 import mcnb
-from mcnb import cli, doctor, lab
-from mcnb.cli import main
-from mcnb.doctor import Finding
+from mcnb import _lessons
+from mcnb.cli import doctor, lab
+from mcnb.cli import main as cli
+from mcnb.cli.doctor import Finding
+from mcnb.cli.main import main
 from mcnb.errors import McnbError
 
 
@@ -114,7 +116,7 @@ def test_errors_of_mcnb_are_printed_as_they_are(
     def fail() -> None:
         raise McnbError("The lessons are gone.")
 
-    monkeypatch.setattr(lab, "find_lessons", fail)
+    monkeypatch.setattr(_lessons, "find_lessons", fail)
     assert main(["lab"]) == 1
     assert capsys.readouterr() == ("", "The lessons are gone.\n")
 
@@ -131,7 +133,7 @@ def test_ctrl_c_ends_it_quietly(
 
 
 def test_a_pipe_that_nobody_reads_is_no_traceback() -> None:
-    command = [sys.executable, "-c", "from mcnb.cli import main; exit(main())"]
+    command = [sys.executable, "-c", "from mcnb.cli.main import main; exit(main())"]
     process = subprocess.Popen(
         [*command, "doctor", "--quick"],
         stdout=subprocess.PIPE,
@@ -179,7 +181,7 @@ def test_lab_copies_says_where_and_starts(
     (shipped / "01_hello.ipynb").write_text("{}")
     started: list[list[str]] = []
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lab, "find_lessons", lambda: (shipped, False))
+    monkeypatch.setattr(_lessons, "find_lessons", lambda: (shipped, False))
     monkeypatch.setattr(lab, "start_jupyterlab", lambda command: started.append(command) or 7)
     assert main(["lab", "--", "--no-browser"]) == 7
     folder = tmp_path / "mcnb-lessons"
@@ -193,7 +195,7 @@ def test_lab_opens_a_checkouts_lessons_themselves(
 ) -> None:
     started: list[list[str]] = []
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lab, "find_lessons", lambda: (tmp_path / "notebooks", True))
+    monkeypatch.setattr(_lessons, "find_lessons", lambda: (tmp_path / "notebooks", True))
     monkeypatch.setattr(lab, "start_jupyterlab", lambda command: started.append(command) or 0)
     assert main(["lab"]) == 0
     assert started == [lab.command_line(tmp_path / "notebooks")]
@@ -244,5 +246,5 @@ def test_doctor_tries_a_cluster_last(
     monkeypatch.setattr(doctor, "cluster", lambda: finding)
     assert main(["doctor"]) == code
     assert capsys.readouterr().out == f"{finding}\n{last}\n"
-    assert cli.main(["doctor", "--quick"]) == 0
+    assert main.main(["doctor", "--quick"]) == 0
     assert capsys.readouterr().out == "Ready: mcnb lab\n"

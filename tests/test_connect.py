@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 import mcnb
-from mcnb import current as clusters
+from mcnb.cluster import cluster as clusters
 
 from .conftest import Notebook, wait_until
 
@@ -176,7 +176,7 @@ def test_an_engine_that_has_used_jax(theirs: ipyparallel.Cluster) -> None:
 def test_an_engine_that_does_not_answer(
     theirs: ipyparallel.Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcnb.launch.connected.ANSWER_S", 1.0)
+    monkeypatch.setattr("mcnb.launchers.existing.ANSWER_S", 1.0)
     stopped = [one.process for one in theirs.engine_set.launchers.values()]
     for process in stopped:
         os.kill(process.pid, signal.SIGSTOP)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import mcnb
-from mcnb.launch import warm
+from mcnb.launchers import forkserver_client
 
 from .conftest import BUSY, descendants, once, wait_until
 
@@ -44,7 +44,7 @@ def keepers() -> set[psutil.Process]:
 @pytest.fixture
 def others() -> set[psutil.Process]:
     """The keepers of other tests' clusters; none is idle, which the next cluster would take."""
-    warm.cool()
+    forkserver_client.cool()
     return keepers()
 
 

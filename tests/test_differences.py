@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcnb.lockstep.launches import Launch
-from mcnb.lockstep.verdicts import Detail
+from mcnb.lockstep.model import Detail, Launch
 
 from .stands import FINISHED, MAX, ORDER, PROGRAM, SUM, at, launch, sentence
 

@@ -19,9 +19,10 @@ import psutil
 import pytest
 
 import mcnb.cluster
-from mcnb import doctor, lab
-from mcnb.cli import main
-from mcnb.doctor import Finding
+from mcnb import _lessons
+from mcnb.cli import doctor
+from mcnb.cli.doctor import Finding
+from mcnb.cli.main import main
 from mcnb.errors import ClusterError
 
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
@@ -265,7 +266,7 @@ def test_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lessons_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(doctor, "find_lessons", lambda: lab.find_lessons(tmp_path))
+    monkeypatch.setattr(doctor, "find_lessons", lambda: _lessons.find_lessons(tmp_path))
     assert doctor.lessons() == Finding(
         "missing",
         f"mcnb's lessons are not in {tmp_path / 'notebooks'}",
@@ -330,7 +331,7 @@ def test_cluster_that_miscomputes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_ipyparallel_it_still_says_what_is_missing(tmp_path: Path) -> None:
     # A module of that name that can't be imported stands for one that is not there.
     (tmp_path / "ipyparallel.py").write_text("raise ImportError('no ipyparallel')")
-    code = "from mcnb.cli import main; raise SystemExit(main(['doctor']))"
+    code = "from mcnb.cli.main import main; raise SystemExit(main(['doctor']))"
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, check=False, capture_output=True, text=True

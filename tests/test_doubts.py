@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import mcnb
-from mcnb.lockstep.doubts import met_nobody, other_lines
-from mcnb.lockstep.launches import Launch, LaunchRecord
-from mcnb.lockstep.verdicts import Stand, Verdict
+from mcnb.lockstep.messages import met_nobody, other_lines
+from mcnb.lockstep.model import Launch, LaunchRecord, Stand, Verdict
 
 from .conftest import Notebook
 

@@ -17,10 +17,10 @@ import psutil
 import pytest
 
 import mcnb
-from mcnb.launch import warm
-from mcnb.launch.environment import process_environment
+from mcnb.cluster.shielding import to_the_end
+from mcnb.launchers import forkserver_client
+from mcnb.launchers.base import process_environment
 from mcnb.options import Options
-from mcnb.uninterrupted import to_the_end
 
 from .conftest import wait_until
 
@@ -48,7 +48,7 @@ def family() -> list[str]:
 
 @pytest.fixture
 def two() -> Iterator[mcnb.Cluster]:
-    warm.cool()
+    forkserver_client.cool()
     cluster = mcnb.Cluster(processes=2, devices_per_process=1)
     yield cluster
     cluster.stop()
@@ -108,7 +108,7 @@ def controller(folder: Path) -> str:
         folder,
         do="start",
         name="controller",
-        module="mcnb.launch.controller",
+        module="mcnb.launchers.controller",
         arguments=[f"--profile-dir={folder}"],
         env=env,
         cwd="/",
@@ -123,7 +123,7 @@ def test_what_was_forked_a_moment_ago_is_ended_too(tmp_path: Path) -> None:
         folder = tmp_path / f"mine{turn}"
         folder.mkdir()
         keeper = subprocess.Popen(
-            [sys.executable, "-P", "-m", "mcnb.launch.keeper"],
+            [sys.executable, "-P", "-m", "mcnb.launchers.forkserver"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -138,13 +138,13 @@ def test_what_was_forked_a_moment_ago_is_ended_too(tmp_path: Path) -> None:
 
 
 def test_orders_for_a_cluster_that_has_ended_start_nothing(tmp_path: Path) -> None:
-    keeping = warm.Keeping(process_environment(Options(processes=1), os.environ))
+    keeping = forkserver_client.Keeping(process_environment(Options(processes=1), os.environ))
     try:
         gone: list[str] = []
         keeping.begin(tmp_path / "first", lambda name, _: gone.append(name))
         keeping.end()
         keeping.begin(tmp_path / "second", lambda name, _: gone.append(name))
-        arguments = ("controller", "mcnb.launch.controller", [], dict(os.environ), "/")
+        arguments = ("controller", "mcnb.launchers.controller", [], dict(os.environ), "/")
         keeping.start(
             tmp_path / "first", *arguments, str(tmp_path / "c"), graceful=False, umask=0o77
         )

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import mcnb
-from mcnb.pending import Pending
+from mcnb.cluster.workers import Pending
 
 from .conftest import wait_until
 from .launchers import ENDED_S, NAMES, Engines, launcher_at_home, left
@@ -133,7 +133,7 @@ def test_stop(cluster: mcnb.Cluster, launcher: Engines, tmp_path: Path) -> None:
     home = Path(os.environ["HOME"])
     assert left(home)
     ports = set().union(
-        *cluster.pull("__import__('mcnb').lockstep.rescue.listening_ports()").values()
+        *cluster.pull("__import__('mcnb').lockstep.abort.listening_ports()").values()
     )
     assert ports
     cluster.stop()

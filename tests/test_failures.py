@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import mcnb
-from mcnb.report.text import without_escapes
+from mcnb.output.text import without_escapes
 
 from .conftest import wait_until
 from .timing import shortest, since

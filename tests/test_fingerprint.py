@@ -9,13 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnb.lockstep.hlo import (
-    Operation,
-    by_process,
-    fingerprint,
-    partners,
-)
-from mcnb.lockstep.launches import Collective
+from mcnb.lockstep.hlo import Operation, by_process, fingerprint, partners
+from mcnb.lockstep.model import Collective
 
 from .hlo_texts import COLUMNS, DEVICES, ROWS, Groups, as_lists, iotas
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcnb.messages import Display, Event, Text
-from mcnb.report.fold import Block, Item, Line, display_key, fold, fold_events, items_of
+from mcnb.output.fold import Block, Item, Line, display_key, fold, fold_events, items_of
 
 EVERYONE = (0, 1, 2, 3)
 

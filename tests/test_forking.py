@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 import mcnb
-from mcnb.launch import forking, warm
-from mcnb.launch.environment import process_environment
+from mcnb.launchers import forkserver, forkserver_client
+from mcnb.launchers.base import process_environment
 from mcnb.options import Options
 
 from .conftest import BUSY, wait_until
@@ -40,8 +40,8 @@ def test_a_notebook_that_starts_nothing_leaves_nothing(tmp_path: Path) -> None:
 
 def test_who_starts_while_it_warms_up_gently_waits_for_it(cluster: mcnb.Cluster) -> None:
     del cluster
-    warm.cool()
-    warm.warm(process_environment(Options(processes=2), os.environ))
+    forkserver_client.cool()
+    forkserver_client.warm(process_environment(Options(processes=2), os.environ))
     with mcnb.Cluster(processes=2, devices_per_process=1) as two:
         assert two.run("import jax; jax.device_count()").text() == "[all 2] 2\n"
         # What waited was imported at the lowest priority; what computes has its own.
@@ -105,9 +105,9 @@ def test_a_forked_process_is_as_if_it_had_been_started(cluster: mcnb.Cluster) ->
 
 IMPORTED = """
 import json, sys
-from mcnb.launch import warmth
+from mcnb.launchers import warmth
 warm = warmth.Warmth(gently=False)
-warm.get(warmth.NEEDED["mcnb.process"])
+warm.get(warmth.NEEDED["mcnb.worker"])
 print(json.dumps(list(sys.modules)))
 """
 
@@ -122,8 +122,7 @@ def test_what_each_process_needs_is_imported_before_it_is_forked(cluster: mcnb.C
     # Without debugpy, which is left out there, and what runs the process itself.
     assert {name for name in late if not name.startswith("matplotlib")} <= {
         "ipykernel.debugger",
-        "mcnb.launch.forking",
-        "mcnb.launch.keeper",
+        "mcnb.launchers.forkserver",
         "unicodedata",
     }
 
@@ -146,7 +145,7 @@ def test_where_forking_is_forbidden_processes_are_started_one_by_one(
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
         "def fork(): raise OSError(1, 'Operation not permitted')\n"
-        "if 'mcnb.launch.keeper' in sys.orig_argv: os.fork = fork\n"
+        "if 'mcnb.launchers.forkserver' in sys.orig_argv: os.fork = fork\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with mcnb.Cluster(processes=2, devices_per_process=1) as cluster:
@@ -167,7 +166,7 @@ def test_where_the_system_has_no_room_for_a_process(
         "    forks.append(1)\n"
         "    if len(forks) > 4: raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
         "    return real()\n"  # two rehearsals, the controller and process 0
-        "if 'mcnb.launch.keeper' in sys.orig_argv: os.fork = fork\n"
+        "if 'mcnb.launchers.forkserver' in sys.orig_argv: os.fork = fork\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(mcnb.ClusterError) as caught:
@@ -217,11 +216,11 @@ if int(sys.argv[1]) % 20 == 0:
 """
 FORKS = """
 import os, sys
-from mcnb.launch import forking, warmth
+from mcnb.launchers import forking, warmth
 
 warm = warmth.Warmth(gently=True)
 warm.begin()
-warm.get(warmth.NEEDED["mcnb.process"])
+warm.get(warmth.NEEDED["mcnb.worker"])
 forking.settle()
 running, failed = {}, []
 spec = forking.Spec("first", "child", [], {}, "/", "", 0)
@@ -271,4 +270,6 @@ def test_two_hundred_forks_under_load(tmp_path: Path) -> None:
 
 def test_a_process_that_cannot_be_forked_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        forking.fork(forking.Spec("lost", "child", [], {}, str(tmp_path), f"{tmp_path}/no/out", 0))
+        forkserver.fork(
+            forkserver.Spec("lost", "child", [], {}, str(tmp_path), f"{tmp_path}/no/out", 0)
+        )

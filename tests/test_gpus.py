@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mcnb
-from mcnb.launch.gpus import share, visible_gpus
+from mcnb.worker.gpus import share, visible_gpus
 
 HOST = socket.gethostname()
 
@@ -80,7 +80,7 @@ def test_a_script(tmp_path: Path) -> None:
             [
                 sys.executable,
                 "-c",
-                "import sys; from mcnb.cli import main; sys.exit(main())",
+                "import sys; from mcnb.cli.main import main; sys.exit(main())",
                 *words,
             ],
             capture_output=True,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcnb.lockstep.verdicts import Detail, Happened, Kind, Stand
+from mcnb.lockstep.model import Detail, Happened, Kind, Stand
 
 from .stands import ASKS_FOR_ZERO, FINISHED, IF_ZERO, MAX, NOT_INVITED, ORDER, at, sentence
 

@@ -11,11 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnb.lockstep.hlo import (
-    Operation,
-    operations,
-    replica_groups,
-)
+from mcnb.lockstep.hlo import Operation, operations, replica_groups
 
 from .hlo_texts import COLUMNS, ROWS, Groups, as_lists, iotas
 

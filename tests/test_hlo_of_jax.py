@@ -12,11 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcnb.lockstep.hlo import (
-    Operation,
-    fingerprint,
-    operations,
-)
+from mcnb.lockstep.hlo import Operation, fingerprint, operations
 
 from .hlo_texts import DEVICES
 
@@ -29,7 +25,7 @@ import numpy as np
 from jax import lax, shard_map
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
-from mcnb.lockstep.jax_hooks import program_text
+from mcnb.lockstep._jax import program_text
 
 
 def programs(first, second):

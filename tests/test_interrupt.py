@@ -11,7 +11,7 @@ import pytest
 # Runs as a process of a cluster does: cells in the main thread, orders to interrupt in another one.
 PROCESS = """
 import signal, sys, threading, time
-from mcnb.process import interrupt
+from mcnb.worker import interrupt
 
 LATE_S = 0.1
 interrupt.install(lambda frame: frame.f_code.co_filename == "<cell>")

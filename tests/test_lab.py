@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 import mcnb
-from mcnb import lab
+from mcnb import _lessons
+from mcnb.cli import lab
 from mcnb.errors import McnbError
 
 from .conftest import wait_until
@@ -41,26 +42,26 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def test_a_wheels_lessons_are_found(shipped: Path) -> None:
-    assert lab.find_lessons(shipped.parent) == (shipped, False)
+    assert _lessons.find_lessons(shipped.parent) == (shipped, False)
 
 
 def test_a_checkouts_lessons_are_found(tmp_path: Path) -> None:
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "notebooks" / "01_hello.ipynb").touch()
     (tmp_path / "pyproject.toml").touch()
-    assert lab.find_lessons(tmp_path / "mcnb") == (tmp_path / "notebooks", True)
+    assert _lessons.find_lessons(tmp_path / "mcnb") == (tmp_path / "notebooks", True)
 
 
 def test_a_folder_beside_a_wheel_is_not_taken_for_a_checkout(shipped: Path) -> None:
     beside = shipped.parent.parent / "notebooks"
     beside.mkdir()
     (beside / "01_other.ipynb").touch()
-    assert lab.find_lessons(shipped.parent) == (shipped, False)
+    assert _lessons.find_lessons(shipped.parent) == (shipped, False)
 
 
 def test_lessons_that_are_nowhere(tmp_path: Path) -> None:
     with pytest.raises(McnbError) as caught:
-        lab.find_lessons(tmp_path)
+        _lessons.find_lessons(tmp_path)
     assert str(caught.value) == (
         f"mcnb's lessons are not in {tmp_path / 'notebooks'}. Install mcnb anew: "
         "python -m pip install --force-reinstall --no-deps mcnb"
@@ -306,7 +307,7 @@ def test_jupyterlab_starts_and_ends(tmp_path: Path) -> None:
         }
         assert listening == {"127.0.0.1"}
         names = {entry["name"] for entry in ask(about, "contents")["content"]}
-        source, _ = lab.find_lessons()
+        source, _ = _lessons.find_lessons()
         assert {path.name for path in source.iterdir() if path.suffix == ".ipynb"} <= names
         kernels = ask(about, "kernelspecs")["kernelspecs"]
         assert kernels["python3"]["spec"]["argv"][0] == sys.executable

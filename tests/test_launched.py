@@ -14,14 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mcnb
+from mcnb._system import address_toward, is_own, outward_address
 from mcnb.errors import OptionError
-from mcnb.launch.launchers import launcher_class, split_words, spread
-from mcnb.launch.losses import FOLLOWED, UNKNOWN, Losses
-from mcnb.launch.obituaries import ending_of
-from mcnb.launch.route import address_toward, is_own, outward_address
-from mcnb.launch.settings import Settings, leave_settings, settings_path, take_settings
-from mcnb.magic_line import line_parser
-from mcnb.process.bootstrap import Whereabouts, in_order
+from mcnb.launchers.batch import launcher_class, split_words, spread
+from mcnb.launchers.exits import FOLLOWED, UNKNOWN, Losses, ending_of
+from mcnb.notebook.magics import line_parser
+from mcnb.worker.join import Whereabouts, in_order
+from mcnb.worker.settings import Settings, leave_settings, settings_path, take_settings
 
 KILLED = "was killed by SIGKILL (from outside, or because the machine ran out of memory)"
 OPEN_MPI_4 = """\
@@ -224,7 +223,7 @@ def test_a_command_that_is_not_installed() -> None:
 
 @pytest.mark.parametrize("address", ["192.0.2.7", "nonsense"])
 def test_an_address_that_is_not_ours(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcnb.launch.launchers.commands_of", lambda _: [])
+    monkeypatch.setattr("mcnb.launchers.batch.commands_of", lambda _: [])
     with pytest.raises(OptionError) as refused:
         mcnb.Cluster(2, 1, engines="mpi", listen=address).start()
     assert str(refused.value).startswith(
@@ -234,7 +233,7 @@ def test_an_address_that_is_not_ours(address: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_folder_that_can_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcnb.launch.launchers.commands_of", lambda _: [])
+    monkeypatch.setattr("mcnb.launchers.batch.commands_of", lambda _: [])
     monkeypatch.setenv("MCNB_FOLDER", "/proc/none")
     with pytest.raises(mcnb.ClusterError) as refused:
         mcnb.Cluster(2, 1, engines="mpi").start()

@@ -99,7 +99,7 @@ def referees(folder: Path) -> list[int]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
-        if "mcnb.scripts.keeping" in words and any(str(folder) in word for word in words):
+        if "mcnb.lockstep.rendezvous" in words and any(str(folder) in word for word in words):
             found.append(process.pid)
     return found
 

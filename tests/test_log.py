@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnb.lockstep.launches import Collective, Launch, LaunchRecord
-from mcnb.report.log import log_text, size
+from mcnb._text import size
+from mcnb.lockstep.model import Collective, Launch, LaunchRecord
+from mcnb.output.log import log_text
 
 HEADER = ("process", "line", "launch", "communicates")
 F = Launch("jit(f)", "1", (0, 1), ("f32[8]",))

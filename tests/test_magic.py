@@ -11,11 +11,10 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 
 import mcnb
-from mcnb.lockstep.launches import Launch
+from mcnb.lockstep.model import Launch, Stand
 from mcnb.lockstep.server import Waits
-from mcnb.lockstep.verdicts import Stand
-from mcnb.report.live import LiveView, progress_text
-from mcnb.report.text import without_escapes
+from mcnb.notebook.live import LiveView, progress_text
+from mcnb.output.text import without_escapes
 
 from .conftest import Notebook
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnb.lockstep.names import names_of
+from mcnb.recovery.references import names_of
 
 from .holders import Frozen, LoudDict, Pair, Point, Thing, closure, generator
 

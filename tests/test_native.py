@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnb.process.native import GlooFilter, NativeOutput, flush_c_stdio
+from mcnb.worker.capture import GlooFilter, NativeOutput, flush_c_stdio
 
 OPENING = "[Gloo] Rank "
 numbers = st.integers(0, 2000).map(str)

@@ -10,18 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcnb._text import index_ranges, name_processes, plural
 from mcnb.errors import ClusterError, OptionError
-from mcnb.options import (
-    MAX_DEVICES,
-    MAX_PROCESSES,
-    Options,
-    environment,
-    index_ranges,
-    name_processes,
-    plural,
-    process_set,
-    whole_number,
-)
+from mcnb.options import MAX_DEVICES, MAX_PROCESSES, Options, environment, process_set, whole_number
 
 INDEX = "name processes by their index, as numbers and ranges with commas between them."
 SETTING = (

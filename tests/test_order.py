@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mcnb
-from mcnb.lockstep.launches import Launch
+from mcnb.lockstep.model import Launch
 from mcnb.lockstep.trace import Trace
 
 from .told import made, result

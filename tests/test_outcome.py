@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mcnb.lockstep.rescue import Healed
-from mcnb.lockstep.verdicts import Verdict
+from mcnb.cluster.result import Outcome, aftermath, healing
+from mcnb.lockstep.model import Verdict
 from mcnb.messages import Unfinished
-from mcnb.outcome import Outcome, aftermath, healing
+from mcnb.recovery.heal import Healed
 
 AGAIN = "To run the cells again that made them: %mcjax restart --replay"
 

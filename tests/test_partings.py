@@ -7,7 +7,7 @@ import time
 import pytest
 
 import mcnb
-from mcnb.lockstep.launches import LaunchRecord
+from mcnb.lockstep.model import LaunchRecord
 
 from .partings import RAISED, WAITS, Parting
 from .partings_of_order import ORDERS

@@ -18,7 +18,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 import mcnb
-from mcnb.pictures.observe import layout_of
+from mcnb.pictures.inspect import layout_of
 
 from .fake_devices import fake_devices
 

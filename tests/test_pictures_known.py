@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import mcnb
-from mcnb.pictures.observe import layout_of
+from mcnb.pictures.inspect import layout_of
 
 from .fake_devices import FakeDevice
 

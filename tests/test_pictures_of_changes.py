@@ -16,9 +16,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import mcnb
-from mcnb.pictures.change import moves
-from mcnb.pictures.devices import named
-from mcnb.pictures.observe import layout_of
+from mcnb.pictures.inspect import layout_of
+from mcnb.pictures.model import named
+from mcnb.pictures.moves import moves
 
 from .fake_devices import fake_devices
 

@@ -11,7 +11,7 @@ import pytest
 
 import mcnb
 from mcnb.pictures.program import Use, axes_of, uses
-from mcnb.pictures.program_scene import total_bytes
+from mcnb.pictures.scenes.program import total_bytes
 
 SETUP = """
 import jax, jax.numpy as jnp, mcnb

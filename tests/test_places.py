@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import mcnb.lockstep.places
-from mcnb.lockstep.places import Place, Places, is_script
-from mcnb.lockstep.surroundings import around
-from mcnb.lockstep.verdicts import Detail
+import mcnb.lockstep.source
+from mcnb.lockstep.model import Detail
+from mcnb.lockstep.source import Place, Places, around, is_script
 
 from .learners import Program
 
@@ -164,7 +163,7 @@ def test_another_cell_that_does_not_parse_changes_nothing(program: Program) -> N
         (np.__file__, False),
         (pytest.__file__, False),
         (mcnb.__file__, False),
-        (mcnb.lockstep.places.__file__, False),
+        (mcnb.lockstep.source.__file__, False),
         (f"{Path(mcnb.__file__).parent}-lessons/train.py", True),
         ("/usr/lib/python3/dist-packages/numpy/core.py", False),
         ("/home/me/.local/lib/python3.11/site-packages/a.py", False),

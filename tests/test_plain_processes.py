@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mcnb.launch.ports import reserved_port
+from mcnb._system import reserved_port
 from mcnb.lockstep.server import Server
-from mcnb.process.native import GlooFilter
+from mcnb.worker.capture import GlooFilter
 
 BEGIN = """
 import json, socket, sys, time
@@ -21,8 +21,8 @@ import numpy as np
 import jax, jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from mcnb.errors import LockstepError
-from mcnb.lockstep.guard import guard
-from mcnb.lockstep.places import Places, is_script
+from mcnb.lockstep.checking import guard
+from mcnb.lockstep.source import Places, is_script
 from mcnb.lockstep.wire import Address
 
 k, port = int(sys.argv[1]), int(sys.argv[2])

@@ -21,8 +21,7 @@ from mcnb.errors import ClusterError
 from mcnb.lockstep.hlo import Operation
 from mcnb.pictures.program import Use
 from mcnb.pods import topology
-from mcnb.pods.bounds import crossing_bytes, least_time
-from mcnb.pods.chips import CHIPS
+from mcnb.pods.bounds import CHIPS, crossing_bytes, least_time
 
 needs_compiler = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason=f"no libtpu: {topology.INSTALL}"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcnb.lockstep.references import replace_references
+from mcnb.recovery.references import replace_references
 
 from .holders import OneSlot, Pair, Plain, Thing, closure
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from mcnb.cluster.workers import CONNECT_TRIES, Reach
 from mcnb.errors import ClusterError
 from mcnb.options import Options
-from mcnb.reach import CONNECT_TRIES, Reach
 
 from .conftest import wait_until
 

@@ -13,14 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcnb.messages import STREAMS, Display, Stream, Text
-from mcnb.process.blackbox import MOST_BYTES, BlackBox, read_black_box
-from mcnb.process.native import NativeOutput
-from mcnb.process.record import (
+from mcnb.worker.capture import (
     LONGEST_NEWEST_LINE,
+    MOST_BYTES,
     MOST_JOINED_LINES,
+    BlackBox,
+    NativeOutput,
     Record,
     RecordedStream,
     as_text_io,
+    read_black_box,
 )
 
 NOTE = (

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcnb.lockstep.launches import Launch
+from mcnb.lockstep.model import Launch, Verdict
 from mcnb.lockstep.referee import Go, Referee, Stop
-from mcnb.lockstep.verdicts import Verdict
 
 PROGRAMS = 50_000
 SEED = 20261121

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mcnb.lockstep.names import names_of
-from mcnb.lockstep.references import MOST_ROUNDS, replace_references
+from mcnb.recovery.references import MOST_ROUNDS, names_of, replace_references
 
 from .holders import (
     OneSlot,

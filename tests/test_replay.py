@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 import mcnb
-from mcnb.cells import Cell
+from mcnb.cluster.history import Cell
 
 from .conftest import Notebook, wait_until
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 import mcnb
-from mcnb.launch import warm
+from mcnb.launchers import forkserver_client
 
 from .conftest import RESIDUE_S, descendants, wait_until
 
@@ -99,7 +99,7 @@ def test_stop_and_restart_leave_nothing(cluster: mcnb.Cluster, end: str) -> None
     cluster.stop()
     # The keeper is warm for the next one, and has nothing any more.
     assert descendants() - before <= {keeper}
-    warm.cool()
+    forkserver_client.cool()
     assert descendants() <= before
     # Sockets close in ZeroMQ's own time.
     assert wait_until(lambda: psutil.Process().num_fds() <= descriptors)

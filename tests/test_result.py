@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import mcnb
+from mcnb.cluster.result import Result, died_sentence
 from mcnb.messages import Display, ProcessError, Reply, Text
-from mcnb.result import Result, died_sentence
 
 OK = Reply()
 DIVISION = ProcessError("ZeroDivisionError", "division by zero", 4, "\x1b[31mtraceback\x1b[39m")

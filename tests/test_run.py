@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mcnb.cli import main
-from mcnb.launch.ports import reserved_port
+from mcnb._system import reserved_port
+from mcnb.cli.main import main
 from mcnb.pods.topology import has_compiler
 
 from .conftest import wait_until
@@ -54,7 +54,7 @@ print(f'process={proc_id} got result: {jnp.sum(jnp.sin(whole)):.4f}')
 def start(folder: Path, program: str, *words: str) -> subprocess.Popen[str]:
     """Start `mcnb run` on a program of this text."""
     (folder / "train.py").write_text(program)
-    code = "from mcnb.cli import main; raise SystemExit(main())"
+    code = "from mcnb.cli.main import main; raise SystemExit(main())"
     return subprocess.Popen(
         [sys.executable, "-c", code, "run", *words],
         cwd=folder,

@@ -22,12 +22,12 @@ import jupytext
 import nbformat
 import pytest
 
-from mcnb.launch.ports import reserved_port
+from mcnb._system import reserved_port
+from mcnb.export.write import Program, export
 from mcnb.messages import STREAMS, Event
-from mcnb.process.record import Record
-from mcnb.report.fold import fold_events
-from mcnb.report.text import entries
-from mcnb.scripts.exporting import Program, export
+from mcnb.output.fold import fold_events
+from mcnb.output.text import entries
+from mcnb.worker.capture import Record
 
 from . import slurm
 from .conftest import using, wait_until

@@ -14,12 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from IPython.lib.pretty import pretty
 
-from mcnb.cli import main
+from mcnb.cli.main import main
 from mcnb.errors import McnbError
-from mcnb.scripts.cells_to_code import display_last
-from mcnb.scripts.editing import indent
-from mcnb.scripts.exporting import Program, export
-from mcnb.scripts.needs import names_of
+from mcnb.export.needs import names_of
+from mcnb.export.source import display_last, indent
+from mcnb.export.write import Program, export
 
 
 def lesson(*sources: str, fails: int | None = None, tagged: int | None = None) -> list[Program]:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import pytest
 
 from mcnb.errors import LockstepError
-from mcnb.lockstep.launches import Launch
-from mcnb.lockstep.places import Place
-from mcnb.lockstep.sentry import Sentry
+from mcnb.lockstep.client import Sentry
+from mcnb.lockstep.model import Launch
 from mcnb.lockstep.server import Server
+from mcnb.lockstep.source import Place
 
 from .conftest import wait_until
 from .two_ends import LOCAL, LONG, F, G, Learner

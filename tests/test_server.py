@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcnb.errors import LockstepError
-from mcnb.lockstep.sentry import Sentry
+from mcnb.lockstep.client import Sentry
 from mcnb.lockstep.server import Server
 from mcnb.lockstep.wire import Channel, Message
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcnb.cluster.result import Result
 from mcnb.messages import Display, Event, Reply, Stream, Text
-from mcnb.report import show as showing
-from mcnb.report.fold import Block, Item, Line
-from mcnb.report.show import MOST_CHARACTERS, MOST_LINES, shortened, show
-from mcnb.report.text import text_of
-from mcnb.result import Result
+from mcnb.notebook import display as showing
+from mcnb.notebook.display import MOST_CHARACTERS, MOST_LINES, shortened, show
+from mcnb.output.fold import Block, Item, Line
+from mcnb.output.text import text_of
 
 
 def lines(count: int, first: int = 0) -> tuple[Line, ...]:

@@ -69,7 +69,7 @@ def test_a_job_that_is_ended_in_the_middle_of_a_cell(
 @pytest.mark.usefixtures("launcher")
 def test_what_a_job_said_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text(
-        "import sys\nif 'mcnb.process' in sys.orig_argv: sys.exit('no licence is left')\n"
+        "import sys\nif 'mcnb.worker' in sys.orig_argv: sys.exit('no licence is left')\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(mcnb.ClusterError) as failed:

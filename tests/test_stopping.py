@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import mcnb
-from mcnb.pending import Pending
+from mcnb.cluster.workers import Pending
 
 from .conftest import Notebook, once
 from .stopping import HOWS, KINDS, How, fate_of, lies, stop_cell

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mcnb.lockstep.places import Place
-from mcnb.lockstep.surroundings import around
-from mcnb.lockstep.verdicts import Detail
-from mcnb.process.cellcode import CellCompiler
+from mcnb.lockstep.model import Detail
+from mcnb.lockstep.source import Place, around
+from mcnb.worker.cellcode import CellCompiler
 
 from .learners import Program
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcnb._text import label
 from mcnb.messages import Display
-from mcnb.report.fold import Block, Item, Line, fold
-from mcnb.report.text import (
+from mcnb.output.fold import Block, Item, Line, fold
+from mcnb.output.text import (
     Entry,
     entries,
     gutter,
-    label,
     label_width,
     overwritten,
     text_of,

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mcnb
-from mcnb.lockstep.launches import Launch, LaunchRecord
+from mcnb.lockstep.model import Launch, LaunchRecord
 from mcnb.lockstep.trace import Sample, Span, Trace
 from mcnb.messages import ProcessError, Reply
+from mcnb.pictures.scenes.time import time_scene
 from mcnb.pictures.text import text_of
-from mcnb.pictures.time_scene import time_scene
 from mcnb.pictures.timeline import KINDS, Kind, Stretch, timeline
 
 from .conftest import Notebook

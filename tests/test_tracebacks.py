@@ -10,16 +10,11 @@ from typing import Any
 
 import pytest
 
-from mcnb.lockstep.frames import line_at
+from mcnb.launchers.exits import crash_line, crash_report
+from mcnb.lockstep.threads import line_at
 from mcnb.messages import ProcessError
-from mcnb.process.tracebacks import (
-    MOST_FRAMES,
-    cell_line,
-    crash_line,
-    crash_report,
-    describe_error,
-)
-from mcnb.report.text import without_escapes
+from mcnb.output.text import without_escapes
+from mcnb.worker.tracebacks import MOST_FRAMES, cell_line, describe_error
 
 Fails = Callable[..., ProcessError]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mcnb.cluster.result import Result
 from mcnb.errors import CellError, ClusterError, LockstepError
-from mcnb.lockstep.verdicts import Stand, Verdict
-from mcnb.lockstep.wording import explain
+from mcnb.lockstep.messages import explain
+from mcnb.lockstep.model import Stand, Verdict
 from mcnb.messages import ProcessError, Reply
-from mcnb.result import Result
 
 from .stands import FINISHED, MAX, at, stands
 

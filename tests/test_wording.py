@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnb.lockstep.verdicts import Detail, Doing, Kind, Stand, Verdict
-from mcnb.lockstep.wording import explain, left_waiting
+from mcnb.lockstep.messages import explain, left_waiting
+from mcnb.lockstep.model import Detail, Doing, Kind, Stand, Verdict
 
 from .stands import (
     ASKS_FOR_ZERO,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import mcnb
-from mcnb.lockstep.launches import Launch, LaunchRecord
+from mcnb.lockstep.model import Launch, LaunchRecord
 from mcnb.lockstep.trace import Trace
 from mcnb.messages import Reply
 

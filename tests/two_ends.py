@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
-from mcnb.lockstep.launches import Launch
-from mcnb.lockstep.places import Place
-from mcnb.lockstep.sentry import Sentry
+from mcnb.lockstep.client import Sentry
+from mcnb.lockstep.model import Launch
+from mcnb.lockstep.source import Place
 
 F, G, LONG = (Launch(f"jit({name})", name, (0, 1)) for name in ("f", "g", "long"))
 LOCAL = Launch("jit(local)", "local", (0,))

@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcnb.cluster import Cluster
-from mcnb.current import current_cluster
+from mcnb._text import name_processes
+from mcnb.cluster.cluster import Cluster, current_cluster
 from mcnb.errors import WIDTH, ClusterError, wrapped
 from mcnb.exercises.exercise import UNSET, Exercise
-from mcnb.options import name_processes
-from mcnb.report.fold import Line, fold
-from mcnb.report.text import entries
+from mcnb.output.fold import Line, fold
+from mcnb.output.text import entries
 
 # A check that takes longer has met something that never ends.
 LIMIT_S = 60.0

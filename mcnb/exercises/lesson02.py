@@ -65,7 +65,7 @@ def _mesh_look(value: Any) -> object:
     import jax
 
     from mcnb.errors import PictureError
-    from mcnb.pictures.observe import mesh_model
+    from mcnb.pictures.inspect import mesh_model
 
     if not isinstance(value, jax.sharding.Mesh):
         return looks.kind(value, "Mesh")

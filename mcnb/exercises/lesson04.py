@@ -248,14 +248,14 @@ def _compiled(function: Any, *args: Any) -> Any:
 
 
 def _collectives(program: Any) -> tuple[str, ...]:
-    from mcnb.pictures.observe_program import program_model
+    from mcnb.pictures.inspect import program_model
 
     uses = program_model(program).uses
     return tuple(use.operation.kind for use in uses for _ in range(use.times or 1))
 
 
 def _split(info: Any) -> Split:
-    from mcnb.pictures.observe import layout_of
+    from mcnb.pictures.inspect import layout_of
 
     return _short(layout_of(info).split)
 

@@ -61,9 +61,9 @@ def _tried(axes: tuple[str, ...], *inputs: Given) -> Callable[[Any], object]:
         import jax
         from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-        from mcnb.pictures.observe_program import compiled, program_model
+        from mcnb.pictures.inspect import compiled, program_model
         from mcnb.pictures.program import axes_of
-        from mcnb.pictures.program_scene import total_bytes
+        from mcnb.pictures.scenes.program import total_bytes
 
         if not callable(function):
             return looks.kind(function, "function")

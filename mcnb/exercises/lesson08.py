@@ -268,9 +268,9 @@ def _laid_out(value: Any) -> object:
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 
-    from mcnb.pictures.observe_program import program_model
+    from mcnb.pictures.inspect import program_model
     from mcnb.pictures.program import axes_of
-    from mcnb.pictures.program_scene import total_bytes
+    from mcnb.pictures.scenes.program import total_bytes
 
     if not isinstance(value, (list, tuple)):
         return looks.kind(value, "list of pairs")

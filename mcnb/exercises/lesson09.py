@@ -13,8 +13,7 @@ import numpy as np
 
 from mcnb.exercises import looks
 from mcnb.exercises.exercise import Exercise, of_function
-from mcnb.exercises.folders import shared_folder
-from mcnb.exercises.looks import SeenArray
+from mcnb.exercises.looks import SeenArray, shared_folder
 
 # 09.1: the rows of step 2, with batches of one row for each device, on a mesh of two rows.
 STEP = 2

@@ -11,7 +11,7 @@ import numpy as np
 
 from mcnb.exercises import looks
 from mcnb.exercises.exercise import Exercise, of_function
-from mcnb.exercises.folders import shared_folder
+from mcnb.exercises.looks import shared_folder
 
 # 10.1: a death while a checkpoint is being written.
 SAVED_EVERY, WRITING, DONE = 8, 3, 25

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mcnb._text import size
 from mcnb.exercises import looks
 from mcnb.exercises.exercise import Exercise, of_function
-from mcnb.report.log import size
 
 # 11.1: tasks of Slurm's for hosts with several GPUs each.
 HOSTS, GPUS = 3, 4

@@ -5,13 +5,39 @@ Nothing here communicates: an array is described by what this process holds of i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mcnb.options import a_or_an
+from mcnb._text import a_or_an
+
+LONGEST_PATH = 1024
+
+
+@contextmanager
+def shared_folder() -> Iterator[Path]:
+    """Have process 0 make a folder, and tell the others; it is removed when process 0 is through.
+
+    It communicates: all processes enter it together.
+    """
+    import jax
+    from jax.experimental import multihost_utils
+
+    made = tempfile.mkdtemp() if jax.process_index() == 0 else ""
+    try:
+        name = np.frombuffer(made.encode().ljust(LONGEST_PATH, b"\0"), np.uint8)
+        told = multihost_utils.broadcast_one_to_all(name)
+        yield Path(bytes(np.asarray(told, np.uint8)).rstrip(b"\0").decode())
+    finally:
+        if made:
+            shutil.rmtree(made, ignore_errors=True)
+
 
 DIGITS = 4  # numbers are compared as they are shown
 
@@ -146,7 +172,7 @@ def sharding(value: Any, shape: Sequence[int] | None = None) -> object:
     if not isinstance(value, jax.sharding.Sharding) or shape is None:
         return kind(value, "jax.Array")
     from mcnb.errors import PictureError
-    from mcnb.pictures.observe import layout_of
+    from mcnb.pictures.inspect import layout_of
 
     try:
         layout = layout_of(value, shape)

@@ -1,1 +1,1 @@
-"""Lockstep: processes that part are told apart before anything hangs."""
+"""The check: launches are held until all their participants agree. It needs JAX and NumPy only."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from mcnb.scripts.checked import main
+from mcnb.lockstep.runner import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

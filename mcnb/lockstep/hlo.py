@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mcnb.lockstep.launches import Collective
+from mcnb.lockstep.model import Collective
 
 KINDS = (
     "all-reduce",

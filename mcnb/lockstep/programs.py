@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from mcnb.lockstep import jax_hooks
+from mcnb.lockstep import _jax
 from mcnb.lockstep.hlo import by_process, fingerprint, operations, partners
-from mcnb.lockstep.launches import Launch
+from mcnb.lockstep.model import Launch
 
 # Modules whose functions a learner calls by name; a launch inside is told by that name.
 _PUBLIC = ("jax", "jax.numpy", "jax.experimental.multihost_utils", "jax.lax", "jax.random")
@@ -26,10 +26,10 @@ def describe(execute: Any, args: Sequence[Any]) -> Launch:
         execute: The computation, as JAX executes it.
         args: Its arguments.
     """
-    devices = jax_hooks.devices_of(execute)
+    devices = _jax.devices_of(execute)
     owners = [int(device.process_index) for device in devices]
     process = int(devices[0].client.process_index())
-    text = jax_hooks.program_text(execute)
+    text = _jax.program_text(execute)
     where = " ".join(device_names(devices))
     collectives = by_process(operations(text, len(devices)), owners)
     kept = [arg for i, arg in enumerate(args) if i in execute.kept_var_idx]
@@ -81,7 +81,7 @@ def call_under_way(frame: FrameType | None) -> tuple[Any, dict[str, str], tuple[
     execute = None
     while frame is not None:
         local = frame.f_locals
-        if frame.f_code is jax_hooks.call_code():
+        if frame.f_code is _jax.call_code():
             execute = local["self"]
         elif frame.f_code.co_name == "cache_miss" and "p" in local and "fun" in local:
             names = tuple(local["p"].arg_names or ())

@@ -19,8 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from mcnb.lockstep.launches import Launch
-from mcnb.lockstep.verdicts import Doing, Kind, Stand, Verdict
+from mcnb.lockstep.model import Doing, Kind, Launch, Stand, Verdict
 
 # Launches meet if they are the same program on the same participants.
 _Key: TypeAlias = tuple[str, tuple[int, ...]]

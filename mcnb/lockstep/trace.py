@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mcnb.lockstep.places import Places
+from mcnb.lockstep.source import Places
 
 # What is shorter can't be seen in a picture.
 LEAST_S = 50e-6

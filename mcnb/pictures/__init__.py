@@ -1,1 +1,1 @@
-"""Pictures of meshes, shardings, communication and time."""
+"""Pictures of meshes, shardings, programs and time: model, scene, then text, SVG or matplotlib."""

@@ -4,11 +4,322 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
-from mcnb.pictures import palette
-from mcnb.pictures.lanes_drawing import lanes_drawing
-from mcnb.pictures.scene import Cell, Grid, Lanes, Part, Scene, Table
-from mcnb.pictures.shapes import ADVANCE, FONT, LINE, Box, Drawing, Label, Rule, width_of
+from mcnb.pictures.scene import (
+    KINDS_OF_BARS,
+    Bar,
+    Cell,
+    Grid,
+    Join,
+    Lane,
+    Lanes,
+    Part,
+    Scene,
+    Table,
+)
+
+# Black is taken by text, so gray stands for it.
+_PROCESSES = (
+    "#0072B2",  # blue
+    "#E69F00",  # orange
+    "#009E73",  # bluish green
+    "#CC79A7",  # reddish purple
+    "#56B4E9",  # sky blue
+    "#D55E00",  # vermillion
+    "#F0E442",  # yellow
+    "#999999",  # gray
+)
+INK, SOFT, PAPER, EDGE, NOBODY = "#1A1A1A", "#555555", "#FFFFFF", "#C8C8C8", "#EDEDED"
+MOST_STRIPES = len(_PROCESSES)
+
+
+def color_of(process: int) -> str:
+    """Return a process's colour. The ninth process has the first one's: labels tell them apart.
+
+    Example:
+        >>> color_of(0), color_of(8)
+        ('#0072B2', '#0072B2')
+    """
+    return _PROCESSES[process % len(_PROCESSES)]
+
+
+def text_on(color: str) -> str:
+    """Return the colour of text that is read well on a colour: black or white.
+
+    The one with the higher contrast ratio, as WCAG 2.1 defines it in its section 1.4.3.
+
+    Example:
+        >>> text_on("#0072B2"), text_on("#F0E442")
+        ('#FFFFFF', '#1A1A1A')
+    """
+    light = _luminance(color)
+    on_dark = (1.05) / (light + 0.05)
+    on_light = (light + 0.05) / (_luminance(INK) + 0.05)
+    return PAPER if on_dark > on_light else INK
+
+
+def paler(color: str) -> str:
+    """Return a colour halfway to white.
+
+    Example:
+        >>> paler("#0072B2")
+        '#7FB8D8'
+    """
+    return "#" + "".join(f"{(int(color[i : i + 2], 16) + 255) // 2:02X}" for i in (1, 3, 5))
+
+
+def _luminance(color: str) -> float:
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+FONT = 12.0
+ADVANCE = 0.61  # a character's width, in parts of the font's size
+LINE = 17.0  # from one line of text to the next
+Shape: TypeAlias = Literal["disc", "ring", "diamond"]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle.
+
+    Attributes:
+        x: Its left edge.
+        y: Its upper edge.
+        width: Its width.
+        height: Its height.
+        colors: Its colours, as stripes where there are several.
+        edge: The colour of its edge.
+        dashed: Whether its edge is dashed.
+        hint: What is said of it where something points at it.
+    """
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colors: tuple[str, ...]
+    edge: str = PAPER
+    dashed: bool = False
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A line of text.
+
+    Attributes:
+        x: Where it stands.
+        y: Its middle.
+        text: What it says.
+        anchor: What of it stands at `x`.
+        color: Its colour.
+        size: The font's size.
+        bold: Whether it is bold.
+        plate: The colour behind it; empty for none.
+    """
+
+    x: float
+    y: float
+    text: str
+    anchor: Literal["start", "middle", "end"] = "start"
+    color: str = INK
+    size: float = FONT
+    bold: bool = False
+    plate: str = ""
+
+    @property
+    def width(self) -> float:
+        """How wide it is."""
+        return width_of(self.text, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A straight line from one point to another."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    color: str = EDGE
+    width: float = 1.0
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A mark.
+
+    Attributes:
+        x: Its middle.
+        y: Its middle.
+        radius: Its radius.
+        color: Its colour.
+        shape: What it is; a ring is empty inside, and so is a diamond.
+    """
+
+    x: float
+    y: float
+    radius: float
+    color: str
+    shape: Shape = "disc"
+
+
+@dataclass(slots=True)
+class Drawing:
+    """Boxes, rules over them, dots over these and labels over all, and how large they are."""
+
+    boxes: list[Box] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
+    dots: list[Dot] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
+    width: float = 0.0
+    height: float = 0.0
+
+    def add(self, other: Drawing, x: float, y: float) -> None:
+        """Add another drawing, moved to a place."""
+        self.boxes += [replace(box, x=box.x + x, y=box.y + y) for box in other.boxes]
+        self.labels += [replace(label, x=label.x + x, y=label.y + y) for label in other.labels]
+        self.dots += [replace(dot, x=dot.x + x, y=dot.y + y) for dot in other.dots]
+        self.rules += [
+            replace(rule, x1=rule.x1 + x, y1=rule.y1 + y, x2=rule.x2 + x, y2=rule.y2 + y)
+            for rule in other.rules
+        ]
+
+
+def width_of(text: str, size: float = FONT) -> float:
+    """Return how wide a text is."""
+    return len(text) * size * ADVANCE
+
+
+WIDTH = 632.0
+LANE, LANE_GAP, THIN = 24.0, 10.0, 8.0
+RADIUS = 5.0
+MOST_JOINS = 60  # with more, what is between them could not be seen
+SWATCH = 22.0
+
+
+def lanes_drawing(lanes: Lanes) -> Drawing:
+    """Return the drawing of lanes."""
+    drawing = Drawing(width=WIDTH)
+    left = max((width_of(f"P{lane.process}") for lane in lanes.lanes), default=0.0) + 10
+    scale = WIDTH - left - RADIUS - 2
+    top = LINE + 4 if any(join.label for join in lanes.joins) else 4.0
+    middles = {}
+    for i, lane in enumerate(lanes.lanes):
+        middles[lane.process] = top + i * (LANE + LANE_GAP) + LANE / 2
+        _lane(drawing, lane, left, middles[lane.process], scale)
+    bottom = top + len(lanes.lanes) * (LANE + LANE_GAP)
+    free, last = 0.0, ""
+    dense = len(lanes.joins) > MOST_JOINS
+    for join in lanes.joins:
+        x = left + join.at * scale
+        _join(drawing, join, (left, scale), middles, dense and join.met)
+        half = width_of(join.label) / 2
+        at = min(max(x, half), WIDTH - half)
+        if join.label not in ("", last) and at - half >= free:
+            drawing.labels.append(Label(at, LINE / 2, join.label, "middle", SOFT))
+            free, last = at + half + 8, join.label
+    free = 0.0
+    for at, text in lanes.ticks:
+        x, half = left + at * scale, width_of(text) / 2
+        drawing.rules.append(Rule(x, bottom - 4, x, bottom + 1))
+        if x - half >= free and x + half <= WIDTH:
+            drawing.labels.append(Label(x, bottom + LINE / 2, text, "middle", SOFT))
+            free = x + half + 8
+    if lanes.ticks:
+        drawing.rules.append(Rule(left, bottom - 4, left + scale, bottom - 4))
+        bottom += LINE + 4
+    _legend(drawing, lanes, left, bottom + LINE / 2)
+    drawing.height = bottom + LINE + 4
+    return drawing
+
+
+def _lane(drawing: Drawing, lane: Lane, left: float, middle: float, scale: float) -> None:
+    color = color_of(lane.process)
+    drawing.labels.append(Label(left - 10, middle, f"P{lane.process}", "end", bold=True))
+    if not lane.bars and lane.note:
+        drawing.labels.append(Label(left, middle, lane.note, color=SOFT))
+    for bar in lane.bars:
+        x, width = left + bar.begin * scale, (bar.end - bar.begin) * scale
+        hint = f"P{lane.process}: {bar.texts[0]}" if bar.texts else ""
+        _bar(drawing, bar, color, (x, middle, width), hint)
+
+
+def _bar(
+    drawing: Drawing, bar: Bar, color: str, place: tuple[float, float, float], hint: str
+) -> None:
+    x, middle, width = place
+    thin = bar.kind == "python"
+    height = THIN if thin else LANE
+    fill, edge, dashed = {
+        "python": (paler(color), paler(color), False),
+        "computes": (color, color, False),
+        "compiles": (paler(color), color, False),
+        "waits": (PAPER, SOFT, True),
+    }[bar.kind]
+    drawing.boxes.append(Box(x, middle - height / 2, width, height, (fill,), edge, dashed, hint))
+    text = next((text for text in bar.texts if width_of(text) + 10 <= width), "")
+    if text:
+        plate = PAPER if thin else ""
+        ink = INK if thin else text_on(fill)
+        drawing.labels.append(Label(x + width / 2, middle, text, "middle", ink, plate=plate))
+
+
+def _join(
+    drawing: Drawing,
+    join: Join,
+    across: tuple[float, float],
+    middles: dict[int, float],
+    thin: bool,
+) -> None:
+    """Draw an upright line, with a mark for each that is there and a ring for each that is not."""
+    left, scale = across
+    x = left + join.at * scale
+    drawn = [middles[k] for k in (*join.present, *join.missing) if k in middles]
+    if not drawn:
+        return
+    width = 0.5 if thin else 1.5
+    drawing.rules.append(Rule(x, min(drawn), x, max(drawn), INK, width, dashed=not join.met))
+    if thin:
+        return
+    for k in sorted({*join.present, *join.missing} & middles.keys()):
+        shape: Shape = "ring" if k in join.missing else "disc" if join.met else "diamond"
+        drawing.dots.append(Dot(left + join.place(k) * scale, middles[k], RADIUS, INK, shape))
+
+
+def _legend(drawing: Drawing, lanes: Lanes, left: float, y: float) -> None:
+    used = {bar.kind for lane in lanes.lanes for bar in lane.bars}
+    x = left
+    gray = color_of(7)
+    for kind, (name, _) in KINDS_OF_BARS.items():
+        if kind in used:
+            _bar(drawing, Bar(kind, 0.0, 0.0), gray, (x, y, SWATCH), "")
+            drawing.labels.append(Label(x + SWATCH + 6, y, name, color=SOFT))
+            x += SWATCH + width_of(name) + 22
+    met = any(join.met for join in lanes.joins)
+    if met and len(lanes.joins) > MOST_JOINS:
+        drawing.rules.append(Rule(x + 4, y - LANE / 2, x + 4, y + LANE / 2, INK, 0.5))
+        drawing.labels.append(Label(x + 14, y, "met", color=SOFT))
+        x += 14 + width_of("met") + 22
+        met = False
+    in_vain = any(not join.met for join in lanes.joins)
+    missing = any(join.missing for join in lanes.joins)
+    marks: tuple[tuple[bool, Shape, str], ...] = (
+        (met, "disc", "met"),
+        (in_vain, "diamond", "in vain"),
+        (missing, "ring", "missing"),
+    )
+    for used_too, shape, text in marks:
+        if used_too:
+            drawing.dots.append(Dot(x + RADIUS, y, RADIUS, INK, shape))
+            drawing.labels.append(Label(x + 2 * RADIUS + 6, y, text, color=SOFT))
+            x += 2 * RADIUS + width_of(text) + 22
+
 
 TITLE_FONT = 13.0
 PADDING, GUTTER = 14.0, 26.0
@@ -33,7 +344,7 @@ def drawing_of(scene: Scene) -> Drawing:
         y += body.height + 16
     for note in scene.notes:
         for text in _wrapped(note, width, FONT):
-            drawing.labels.append(Label(PADDING, y + LINE / 2, text, color=palette.SOFT))
+            drawing.labels.append(Label(PADDING, y + LINE / 2, text, color=SOFT))
             y += LINE
     drawing.height = y + PADDING
     return drawing
@@ -74,23 +385,21 @@ def _grid(grid: Grid) -> Drawing:
     said = [arrow + axis for arrow, axis in arrows if axis]
     top = 0.0
     for text in [grid.title, *said] if grid.title else said:
-        bold, color = text == grid.title, palette.INK if text == grid.title else palette.SOFT
+        bold, color = text == grid.title, INK if text == grid.title else SOFT
         drawing.labels.append(Label(0.0, top + LINE / 2, text, color=color, bold=bold))
         drawing.width = max(drawing.width, width_of(text))
         top += LINE
     x = left
     if any(grid.column_heads):
         for head, width in zip(grid.column_heads, widths, strict=True):
-            drawing.labels.append(
-                Label(x + width / 2, top + LINE / 2, head, "middle", palette.SOFT)
-            )
+            drawing.labels.append(Label(x + width / 2, top + LINE / 2, head, "middle", SOFT))
             x += width
         top += LINE
     y = top + 2
     for r, row in enumerate(grid.rows):
         if grid.row_heads:
             drawing.labels.append(
-                Label(left - 8, y + heights[r] / 2, grid.row_heads[r], "end", palette.SOFT)
+                Label(left - 8, y + heights[r] / 2, grid.row_heads[r], "end", SOFT)
             )
         x = left
         for c, cell in enumerate(row):
@@ -125,23 +434,23 @@ def _cell(
     drawing: Drawing, cell: Cell | None, x: float, y: float, width: float, height: float
 ) -> None:
     if cell is None:
-        drawing.labels.append(Label(x + width / 2, y + height / 2, "…", "middle", palette.SOFT))
+        drawing.labels.append(Label(x + width / 2, y + height / 2, "…", "middle", SOFT))
         return
-    colors = [palette.color_of(process) for process in cell.processes]
-    colors = list(dict.fromkeys(colors))[: palette.MOST_STRIPES]
+    colors = [color_of(process) for process in cell.processes]
+    colors = list(dict.fromkeys(colors))[:MOST_STRIPES]
     if not colors:
-        colors = [palette.NOBODY]
+        colors = [NOBODY]
     striped = cell.copies > 1
     if striped and len(colors) == 1:
-        colors.append(palette.paler(colors[0]))
+        colors.append(paler(colors[0]))
     shown = tuple(colors) if striped or len(cell.processes) > 1 else (colors[0],)
     drawing.boxes.append(Box(x, y, width, height, shown))
     one = len(shown) == 1
     lines = _lines(cell)
     first = y + height / 2 - (len(lines) - 1) * LINE / 2
     for i, line in enumerate(lines):
-        ink = palette.text_on(shown[0]) if one else palette.INK
-        plate = "" if one else palette.PAPER
+        ink = text_on(shown[0]) if one else INK
+        plate = "" if one else PAPER
         label = Label(x + width / 2, first + i * LINE, line, "middle", ink, plate=plate)
         drawing.labels.append(label)
 

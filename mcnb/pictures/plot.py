@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mcnb.errors import PictureError
-from mcnb.pictures import palette
-from mcnb.pictures.drawing import drawing_of
+from mcnb.pictures.drawing import LINE, PAPER, Box, Drawing, drawing_of
 from mcnb.pictures.scene import Scene
-from mcnb.pictures.shapes import LINE, Box, Drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +39,7 @@ def plot(scene: Scene, ax: Axes | None = None) -> Axes:
     drawing = drawing_of(scene)
     if ax is None:
         size = (drawing.width / PIXELS_PER_INCH, drawing.height / PIXELS_PER_INCH)
-        figure = plt.figure(figsize=size, facecolor=palette.PAPER)
+        figure = plt.figure(figsize=size, facecolor=PAPER)
         ax = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     ax.set_xlim(0, drawing.width)
     ax.set_ylim(drawing.height, 0)
@@ -62,7 +60,7 @@ def _scale(ax: Axes, drawing: Drawing) -> float:
 def _draw(ax: Axes, drawing: Drawing, scale: float) -> None:
     from matplotlib.patches import Circle, Rectangle, RegularPolygon
 
-    paper = Rectangle((0, 0), drawing.width, drawing.height, facecolor=palette.PAPER, linewidth=0)
+    paper = Rectangle((0, 0), drawing.width, drawing.height, facecolor=PAPER, linewidth=0)
     ax.add_patch(paper)
     for box in drawing.boxes:
         _stripes(ax, box)
@@ -84,7 +82,7 @@ def _draw(ax: Axes, drawing: Drawing, scale: float) -> None:
             linestyle="--" if rule.dashed else "-",
         )
     for dot in drawing.dots:
-        face = dot.color if dot.shape == "disc" else palette.PAPER
+        face = dot.color if dot.shape == "disc" else PAPER
         place, radius = (dot.x, dot.y), dot.radius
         diamond = dot.shape == "diamond"
         mark = RegularPolygon(place, 4, radius=radius) if diamond else Circle(place, radius)

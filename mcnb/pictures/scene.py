@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
-from mcnb.pictures.devices import Device
+from mcnb.pictures.model import Device
 
 
 @dataclass(frozen=True, slots=True)

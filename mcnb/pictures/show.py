@@ -2,16 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
+import numpy as np
+
+from mcnb._text import a_or_an
 from mcnb.errors import PictureError
-from mcnb.options import a_or_an
-from mcnb.pictures.layout_scene import layout_scene
-from mcnb.pictures.mesh_scene import mesh_scene
+from mcnb.pictures.model import Region, by_id
 from mcnb.pictures.picture import Picture
-from mcnb.pictures.scene import Scene
-from mcnb.pictures.tree_scene import DELETED, Leaf, tree_scene
+from mcnb.pictures.scene import ELSEWHERE, Scene
+from mcnb.pictures.scenes.layout import layout_scene
+from mcnb.pictures.scenes.mesh import mesh_scene
+from mcnb.pictures.scenes.tree import DELETED, Leaf, tree_scene
+
+MOST_VALUES = 256
+
+
+def value_labels(array: Any, *, ids: bool = False) -> Callable[[Region], tuple[str, ...]]:
+    """Return what stands in a region's box: its values, where this process holds them.
+
+    Nothing is moved or computed: only shards of this process's own devices are read.
+
+    Args:
+        array: An array of at most 256 elements.
+        ids: Whether devices are told by JAX's numbers for them.
+
+    Raises:
+        PictureError: It is no array, or too large.
+    """
+    if not isinstance(array, jax.Array):
+        raise PictureError(f"{a_or_an(type(array).__name__)} has no values to show: give an array")
+    if array.size > MOST_VALUES:
+        raise PictureError(
+            f"An array of {array.size} elements is too large to show its values; the limit is "
+            f"{MOST_VALUES}. Show a part of it, or leave out values=True"
+        )
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        raise PictureError("Random keys have no values to show: see jax.random.key_data")
+    held: dict[tuple[tuple[int, int], ...], Any] = {}
+    for shard in array.addressable_shards:
+        bounds = tuple(
+            part.indices(size)[:2] for part, size in zip(shard.index, array.shape, strict=True)
+        )
+        held.setdefault(bounds, shard.data)
+
+    def label(region: Region) -> tuple[str, ...]:
+        lines = [by_id(region.devices) if ids else " ".join(map(str, region.devices))]
+        data = held.get(region.bounds)
+        return (*lines, ELSEWHERE) if data is None else (*lines, *_lines(np.asarray(data)))
+
+    return label
+
+
+def _lines(values: np.ndarray[Any, Any]) -> list[str]:
+    if values.dtype == object or values.dtype.kind == "V":  # bfloat16 and its like
+        values = values.astype(np.float32)
+    text = np.array2string(
+        values, precision=3, suppress_small=True, threshold=MOST_VALUES + 1, max_line_width=200
+    )
+    return [line.replace("[", "").replace("]", "").strip() for line in text.split("\n") if line]
+
 
 OPTIONS = {"name": "", "bounds": False, "values": False, "ids": False}
 DRAWN = (
@@ -127,17 +179,10 @@ def picture(
 def _pictures(
     thing: Any, args: Sequence[Any], options: dict[str, Any], keywords: Mapping[str, Any]
 ) -> list[Picture]:
-    from mcnb.cluster import Cluster
-    from mcnb.pictures.of_cluster import pictures_of
-    from mcnb.pods.pod import Pod, Rehearsal
-    from mcnb.result import Result
-
-    if isinstance(thing, (Pod, Rehearsal)) and not args and not keywords:
-        return [thing.picture()]
-    if isinstance(thing, Result) and not args and set(keywords) <= {"order"}:
-        return [thing.timeline(**keywords)]
-    if isinstance(thing, Cluster) and not keywords:
-        return pictures_of(thing, args, options)
+    draw = getattr(type(thing), "__mcnb_picture__", None)
+    drawn: list[Picture] | None = draw(thing, args, options, keywords) if draw else None
+    if drawn is not None:
+        return drawn
     return [Picture(scene_of(thing, *args, keywords=keywords, **options))]
 
 
@@ -153,8 +198,7 @@ def scene_of(
     """Return the scene of something; see `picture`."""
     import jax
 
-    from mcnb.pictures import observe
-    from mcnb.pictures.values import value_labels
+    from mcnb.pictures import inspect
 
     laid_out = (jax.sharding.Sharding, jax.Array, jax.ShapeDtypeStruct)
     mesh = isinstance(thing, (jax.sharding.Mesh, jax.sharding.AbstractMesh))
@@ -167,23 +211,23 @@ def scene_of(
             "function takes its own keyword arguments, too"
         )
     if args and isinstance(thing, laid_out) and isinstance(args[0], laid_out):
-        from mcnb.pictures.of_change import change_of
+        from mcnb.pictures.moves import change_of
 
         return change_of(thing, args[0], args[1:], name=name, bounds=bounds, ids=ids)
     if isinstance(thing, jax.sharding.Sharding):
         _no_more(thing, args[1:])
-        shape = observe.shape_of(args[0]) if args else None
-        return layout_scene(observe.layout_of(thing, shape), name=name, bounds=bounds, ids=ids)
+        shape = inspect.shape_of(args[0]) if args else None
+        return layout_scene(inspect.layout_of(thing, shape), name=name, bounds=bounds, ids=ids)
     _no_more(thing, args)
     if mesh:
-        return mesh_scene(observe.mesh_model(thing), ids=ids)
-    if observe.is_host_value(thing):
+        return mesh_scene(inspect.mesh_model(thing), ids=ids)
+    if inspect.is_host_value(thing):
         raise PictureError(
             f"{a_or_an(type(thing).__name__)} lies in this process's own memory and on no device. "
             "Put it there first: jax.device_put(x, sharding)"
         )
     if isinstance(thing, (jax.Array, jax.ShapeDtypeStruct)):
-        layout = observe.layout_of(thing)
+        layout = inspect.layout_of(thing)
         label = value_labels(thing, ids=ids) if values else None
         return layout_scene(layout, name=name, bounds=bounds, ids=ids, label=label)
     leaves = jax.tree_util.tree_leaves_with_path(thing)
@@ -209,7 +253,7 @@ def _no_more(thing: Any, args: Sequence[Any]) -> None:
             f"mcnb.show(cluster, {args[0]!r})"
         )
     if isinstance(args[0], jax.sharding.PartitionSpec):
-        from mcnb.pictures.observe import spec_text
+        from mcnb._text import spec_text
 
         spec = spec_text(args[0])
         raise PictureError(
@@ -225,8 +269,8 @@ def _no_more(thing: Any, args: Sequence[Any]) -> None:
 def _of_function(
     function: Any, args: Sequence[Any], keywords: Mapping[str, Any], name: str
 ) -> Scene:
-    from mcnb.pictures.observe_program import compiled, program_model
-    from mcnb.pictures.program_scene import program_scene
+    from mcnb.pictures.inspect import compiled, program_model
+    from mcnb.pictures.scenes.program import program_scene
 
     return program_scene(program_model(compiled(function, args, keywords), name))
 
@@ -234,11 +278,11 @@ def _of_function(
 def _leaf(path: Any, leaf: Any) -> Leaf:
     import jax
 
-    from mcnb.pictures import observe
+    from mcnb.pictures import inspect
 
     where = jax.tree_util.keystr(path)
     if isinstance(leaf, jax.Array) and leaf.is_deleted():
         return Leaf(where, None, DELETED)
     if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)) and leaf.sharding is not None:
-        return Leaf(where, observe.layout_of(leaf))
+        return Leaf(where, inspect.layout_of(leaf))
     return Leaf(where, None, type(leaf).__name__)

@@ -6,10 +6,19 @@ import hashlib
 from collections.abc import Iterable
 from xml.sax.saxutils import escape, quoteattr
 
-from mcnb.pictures import palette
-from mcnb.pictures.drawing import drawing_of
+from mcnb.pictures.drawing import (
+    EDGE,
+    FONT,
+    LINE,
+    PAPER,
+    Box,
+    Dot,
+    Drawing,
+    Label,
+    Rule,
+    drawing_of,
+)
 from mcnb.pictures.scene import Scene
-from mcnb.pictures.shapes import FONT, LINE, Box, Dot, Drawing, Label, Rule
 
 FONTS = "ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace"
 STRIPE = 7.0
@@ -36,8 +45,8 @@ def svg_of(scene: Scene) -> str:
         f'<title id="t{key}">{escape(scene.title)}</title><desc id="d{key}">{described}</desc>'
         f"{''.join(_patterns(drawing.boxes))}"
         f'<rect x="0.5" y="0.5" width="{_number(drawing.width - 1)}" '
-        f'height="{_number(drawing.height - 1)}" rx="6" fill="{palette.PAPER}" '
-        f'stroke="{palette.EDGE}"/>{body}</svg>'
+        f'height="{_number(drawing.height - 1)}" rx="6" fill="{PAPER}" '
+        f'stroke="{EDGE}"/>{body}</svg>'
     )
 
 
@@ -70,7 +79,7 @@ def _box(box: Box) -> str:
 
 
 def _dot(dot: Dot) -> str:
-    fill = dot.color if dot.shape == "disc" else palette.PAPER
+    fill = dot.color if dot.shape == "disc" else PAPER
     if dot.shape == "diamond":
         x, y, r = dot.x, dot.y, dot.radius + 1
         corners = ((x - r, y), (x, y - r), (x + r, y), (x, y + r))

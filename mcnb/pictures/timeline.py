@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from mcnb.lockstep.launches import Launch, LaunchRecord
+from mcnb.lockstep.model import Launch, LaunchRecord
 from mcnb.lockstep.trace import Trace
 
 Kind: TypeAlias = Literal["python", "computes", "compiles", "waits"]

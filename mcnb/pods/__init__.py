@@ -1,1 +1,1 @@
-"""TPU pods on paper: what a program will do on a machine that one does not have."""
+"""TPU pods ahead of time, without the hardware."""

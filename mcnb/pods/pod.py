@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mcnb._text import plural, size
 from mcnb.errors import ClusterError
-from mcnb.options import plural
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.scene import Scene
-from mcnb.pods.bounds import Bound, least_time
-from mcnb.pods.chips import CHIPS, Chip
+from mcnb.pods.bounds import CHIPS, Bound, Chip, least_time
 from mcnb.pods.topology import devices_of
-from mcnb.report.log import size
 
 if TYPE_CHECKING:
     import jax
 
-    from mcnb.pictures.program_scene import ProgramModel
+    from mcnb.pictures.scenes.program import ProgramModel
 
 
 MOST_DRAWN = 512  # devices, where they are drawn in planes
@@ -130,7 +128,7 @@ class Pod:
         """
         import jax
 
-        from mcnb.pictures.observe_program import compiled
+        from mcnb.pictures.inspect import compiled
 
         used = {
             device
@@ -158,12 +156,18 @@ class Pod:
                 "more of them"
             ) from None
 
+    def __mcnb_picture__(
+        self, args: Sequence[Any], options: dict[str, Any], keywords: Mapping[str, Any]
+    ) -> list[Picture] | None:
+        """Return its pictures for `mcnb.show`; None if it takes no such arguments."""
+        return None if args or keywords else [self.picture()]
+
     def picture(self) -> Picture:
         """Return a picture of where its devices stand."""
         import jax
 
-        from mcnb.pictures.mesh_scene import mesh_scene
-        from mcnb.pictures.observe import mesh_model
+        from mcnb.pictures.inspect import mesh_model
+        from mcnb.pictures.scenes.mesh import mesh_scene
 
         mesh = self._places()
         note = ""
@@ -212,7 +216,7 @@ class Rehearsal:
     @cached_property
     def model(self) -> ProgramModel:
         """Its collectives, results and memory, as plain data."""
-        from mcnb.pictures.observe_program import program_model
+        from mcnb.pictures.inspect import program_model
 
         return program_model(self.program)
 
@@ -237,9 +241,15 @@ class Rehearsal:
         flops = float(analysis.get("flops", 0.0))
         return least_time(self.pod.chip, max(flops, 0.0), moved, self.model.uses, small=small)
 
+    def __mcnb_picture__(
+        self, args: Sequence[Any], options: dict[str, Any], keywords: Mapping[str, Any]
+    ) -> list[Picture] | None:
+        """Return its pictures for `mcnb.show`; None if it takes no such arguments."""
+        return None if args or keywords else [self.picture()]
+
     def picture(self) -> Picture:
         """Return a picture of what it would do."""
-        from mcnb.pictures.program_scene import program_scene
+        from mcnb.pictures.scenes.program import program_scene
 
         scene: Scene = program_scene(self.model)
         return Picture(replace(scene, notes=(*scene.notes, *self._notes())))

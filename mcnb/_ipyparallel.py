@@ -1,0 +1,180 @@
+"""ipyparallel's engine and controller as mcnb needs them: the only file that knows its inner names.
+
+It fits ipyparallel 9. What it reaches into:
+
+- of the engine: the kernel class that `IPEngine` instantiates, whether kernels have a debugger, the
+  redirection of output, the signal handlers, and how a kernel applies functions;
+- of the controller: the heart monitor that it instantiates and when that counts a heart as new, the
+  socket on which its hub listens to what passes, what follows from encryption, and its module
+  `time`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from abc import ABC, abstractmethod
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import ipyparallel.controller.app as controller_app
+import ipyparallel.controller.heartmonitor as heartmonitor
+import ipyparallel.engine.app as engine_app
+from ipyparallel.engine.datapub import publish_data
+from ipyparallel.engine.kernel import IPythonParallelKernel
+from ipyparallel.serialize import serialize_object, unpack_apply_message
+from IPython.core.getipython import get_ipython
+from traitlets import Integer, observe
+
+from mcnb._system import die_with_parent
+from mcnb.errors import ClusterError
+
+__all__ = ["Engine", "Kernel", "adopt_engine", "publish_data", "run_controller"]
+
+
+class Kernel(IPythonParallelKernel, ABC):
+    """An engine's kernel that answers some calls itself, without a trace in the namespace."""
+
+    @abstractmethod
+    def answers(self, function: Any) -> bool:
+        """Return whether this kernel answers a call of that function itself."""
+
+    @abstractmethod
+    def answer(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Return the result of a call that `answers` accepts; it must not raise."""
+
+    def pre_handler_hook(self) -> None:
+        """Leave SIGINT alone: the engine's own handler decides what it reaches."""
+
+    def post_handler_hook(self) -> None:
+        """Leave SIGINT alone."""
+
+    def _publish_status(self, status: str, *args: Any, **kwargs: Any) -> None:
+        """Publish that the kernel is idle, for which the client waits, but not that it is busy."""
+        if status != "busy":
+            super()._publish_status(status, *args, **kwargs)
+
+    def do_apply(
+        self, content: Any, bufs: Any, msg_id: str, reply_metadata: Any
+    ) -> tuple[dict[str, Any], list[Any]]:
+        """Apply a function."""
+        function, args, kwargs = unpack_apply_message(bufs, self.shell.user_ns, copy=False)
+        if not self.answers(function):
+            reply: tuple[dict[str, Any], list[Any]] = super().do_apply(
+                content, bufs, msg_id, reply_metadata
+            )
+            return reply
+        buffers: list[Any] = serialize_object(
+            self.answer(function, args, kwargs),
+            buffer_threshold=self.session.buffer_threshold,
+            item_threshold=self.session.item_threshold,
+        )
+        return {"status": "ok"}, buffers
+
+
+class Engine(engine_app.IPEngine, ABC):
+    """The engine application, which redirects no output and lets a subclass handle signals.
+
+    Attributes:
+        kernel_type: The class of its kernel.
+    """
+
+    kernel_type: ClassVar[type[Kernel]]
+
+    def initialize(self, argv: Any = None) -> None:
+        """Initialize, with a kernel of `kernel_type`."""
+        engine_app.Kernel = self.kernel_type
+        _leave_debugpy_out()
+        super().initialize(argv)
+
+    @abstractmethod
+    def handle_signals(self) -> None:
+        """Install the handlers of signals."""
+
+    def init_signal(self) -> None:
+        """Install the handlers of signals."""
+        self.handle_signals()
+
+    def redirect_output(self, iopub_socket: Any) -> None:
+        """Redirect nothing: the streams have been replaced already."""
+
+
+def adopt_engine(kernel_type: type[Kernel]) -> Kernel:
+    """Give the engine that runs in this process another class of kernel, and return the kernel.
+
+    Raises:
+        ClusterError: There is no engine in this process.
+    """
+    kernel = getattr(get_ipython(), "kernel", None)
+    if not isinstance(kernel, IPythonParallelKernel):
+        raise ClusterError("is no engine of ipyparallel's")
+    # In place: its sockets are in use, and it is in the middle of answering a call.
+    kernel.__class__ = kernel_type
+    adopted: Kernel = kernel
+    return adopted
+
+
+def _leave_debugpy_out() -> None:
+    """Have kernels made without a debugger, which nobody could reach and each would import.
+
+    Cells can still import debugpy.
+    """
+    if "debugpy" not in sys.modules:
+        sys.modules["debugpy"] = None  # type: ignore[assignment]
+        importlib.import_module("ipykernel.debugger")
+        del sys.modules["debugpy"]
+
+
+class _EagerHeartMonitor(heartmonitor.HeartMonitor):
+    """Has the hub know an engine as soon as its heart beats.
+
+    A new engine is registered when its heart has answered a beat, at the next beat. The period is
+    short, so that this is soon; once engines are known no beat is needed, for the keeper sees
+    deaths, and each would wake all of them up.
+    """
+
+    expected = Integer(config=True, help="How many engines will register.")
+
+    def handle_pong(self, msg: list[bytes]) -> None:
+        """Take the answer to a beat, and have the hub know whose it is; a late one is one, too."""
+        heart = msg[0]
+        self.responses.add(heart)
+        if heart not in self.hearts:
+            self.handle_new_hearts({heart})
+        if len(self.hearts) >= self.expected:
+            self.caller.stop()
+
+
+class QuietController(controller_app.IPController):
+    """The controller, whose hub keeps no account of what passes between client and engines.
+
+    It would read every message again, and remember each. Nobody asks it for that.
+
+    What passes is encrypted, and signed as well: without a key, each session would warn of that.
+    """
+
+    @observe("enable_curve")
+    def _enable_curve_changed(self, change: Any) -> None:
+        if change.new:
+            self._ensure_curve_keypair()
+
+    def init_hub(self) -> None:
+        """Make the hub, which then hears of heartbeats and registrations only."""
+        super().init_hub()
+        passing = self.hub.monitor.socket
+        passing.unsubscribe(b"")
+        passing.subscribe(b"heartmonitor")
+
+
+def run_controller() -> None:
+    """Run ipyparallel's controller, the arguments of the command line being its own.
+
+    Its own child processes end when it does, also when it is killed.
+    """
+    os.register_at_fork(after_in_child=die_with_parent)
+    heartmonitor.HeartMonitor = controller_app.HeartMonitor = _EagerHeartMonitor
+    # It sleeps a quarter of a second between binding its ports and connecting to one of them.
+    controller_app.time = SimpleNamespace(**{**vars(time), "sleep": lambda _: None})
+    QuietController.launch_instance()

@@ -1,0 +1,145 @@
+"""Put counts, sizes, process indices, source lines and specs into words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def plural(count: int, one: str, many: str) -> str:
+    """Return the count with the right noun.
+
+    Example:
+        >>> plural(1, "process", "processes")
+        '1 process'
+    """
+    return f"{count} {one if count == 1 else many}"
+
+
+def a_or_an(noun: str) -> str:
+    """Return a noun with its article, as a sentence begins.
+
+    Example:
+        >>> a_or_an("int"), a_or_an("jax.Array"), a_or_an("ndarray")
+        ('An int', 'A jax.Array', 'An ndarray')
+    """
+    spoken_with_a_vowel = noun.lower().startswith(("a", "e", "i", "o", "nd"))
+    return f"{'An' if spoken_with_a_vowel else 'A'} {noun}"
+
+
+def index_ranges(indices: Sequence[int]) -> str:
+    """Return indices as text, runs of three and more as ranges.
+
+    Example:
+        >>> index_ranges([0, 1, 2, 5])
+        '0-2,5'
+        >>> index_ranges([0, 1, 3])
+        '0,1,3'
+    """
+    parts: list[str] = []
+    run: list[int] = []
+    for index in [*sorted(indices), None]:
+        if run and index != run[-1] + 1:
+            parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(i) for i in run]
+            run = []
+        if index is not None:
+            run.append(index)
+    return ",".join(parts)
+
+
+def name_processes(indices: Sequence[int], count: int | None = None) -> str:
+    """Return processes in words, for a sentence.
+
+    Args:
+        indices: Process indices, at least one.
+        count: How many processes there are, to say "all 4 processes" where it is all.
+
+    Example:
+        >>> name_processes([2]), name_processes([0, 1, 2], 4), name_processes([0, 1], 2)
+        ('process 2', 'processes 0-2', 'both processes')
+    """
+    if len(indices) == 1:
+        return f"process {indices[0]}"
+    if count is not None and len(indices) == count:
+        return "both processes" if count == 2 else f"all {count} processes"
+    return f"processes {index_ranges(indices)}"
+
+
+def spec_text(spec: Any) -> str:
+    """Return a spec as short as it is written; the same on all versions of JAX."""
+    return "" if spec is None else str(spec).replace("PartitionSpec", "P").replace(",)", ")")
+
+
+_CELL_NAME = re.compile(r"<In\[(.*?)\]>")
+# What ipykernel calls the cells of the notebook's own Python.
+_NOTEBOOKS_OWN = re.compile(r".*/ipykernel_\d+/\d+\.py")
+
+
+def cell_name(label: str) -> str:
+    """Return the file name of a cell's code.
+
+    Example:
+        >>> cell_name("3")
+        '<In[3]>'
+    """
+    return f"<In[{label}]>"
+
+
+def cell_label(filename: str) -> str | None:
+    """Return the label of the cell of that file name, None if it is no cell's.
+
+    What mcnb runs for itself has an empty label.
+    """
+    match = _CELL_NAME.fullmatch(filename)
+    return match and match[1]
+
+
+def place_name(filename: str, line: int) -> str:
+    """Return what a line of a cell, or of another file, is called.
+
+    Example:
+        >>> place_name("<In[3]>", 2), place_name("/home/me/train.py", 8)
+        ('In[3], line 2', 'train.py:8')
+        >>> place_name("/tmp/ipykernel_71/2376093919.py", 3)
+        'a cell, line 3'
+    """
+    label = cell_label(filename)
+    if _NOTEBOOKS_OWN.fullmatch(filename):
+        return f"a cell, line {line}"
+    return f"{Path(filename).name}:{line}" if label is None else f"In[{label}], line {line}"
+
+
+# A library's path up to the part that is the same on every machine.
+LIBRARY_PATH = re.compile(r"[^\s\"']*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in words.
+
+    Example:
+        >>> size(4), size(1_500_000)
+        ('4 B', '1.5 MB')
+    """
+    amount, unit = float(count), 0
+    while amount >= 999.5 and unit < len(_UNITS) - 1:  # which three digits round to 1000
+        amount, unit = amount / 1000, unit + 1
+    return f"{amount:.3g} {_UNITS[unit]}" if amount < 999.5 else f"{amount:.0f} {_UNITS[unit]}"
+
+
+def label(processes: Sequence[int], count: int) -> str:
+    """Return the label of a group of processes.
+
+    Args:
+        processes: Their indices.
+        count: How many processes the cluster has.
+
+    Example:
+        >>> label([0, 1, 2, 3], 4), label([0, 2, 3], 4), label([0], 1)
+        ('[all 4]', '[0,2,3]', '[0]')
+    """
+    if len(processes) == count and count > 1:
+        return f"[all {count}]"
+    return f"[{index_ranges(processes)}]"

@@ -1,0 +1,1 @@
+"""The `mcnb` command and its subcommands."""

@@ -1,0 +1,200 @@
+"""The `mcnb` command: it opens the lessons, runs and writes programs, finds what is missing.
+
+It imports what a command needs only when that command runs: help must come at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from mcnb import __version__
+from mcnb._text import plural
+from mcnb.errors import McnbError, OptionError
+
+_COMMANDS = ("lab", "run", "script", "doctor")
+_OPTIONS = {None: ("--version", "--help"), "lab": ("--help",), "doctor": ("--quick", "--help")}
+_EXIT_USAGE, _EXIT_CTRL_C = 2, 130
+
+
+class _UsageError(Exception):
+    """What was given is no command line of ours; the message says what would be."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argparse parser whose complaints are sentences, and raised."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _UsageError(f"{self.prog}: {message}. What there is: {self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the `mcnb` command.
+
+    Args:
+        argv: What follows `mcnb` on the command line; this process's own by default.
+
+    Returns:
+        The exit code: 0 if all went well, 2 if the command line made no sense.
+
+    Example:
+        >>> main(["--version"])
+        mcnb ...
+        0
+    """
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except _UsageError as error:
+        print(error, file=sys.stderr)
+        return _EXIT_USAGE
+    except OptionError as error:
+        print(error, file=sys.stderr)
+        return _EXIT_USAGE
+    except McnbError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return _EXIT_CTRL_C
+    except BrokenPipeError:  # `mcnb doctor | head`: Python would complain once more as it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+
+
+def _run(argv: list[str]) -> int:
+    if argv[:1] == ["run"]:
+        from mcnb.cli.run import main as run
+
+        return run(argv[1:])
+    if argv[:1] == ["script"]:
+        from mcnb.cli.script import main as script
+
+        return script(argv[1:])
+    # Cut here, as argparse's own handling of "--" differs between versions of Python.
+    own = argv[: argv.index("--")] if "--" in argv else argv
+    handed_on = argv[len(own) + 1 :]
+    command = next((word for word in own[:1] if not word.startswith("-")), None)
+    if command is not None and command not in _COMMANDS:
+        names = ", ".join(f"mcnb {name}" for name in _COMMANDS)
+        raise _UsageError(
+            f"mcnb {command}: there is no such command. There are: {names}."
+            + _did_you_mean(command, _COMMANDS, "mcnb ")
+        )
+    parser = _parser()
+    try:
+        options, unknown = parser.parse_known_args(own)
+    except SystemExit:  # argparse's --help
+        return 0
+    if unknown:
+        raise _UsageError(_unknown_sentence(command, unknown[0], options))
+    if handed_on and command != "lab":
+        raise _UsageError(
+            f"mcnb {' '.join(argv)}: only mcnb lab takes something after two dashes, and hands "
+            f"it on to JupyterLab: mcnb lab -- {' '.join(handed_on)}"
+        )
+    if options.version:
+        print(f"mcnb {__version__}")
+        return 0
+    if command == "lab":
+        return _open_lab(options.folder, handed_on)
+    if command == "doctor":
+        return _examine(quick=options.quick)
+    parser.print_help()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="mcnb",
+        description="One Jupyter notebook drives N JAX processes at once.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    lab = commands.add_parser(
+        "lab",
+        help="open JupyterLab on the lessons",
+        description="Open JupyterLab on the lessons. What you changed there is never overwritten.",
+        usage="mcnb lab [FOLDER] [-- OPTIONS OF JUPYTERLAB]",
+        epilog="For example: mcnb lab, or: mcnb lab my-lessons -- --no-browser --port=9999",
+        allow_abbrev=False,
+    )
+    lab.add_argument(
+        "folder",
+        nargs="?",
+        metavar="FOLDER",
+        help="where the lessons are copied to; ./mcnb-lessons by default",
+    )
+    commands.add_parser(
+        "run", help="run a program in several checked processes", add_help=False, allow_abbrev=False
+    )
+    commands.add_parser(
+        "script", help="write a lesson as a plain JAX program", add_help=False, allow_abbrev=False
+    )
+    doctor = commands.add_parser(
+        "doctor",
+        help="say what is missing on this machine, and how to mend it",
+        description="Say what is there, what is missing, and which command mends it.",
+        allow_abbrev=False,
+    )
+    doctor.add_argument("--quick", action="store_true", help="don't start a cluster to try it out")
+    return parser
+
+
+def _open_lab(given: str | None, arguments: Sequence[str]) -> int:
+    from mcnb import _lessons
+    from mcnb.cli import lab
+
+    lessons, checkout = _lessons.find_lessons()
+    folder = lab.choose_folder(given, lessons if checkout else None, Path.cwd())
+    changed = 0 if folder == lessons else lab.copy_lessons(lessons, folder)
+    print(lab.describe_folder(folder, changed), flush=True)
+    return lab.start_jupyterlab(lab.command_line(folder, arguments))
+
+
+def _examine(quick: bool) -> int:
+    from mcnb.cli.doctor import BASE, CHECKS, Finding, cluster
+
+    findings: list[Finding] = []
+    for check in CHECKS if quick else (*CHECKS, cluster):
+        try:
+            finding = check()
+        except ImportError as error:
+            every = " ".join(f'"{requirement}"' for requirement in BASE)
+            what = f"What mcnb needs can't be imported: {error}"
+            finding = Finding("missing", what, f"python -m pip install --upgrade {every}")
+        if finding not in findings:  # one such package can stop several checks
+            findings.append(finding)
+            print(finding, flush=True)  # at once: the cluster takes some seconds
+    if missing := sum(finding.level == "missing" for finding in findings):
+        print(f"{plural(missing, 'thing', 'things')} to mend, see above")
+        return 1
+    print("Ready: mcnb lab")
+    return 0
+
+
+def _unknown_sentence(command: str | None, word: str, options: argparse.Namespace) -> str:
+    prefix = " ".join(filter(None, ("mcnb", command)))
+    if not word.startswith("-"):
+        if command == "lab":
+            both = f"{options.folder} {word}"
+            return (
+                f"mcnb lab {both}: it opens one folder at a time. A name that holds a space needs "
+                f'quotes: mcnb lab "{both}"'
+            )
+        return f"{prefix} {word}: {word} is one word too many. Say: {prefix}"
+    known = _OPTIONS[command]
+    verb = "There is" if len(known) == 1 else "There are"
+    sentence = f"{prefix} {word}: there is no such option. {verb}: {', '.join(known)}."
+    if command == "lab":
+        return f"{sentence} Options of JupyterLab follow two dashes: mcnb lab -- {word}"
+    return sentence + _did_you_mean(word, known)
+
+
+def _did_you_mean(given: str, known: Sequence[str], prefix: str = "") -> str:
+    close = difflib.get_close_matches(given, known, n=1)
+    return f" Did you mean {prefix}{close[0]}?" if close else ""

@@ -1,0 +1,136 @@
+"""The command line of `mcnb script`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mcnb._text import plural
+from mcnb.errors import McnbError, OptionError
+from mcnb.export.parse import ENDINGS, find_lesson, is_lesson, read_lesson
+from mcnb.export.write import WRITTEN_BY, Program, export
+
+USAGE = """\
+usage: mcnb script LESSON [-o FILE.py]
+
+Write a lesson, or another notebook with %%mcjax cells, as a plain JAX program that needs no mcnb.
+It prints what the lesson's cells print. LESSON is a file, .md or .ipynb, or one of the course's own
+by its name.
+
+  -o FILE.py   the program's file; without it, or with -o -, the program goes to the terminal
+
+Any launcher starts it; its first lines say how. For example:
+
+  mcnb script 01_hello_controllers.md -o hello.py
+  for i in 0 1 2 3; do python hello.py localhost:10000 $i 4 & done; wait
+  mpirun -np 4 python hello.py
+  srun -n 4 python hello.py
+
+What only a notebook can do stays as a comment, with the reason: cells that run in the notebook
+itself, that are meant to fail, or that have the tag no-script, and cells that need what these
+define. A lesson that starts its processes anew becomes several programs, FILE.py, FILE_2.py and so
+on, which run in this order. A file that mcnb script has not written is never overwritten."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Write a lesson as a program, as the command line says; return the exit code.
+
+    Args:
+        words: What follows `mcnb script`.
+
+    Raises:
+        McnbError: The lesson can't be read, or the file can't be written.
+        OptionError: The command line makes no sense.
+    """
+    if any(word in ("-h", "--help") for word in words):
+        print(USAGE)
+        return 0
+    lesson, target = _parse(words)
+    if target is not None:
+        _check(target)
+    cells = read_lesson(lesson).cells
+    name = f"{lesson.stem}.py" if target is None else target.name
+    programs = export(cells, lesson.name, name)
+    if target is None:
+        if len(programs) > 1:
+            raise OptionError(
+                f"mcnb script {lesson.name}: it starts its processes {len(programs)} times, and "
+                f"becomes as many programs. Say where they go: mcnb script {lesson.name} -o "
+                f"{lesson.stem}.py"
+            )
+        print(programs[0].text, end="")
+        return 0
+    paths = [target.with_name(program.name) for program in programs]
+    for path in paths:
+        _check(path)
+    for path, program in zip(paths, programs, strict=True):
+        try:
+            path.write_text(program.text, encoding="utf-8")
+        except OSError as error:
+            raise McnbError(f"mcnb script: {path} can't be written: {error.strerror}") from None
+        print(_told(path, program))
+    return 0
+
+
+def _parse(words: Sequence[str]) -> tuple[Path, Path | None]:
+    """Return the lesson, and the file; None for the terminal."""
+    given: list[str] = []
+    target: str | None = None
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if name in ("-o", "--output"):
+            if not equals and not rest:
+                raise OptionError(f"mcnb script {name}: a file is missing. Say: -o hello.py")
+            target = value if equals else rest.pop(0)
+        elif word.startswith("-o") and len(word) > 2:
+            target = word[2:]
+        elif word.startswith("-"):
+            raise OptionError(
+                f"mcnb script {word}: there is no such option. There are: -o FILE.py, --help"
+            )
+        else:
+            given.append(word)
+    if not given:
+        raise OptionError(
+            "mcnb script: which lesson? For example: mcnb script 01_hello_controllers.md -o "
+            "hello.py"
+        )
+    if len(given) > 1:
+        raise OptionError(
+            f"mcnb script {' '.join(given)}: it writes one lesson at a time. Its file follows -o: "
+            f"mcnb script {given[0]} -o {given[1]}"
+        )
+    path = Path(given[0])
+    lesson = find_lesson(
+        path if path.suffix or path.is_file() else path.with_suffix(".md"), "script"
+    )
+    if not is_lesson(lesson):
+        raise OptionError(
+            f"mcnb script {lesson}: a lesson is a notebook, {' or '.join(ENDINGS)}, and this is "
+            "none"
+        )
+    return lesson, None if target in (None, "-") else Path(str(target))
+
+
+def _check(path: Path) -> None:
+    """Refuse to write where something else is."""
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        what = "is a folder" if path.is_dir() else "is in a folder that does not exist"
+        raise OptionError(f"mcnb script -o {path}: {path} {what}. Name a file: -o hello.py")
+    try:
+        ours = not path.exists() or WRITTEN_BY in path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise McnbError(f"mcnb script: {path} can't be read: {error.strerror}") from None
+    if not ours:
+        raise OptionError(
+            f"mcnb script -o {path}: {path} is there, and mcnb script has not written it. Choose "
+            "another name, or remove it"
+        )
+
+
+def _told(path: Path, program: Program) -> str:
+    left_out = len(program.left_out)
+    more = f"; {plural(left_out, 'cell is', 'cells are')} left out, for reasons given there"
+    return f"Wrote {path}, for {program.options.describe()}{more if left_out else ''}"

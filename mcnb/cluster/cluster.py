@@ -1,0 +1,460 @@
+"""A cluster: n JAX processes that run cells in lockstep, from their start to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from mcnb.cluster.execution import Conductor, Watcher
+from mcnb.cluster.history import Cell, History, Push, Replay
+from mcnb.cluster.lifetime import Lifetime
+from mcnb.cluster.result import Outcome, Result, aftermath, answers_of, healing, result_of
+from mcnb.cluster.shielding import to_the_end
+from mcnb.errors import CellError, ClusterError
+from mcnb.messages import Reply
+from mcnb.options import LOCAL, Options, host_list, process_set, seconds
+from mcnb.pictures.picture import Picture
+from mcnb.pictures.scene import Scene
+from mcnb.recovery.heal import Healed
+from mcnb.worker import rpc
+from mcnb.worker.cellcode import syntax_error
+
+
+class Cluster:
+    """Several JAX processes, on this machine or others, each with several devices.
+
+    Args:
+        processes: How many processes, 1 to 512.
+        devices_per_process: How many devices each has, 1 to 2048.
+        platform: `"cpu"`, or `"cuda"` for NVIDIA's GPUs: each process gets its own.
+        env: Environment variables for the processes, on top of this one's own.
+        checked: Whether a launch waits until all of its participants stand at it.
+        engines: Who starts the processes: `"local"`, which is this machine, or one of ipyparallel's
+            launchers, such as `"mpi"`, `"ssh"` or `"slurm"`.
+        hosts: On which hosts, for ssh, as a list or with commas between; neighbouring processes
+            share one.
+        launcher_options: More options for the launcher's own command (mpiexec, ssh, sbatch), as one
+            writes them in a shell.
+        listen: At which of this machine's addresses the processes reach the notebook; found out by
+            default.
+
+    Raises:
+        OptionError: A value is not allowed.
+
+    Attributes:
+        options: What the cluster is made of.
+        last: The result of the cell that ran last, or None.
+        replay: What came of the last replay, or None.
+
+    Example:
+        >>> with Cluster(processes=2, devices_per_process=1) as cluster:
+        ...     result = cluster.run("import jax; print(jax.device_count())")
+        >>> print(result.text())
+        [all 2] 2
+    """
+
+    def __init__(
+        self,
+        processes: int = 4,
+        devices_per_process: int = 2,
+        platform: str = "cpu",
+        env: Mapping[str, str] | None = None,
+        checked: bool = True,
+        engines: str = LOCAL,
+        hosts: str | Sequence[str] = (),
+        launcher_options: str = "",
+        listen: str = "",
+    ) -> None:
+        self._set(
+            Options(
+                processes,
+                devices_per_process,
+                platform,
+                dict(env or {}),
+                checked,
+                engines,
+                host_list(hosts),
+                launcher_options,
+                listen,
+            )
+        )
+
+    @classmethod
+    def of(cls, options: Options) -> Self:
+        """Return a cluster of these options, not started."""
+        cluster = cls.__new__(cls)
+        cluster._set(options)
+        return cluster
+
+    def _set(self, options: Options) -> None:
+        self.options = options
+        self.last: Result | None = None
+        self.replay: Replay | None = None
+        self._history = History()
+        self._lifetime = Lifetime(options)
+        self._lock = self._lifetime.lock
+        self._conductor: Conductor | None = None
+        self._cells = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether its processes run, or are being started anew."""
+        return self._lifetime.running
+
+    @property
+    def recovering(self) -> bool:
+        """Whether processes that were lost are being started anew; a cell waits for them."""
+        return self._lifetime.recovering
+
+    def __enter__(self) -> Self:
+        if self._lifetime.processes is None:
+            self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<mcnb.Cluster: {self.options.describe()}, {self._state()}>"
+
+    def start(self) -> None:
+        """Start the processes; return when all have joined.
+
+        Raises:
+            ClusterError: They run already, or could not be started.
+        """
+        with self._lock:
+            if self._lifetime.processes is not None:
+                raise ClusterError(
+                    f"The cluster runs already, with {self.options.describe()}. To start it anew, "
+                    "without its variables: %mcjax restart. For another size, first: %mcjax stop"
+                )
+            self._lifetime.start()
+
+    def run(
+        self,
+        source: str,
+        *,
+        processes: str | int | Iterable[int] | None = None,
+        label: str | None = None,
+        first_line: int = 1,
+        checked: bool | None = None,
+        timeout: float | None = None,
+        watcher: Watcher | None = None,
+    ) -> Result:
+        """Run a cell on the processes; return when the last is done, or can't be any more.
+
+        Args:
+            source: The cell's code; IPython's syntax is allowed.
+            processes: Which processes run it, such as `"0,2-3"` or `[0, 2, 3]`; all by default.
+            label: A name for the cell in tracebacks: what stands in a notebook's prompt. By
+                default, how many cells have been run.
+            first_line: Which line of the notebook's cell the first line of the code is.
+            checked: Whether a launch waits until all of its participants stand at it; as the
+                cluster was started, by default. Otherwise a launch goes ahead, and what becomes of
+                processes that part is told when it has happened.
+            timeout: After how many seconds the cell is ended; by default it may take for ever.
+            watcher: Called about ten times a second while the cell runs.
+
+        Returns:
+            What came of it. An error in the cell is in the result; it is not raised.
+
+        Raises:
+            ClusterError: The cluster does not run, or broke.
+            OptionError: `processes` names no process, or `timeout` is no time.
+            KeyboardInterrupt: Ctrl-C or the stop button; `last` is the result so far.
+        """
+        with self._lock:
+            self._lifetime.ready()
+            self._cells += 1
+            cell = Cell(
+                source,
+                self._targets(processes),
+                str(self._cells) if label is None else label,
+                first_line,
+                self.options.checked if checked is None else checked,
+                None if timeout is None else seconds("--timeout", timeout),
+            )
+            return self._run(cell, watcher)
+
+    def examine(self, source: str, *, timeout: float) -> Result:
+        """Run code that is not the user's own: it is no cell in the history, and not `last`.
+
+        Args:
+            source: The code.
+            timeout: After how many seconds it is ended.
+
+        Returns:
+            What came of it.
+
+        Raises:
+            ClusterError: The cluster does not run, or broke.
+        """
+        with self._lock:
+            self._lifetime.ready()
+            last = self.last
+            try:
+                cell = Cell(source, self._targets(None), "", timeout=timeout)
+                return self._run(cell, remembered=False)
+            finally:
+                self.last = last
+
+    def pull(self, name: str, processes: str | int | Iterable[int] | None = None) -> dict[int, Any]:
+        """Return a variable, or the value of an expression, from each process.
+
+        JAX arrays come as NumPy arrays.
+
+        Args:
+            name: A variable's name, or an expression.
+            processes: From which processes; from all by default.
+
+        Returns:
+            The values by process index.
+
+        Raises:
+            CellError: A process has no such value, or it can't be sent.
+            ClusterError: The cluster does not run, or broke.
+        """
+        values: dict[int, Any] = self._call(rpc.pull, name, processes=processes)
+        return values
+
+    def __mcnb_picture__(
+        self, args: Sequence[Any], options: dict[str, Any], keywords: Mapping[str, Any]
+    ) -> list[Picture] | None:
+        """Return its pictures for `mcnb.show`; None if it takes no such arguments."""
+        from mcnb.cluster.pictures import pictures_of
+
+        return None if keywords else pictures_of(self, args, options)
+
+    def scenes(self, expression: str, **options: Any) -> dict[int, Scene]:
+        """Return what a picture of a variable shows on each process; `mcnb.show` draws it.
+
+        Args:
+            expression: A variable's name, or an expression.
+            options: Those of `mcnb.show`.
+
+        Returns:
+            The scenes by process index.
+
+        Raises:
+            CellError: A process has no such value, or it can't be drawn.
+            ClusterError: The cluster does not run, or broke.
+        """
+        scenes: dict[int, Scene] = self._call(rpc.scene, expression, options, processes=None)
+        return scenes
+
+    def push(
+        self, values: Mapping[str, Any], processes: str | int | Iterable[int] | None = None
+    ) -> None:
+        """Set variables on each process.
+
+        Args:
+            values: The values by the variables' names.
+            processes: On which processes; on all by default.
+
+        Raises:
+            CellError: A value can't be sent.
+            ClusterError: The cluster does not run, or broke.
+        """
+        for name in values:
+            if not name.isidentifier():
+                raise CellError(f"{name!r} is no name for a variable")
+        with self._lock:
+            self._call(rpc.push, dict(values), processes=processes)
+            self._history.add(Push(dict(values), self._targets(processes)))
+
+    def status(self) -> str:
+        """Return what the cluster is made of and what it is doing, as text."""
+        processes = self._lifetime.processes
+        cold = processes.cold if processes is not None else ""
+        slowly = f". Each process imports JAX by itself, which takes longer: {cold}" if cold else ""
+        return f"{self.options.describe()}: {self._state()}{slowly}"
+
+    def interrupt(self) -> None:
+        """Interrupt the cell that runs, as the stop button does; from another thread.
+
+        Raises:
+            ClusterError: The cluster does not run.
+        """
+        conductor = self._conductor
+        if conductor is not None:
+            conductor.interrupt()
+        elif self._lifetime.processes is None:
+            raise ClusterError(self._lifetime.absence_sentence())
+
+    def heal(self) -> str:
+        """Have the processes leave each other and join anew, and restore their variables.
+
+        For processes that can't compute together any more, though they run: the same processes
+        go on, with arrays, meshes and shardings on new devices, and functions compiled anew.
+
+        Returns:
+            What was restored, in sentences.
+
+        Raises:
+            ClusterError: The cluster does not run, or could not be healed.
+        """
+        with self._lock:
+            processes = self._lifetime.ready()
+            healed: dict[int, Healed] = {}
+            try:
+                to_the_end(lambda: healed.update(processes.heal()))
+            except ClusterError:
+                self._lifetime.lose()
+                raise
+        return ". ".join(healing(healed, self.options.processes))
+
+    @property
+    def replayable(self) -> str:
+        """Which cells `restart(replay=True)` runs again, in words."""
+        return self._history.ahead
+
+    def restart(self, *, replay: bool = False, watcher: Watcher | None = None) -> Result | None:
+        """End the processes and start as many anew, under the same indices, without variables.
+
+        Args:
+            replay: Whether to run the cells again that ran without an error since the cluster was
+                started or restarted, also those before a process died; in their order, up to the
+                first that fails.
+            watcher: Called about ten times a second while a cell runs again.
+
+        Returns:
+            The result of the cell that failed in the replay, or None.
+
+        Raises:
+            ClusterError: They could not be started, or died in the replay; or somebody else started
+                them, who has to do so again.
+        """
+        if not self.options.ours:
+            raise ClusterError(
+                "These processes were started by somebody else, who has to start them anew; then: "
+                "%mcjax connect"
+            )
+        with self._lock:
+            self._history.ended()
+            if self._lifetime.untouched:
+                self._lifetime.ready()  # they are as new
+            else:
+                self._lifetime.end("was interrupted while it was restarted")
+                self._lifetime.start()
+            if not replay:
+                return None
+            left_out = tuple(self._history.left_out)
+            endless = tuple(self._history.endless)
+            ran: list[str] = []
+            pushed: dict[str, None] = {}  # in their order, each once
+            steps = self._history.replayed()
+            for number, step in enumerate(steps):
+                if isinstance(step, Push):
+                    self.push(step.values, step.targets)
+                    pushed |= dict.fromkeys(step.values)
+                elif not (result := self._run(step, watcher)).ok:
+                    behind = sum(isinstance(one, Cell) for one in steps[number + 1 :])
+                    self.replay = Replay(
+                        tuple(ran), tuple(pushed), step.label, behind, left_out, endless
+                    )
+                    return result
+                else:
+                    ran.append(step.label)
+            self.replay = Replay(tuple(ran), tuple(pushed), left_out=left_out, endless=endless)
+            return None
+
+    def stop(self) -> None:
+        """End the processes; return when nothing of them is left. Does nothing a second time."""
+        with self._lock:
+            self._history.ended()
+            self._lifetime.end("was stopped")
+
+    def _targets(self, processes: str | int | Iterable[int] | None) -> tuple[int, ...]:
+        count = self.options.processes
+        return tuple(range(count)) if processes is None else process_set(processes, count)
+
+    def _run(
+        self, cell: Cell, watcher: Watcher | None = None, *, remembered: bool = True
+    ) -> Result:
+        count = self.options.processes
+        error = syntax_error(cell.source, cell.label, cell.first_line)
+        if error is not None:
+            self.last = Result({k: Reply(error=error) for k in cell.targets}, count)
+            return self.last
+        conductor = self._conductor = Conductor(self._lifetime.ready(), watcher)
+        with conductor.catching_ctrl_c():
+            try:
+                outcome = conductor.run(cell)
+            except ClusterError as error:
+                self._lifetime.lose()
+                renewed = aftermath(Outcome(intact=False), count, ours=self.options.ours)
+                raise ClusterError(f"{str(error).rstrip('.')}. {renewed}") from None
+            finally:
+                self._conductor = None
+            self.last = result_of(outcome, count, ours=self.options.ours)
+            if not outcome.intact:
+                self._lifetime.lose()
+            self._history.exclude(outcome.endless)
+            if remembered and not conductor.asked_by_ctrl_c:
+                if self.last.ok:
+                    self._history.add(cell)
+                else:
+                    self._history.leave_out(cell)
+        if conductor.asked_by_ctrl_c:
+            raise KeyboardInterrupt
+        return self.last
+
+    def _call(self, function: Any, *args: Any, processes: str | int | Iterable[int] | None) -> Any:
+        with self._lock:
+            return self._call_now(function, args, self._targets(processes))
+
+    def _call_now(self, function: Any, args: tuple[Any, ...], targets: tuple[int, ...]) -> Any:
+        conductor = self._conductor = Conductor(self._lifetime.ready())
+        with conductor.catching_ctrl_c():
+            try:
+                outcome, answers = conductor.call(function, args, targets)
+            finally:
+                self._conductor = None
+            self._history.exclude(outcome.endless)
+            if not outcome.intact and not outcome.died:
+                self._lifetime.lose()
+        if conductor.asked_by_ctrl_c:
+            raise KeyboardInterrupt(
+                aftermath(outcome, self.options.processes, ours=self.options.ours)
+            )
+        if outcome.died:
+            self._lifetime.ready()
+        return answers_of(outcome, answers, self.options.processes, ours=self.options.ours)
+
+    def _state(self) -> str:
+        conductor = self._conductor
+        if conductor is None:
+            return self._lifetime.state()
+        return f"running a cell. {conductor.stage}" if conductor.stage else "running a cell"
+
+
+_current: Cluster | None = None
+
+
+def current_cluster() -> Cluster:
+    """Return the cluster that `%mcjax` and `%%mcjax` drive.
+
+    Raises:
+        ClusterError: There is none yet.
+    """
+    if _current is None:
+        raise ClusterError("There is no cluster yet. Start one: %mcjax start -n 4 -d 2")
+    return _current
+
+
+def current() -> Cluster | None:
+    """Return the cluster that the magics drive, None if there is none yet."""
+    return _current
+
+
+def set_current(cluster: Cluster | None) -> None:
+    """Have the magics drive this cluster."""
+    global _current
+    _current = cluster

@@ -1,0 +1,279 @@
+"""Seeing a cell through to its end on all processes, whatever becomes of it.
+
+A cell ends when the last process has answered, or as soon as it is certain that one never will:
+because a process died, because a process raised and the others wait for it inside JAX, because
+unchecked processes parted and hang, or because the user wants it to end.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+from mcnb.cluster.history import Cell
+from mcnb.cluster.result import Outcome
+from mcnb.cluster.stopping import WAITS_S, PressedAgainError, Presses, Stopper
+from mcnb.cluster.workers import Pending, Processes
+from mcnb.errors import CellError, ClusterError, LockstepError
+from mcnb.launchers.exits import crash_line, crash_report
+from mcnb.lockstep.model import Doing, Happened, Verdict
+from mcnb.messages import Reply, Text
+from mcnb.worker.rpc import run_cell, settle
+
+TICK_S = 0.1
+# Where a process waits for others, what the others do is looked at sooner.
+SHORT_TICK_S = 0.02
+# How long to wait for what follows from a death: JAX ends the others when process 0 is gone.
+DEATHS_S = 0.3
+Watcher = Callable[[Pending], None]
+
+
+class Conductor:
+    """Sees one cell through.
+
+    Args:
+        processes: The processes.
+        watcher: Called again and again while the cell runs, for a live view.
+
+    Attributes:
+        asked_by_ctrl_c: Whether it was Ctrl-C or the stop button that had the cell ended.
+        stage: What is being done to end the cell, in words; empty while it runs.
+    """
+
+    def __init__(self, processes: Processes, watcher: Watcher | None = None) -> None:
+        self._processes = processes
+        self._watcher = watcher
+        self._presses = Presses(processes.wake)
+        self._reported: set[int] = set()
+        self._late = False
+        self._watched_by = 0  # the thread in which the watcher runs at this moment
+        self.asked_by_ctrl_c = False
+        self.stage = ""
+
+    def interrupt(self) -> None:
+        """Have the cell ended; a second time, the processes are replaced at once.
+
+        To be called from another thread, from a signal handler, or by the watcher: it is asked
+        again and again, so that what it says counts once.
+        """
+        if not (self._presses and threading.get_ident() == self._watched_by):
+            self._presses.press()
+
+    def run(self, cell: Cell) -> Outcome:
+        """Run a cell and return how it ended.
+
+        Raises:
+            ClusterError: What connects the processes broke.
+        """
+        arguments = cell.source, cell.label, cell.first_line, cell.checked
+        outcome, pending = self._see_through(cell, run_cell, *arguments)
+        if not cell.checked and outcome.verdict is not None:
+            happened = _happened(outcome, pending)
+            outcome.verdict = replace(outcome.verdict, happened=happened)
+        for k, answer in sorted(pending.answers.items()):
+            if not isinstance(answer, Reply):
+                raise ClusterError(f"process {k} could not run the cell. {answer.summary()}")
+            outcome.replies[k] = answer
+        for k in pending.waiting:
+            outcome.replies[k] = self._last_reply(k)
+        return outcome
+
+    def call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], targets: tuple[int, ...]
+    ) -> tuple[Outcome, dict[int, Any]]:
+        """Call one of mcnb's own functions in processes, in lockstep.
+
+        Args:
+            function: The function.
+            args: Its arguments, after the shell and the number of the cell.
+            targets: In which processes.
+
+        Returns:
+            How the call ended, and the answers of the processes that gave one.
+
+        Raises:
+            CellError: An argument can't be sent.
+            ClusterError: What connects the processes broke.
+        """
+        outcome, pending = self._see_through(Cell("", targets, ""), function, *args)
+        return outcome, pending.answers
+
+    def _see_through(
+        self, cell: Cell, function: Callable[..., Any], *args: Any
+    ) -> tuple[Outcome, Pending]:
+        outcome = Outcome()
+        self._cell = cell
+        referee, targets = self._processes.referee, cell.targets
+        number = referee.begin(targets)
+        try:
+            pending = self._processes.call(function, number, *args, processes=targets)
+        except ClusterError:
+            raise
+        except Exception as error:
+            raise CellError(f"A value can't be sent: {error}") from None
+        self._stopper = Stopper(
+            self._processes, outcome, self._presses, lambda stage: self._show(pending, stage)
+        )
+        try:
+            while not self._over(pending, outcome):
+                pending.wait(SHORT_TICK_S if pending.waits else TICK_S)
+                self._report(pending, targets)
+                pending.waits = referee.waits()
+                self._show(pending, "")
+            self._report(pending, targets)
+            if outcome.verdict is None:
+                outcome.verdict = referee.verdict
+            if not cell.checked and outcome.verdict is not None and not outcome.cut:
+                self._settle(outcome)
+            self._verify(outcome, number)
+        except PressedAgainError:
+            outcome.intact, outcome.given_up, outcome.interrupted = False, True, True
+            outcome.unfreed = tuple(sorted(pending.waiting))
+            self._show(pending, "Restarting the processes …", restarts=True)
+        outcome.pressed_late = bool(self._presses) and not outcome.interrupted and not self._late
+        outcome.interrupted |= outcome.pressed_late and not outcome.intact
+        self._report(pending, targets)
+        if self._processes.exits and not outcome.died:
+            self._collect_deaths(outcome)
+        return outcome, pending
+
+    def _show(self, pending: Pending, stage: str, *, restarts: bool = False) -> None:
+        self.stage = pending.stage = stage
+        pending.replaceable = bool(self._presses) and not (restarts or self._presses.again)
+        if self._watcher is not None:
+            self._watched_by = threading.get_ident()
+            try:
+                self._watcher(pending)
+            finally:
+                self._watched_by = 0
+
+    def _report(self, pending: Pending, targets: tuple[int, ...]) -> None:
+        """Tell the referee who is done with the cell."""
+        for k in targets:
+            if k in self._reported or k not in pending.answers:
+                continue
+            self._reported.add(k)
+            answer = pending.answers[k]
+            if not isinstance(answer, Reply):
+                self._processes.referee.finish(k)
+            elif answer.error is None or answer.error.name == LockstepError.__name__:
+                self._processes.referee.finish(k, busy=answer.busy)
+            else:
+                self._processes.referee.fail(k, answer.error.summary(), busy=answer.busy)
+
+    @contextmanager
+    def catching_ctrl_c(self) -> Iterator[None]:
+        """Have Ctrl-C end the cell instead of raising KeyboardInterrupt here."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def take_note(signum: int, frame: FrameType | None) -> None:
+            del signum, frame
+            self.asked_by_ctrl_c = True
+            self._presses.press()
+
+        before = signal.signal(signal.SIGINT, take_note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _over(self, pending: Pending, outcome: Outcome) -> bool:
+        """Return whether the cell is over, having ended it where it can't go on."""
+        if self._processes.exits or not pending.waiting:
+            return True
+        limit = self._cell.timeout
+        self._late = limit is not None and time.monotonic() - pending.started > limit
+        if self._presses or self._late:
+            outcome.interrupted = bool(self._presses)
+            outcome.time_limit = None if self._presses else limit
+            outcome.verdict = self._where_they_stand(pending)
+            self._stopper.stop(pending)
+            return True
+        raised = any(isinstance(a, Reply) and a.error for a in pending.answers.values())
+        parted = not self._cell.checked and self._processes.referee.verdict is not None
+        hang = all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting)
+        if (raised or parted) and hang:
+            self._stopper.stop(pending)
+            return True
+        return False
+
+    def _where_they_stand(self, pending: Pending) -> Verdict:
+        """Return the verdict at the time of an interrupt: nothing is proven, as a rule."""
+        referee = self._processes.referee
+        if referee.verdict is not None:
+            return referee.verdict
+        stands = referee.stands()
+        for k in pending.waiting:
+            if stands[k].doing == "runs":
+                progress = pending.progress(k)
+                doing: Doing = "hangs" if progress.waits_s else "runs"
+                stands[k] = replace(stands[k], doing=doing, line=progress.line)
+        return Verdict("stalled", stands)
+
+    def _settle(self, outcome: Outcome) -> None:
+        """See what becomes of launches that went ahead and that nobody waited for."""
+        if not outcome.intact or self._processes.exits:
+            return
+        pending = self._processes.call(settle)
+        while pending.waiting and not self._processes.exits and not self._presses:
+            pending.wait(TICK_S)
+            self._show(pending, "")
+            if all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting):
+                break
+        if self._presses and pending.waiting:
+            outcome.interrupted = True
+            self._stopper.stop(pending)
+        elif pending.waiting:
+            self._stopper.abort(pending)
+        outcome.failed = not all(answer is True for answer in pending.answers.values())
+
+    def _verify(self, outcome: Outcome, number: int) -> None:
+        """See to it that the processes can compute together, or find that they can't."""
+        if not outcome.intact or self._processes.exits:
+            return
+        # Where launches that differ have met, it is not known what each still expects.
+        heal = outcome.cut or (not self._cell.checked and outcome.verdict is not None)
+        ended = bool(self._presses) or self._late
+        if heal or ended or outcome.verdict is not None:
+            self._stopper.verify(ended=ended, heal=heal, salt=number)
+
+    def _collect_deaths(self, outcome: Outcome) -> None:
+        deadline = time.monotonic() + DEATHS_S
+        while time.monotonic() < deadline:
+            time.sleep(TICK_S)
+        died = self._processes.died()
+        # Those that ended otherwise than the first ended because of it.
+        first = next(iter(died.values()))
+        for k in sorted(k for k, how in died.items() if how == first):
+            line = crash_line(self._processes.last_words(k).err, self._cell.label)
+            outcome.died[k] = first if line is None else f"{first} at line {line}"
+        referee = self._processes.referee
+        for k, how in outcome.died.items():
+            referee.die(k, how)
+        if outcome.verdict is None:
+            outcome.verdict = referee.verdict or Verdict("died", referee.stands())
+        outcome.intact = False
+
+    def _last_reply(self, k: int) -> Reply:
+        words = self._processes.last_words(k)
+        pieces = (Text("stdout", words.said + words.out), Text("stderr", crash_report(words.err)))
+        return Reply(tuple(piece for piece in pieces if piece.text))
+
+
+def _happened(outcome: Outcome, pending: Pending) -> Happened:
+    """Return what became of processes that parted unchecked."""
+    if outcome.died:
+        return "crashed"
+    if outcome.cut or outcome.stopped:
+        return "hung"
+    raised = any(isinstance(a, Reply) and a.error is not None for a in pending.answers.values())
+    failed = raised or outcome.failed
+    return "failed" if failed else "returned"

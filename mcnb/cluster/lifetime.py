@@ -1,0 +1,220 @@
+"""A cluster's processes from start to end: started, lost, started anew, stopped."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.metadata
+import re
+import threading
+import warnings
+import weakref
+
+from mcnb.cluster.result import Outcome, aftermath, died_sentence
+from mcnb.cluster.shielding import Task, to_the_end
+from mcnb.cluster.workers import Processes, start_processes
+from mcnb.errors import ClusterError, McnbError, OptionError
+from mcnb.options import Options
+
+OLDEST_JAX = (0, 8)
+
+
+def check_jax() -> None:
+    """Raise a plain sentence if there is no JAX, or one that is too old.
+
+    Raises:
+        ClusterError: There is none that fits.
+    """
+    wanted = ".".join(map(str, OLDEST_JAX))
+    mend = f'python -m pip install --upgrade "jax>={wanted}" "jaxlib>={wanted}"'
+    for package in ("jax", "jaxlib"):
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            raise ClusterError(
+                f"{package} is not installed for this Python. Install it: {mend}"
+            ) from None
+        if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST_JAX:
+            raise ClusterError(
+                f"{package} {version} is too old: mcnb needs {wanted} or newer. Install it: {mend}"
+            )
+
+
+# What runs in processes that are lost can't go on in any case.
+LOST_GRACE_S = 0.2
+LOST = "has lost its processes. Have the engines started anew (ipcluster stop, ipcluster start)"
+_running: weakref.WeakSet[Lifetime] = weakref.WeakSet()
+
+
+class Lifetime:
+    """Has processes when they are needed.
+
+    Args:
+        options: What to start.
+
+    Attributes:
+        lock: Held by whoever uses the processes.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.lock = threading.RLock()
+        self._options = options
+        self._processes: Processes | None = None
+        self._absence = "was not started yet"
+        self._lost = False
+        self._warned = False
+        # The restart of lost processes. It takes no lock: whoever holds the lock waits for it
+        # before anything else is done.
+        self._recovery: Task | None = None
+        self._untouched = False
+
+    @property
+    def processes(self) -> Processes | None:
+        """The processes, None while there are none."""
+        return self._processes
+
+    @property
+    def running(self) -> bool:
+        """Whether they run, or are being started anew."""
+        return self._processes is not None or self._lost
+
+    @property
+    def recovering(self) -> bool:
+        """Whether lost processes are being started anew at this moment."""
+        return self._recovery is not None and not self._recovery.done
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the processes were started anew since they were lost, and not used yet."""
+        return self._lost or self._untouched
+
+    def start(self) -> None:
+        """Start the processes; return when all have joined.
+
+        Raises:
+            ClusterError: They could not be started.
+            KeyboardInterrupt: Ctrl-C; nothing of them is left.
+        """
+        self._wait_for_recovery()
+        self._start()
+
+    def _start(self) -> None:
+        check_jax()
+        try:
+            self._processes = start_processes(self._options)
+        except OptionError:
+            raise
+        except (McnbError, OSError) as error:
+            what = "did not start" if self._options.ours else "could not be joined"
+            self._absence = f"{what}: {error}"
+            self._lost = False
+            raise ClusterError(f"The cluster {self._absence}") from None
+        except KeyboardInterrupt:
+            # Where it was being started anew, the next cell tries again, as this one did.
+            self._absence = "was interrupted while it started"
+            raise
+        self._lost = False
+        _running.add(self)
+        unchecked = self._processes.unchecked
+        if unchecked and not self._warned:
+            self._warned = True
+            warnings.warn(unchecked, RuntimeWarning, stacklevel=2)
+
+    def end(self, absence: str) -> None:
+        """End the processes; return when nothing of them is left.
+
+        Args:
+            absence: What the cluster did then, for whoever asks for them.
+        """
+        interrupt = self._wait_for_recovery(to_the_end=True)
+        self._lost = self._untouched = False
+        processes, self._processes = self._processes, None
+        _running.discard(self)
+        if processes is not None:
+            self._absence = absence
+            to_the_end(processes.close)
+        if interrupt is not None:
+            raise interrupt
+
+    def lose(self) -> None:
+        """Give the processes up and have new ones started, while the user reads why."""
+        lost, self._processes = self._processes, None
+        self._absence = "is being started anew" if self._options.ours else LOST
+        self._lost = self._options.ours
+        self._recovery = Task(lambda: self._recover(lost))
+
+    def _recover(self, lost: Processes | None) -> None:
+        if lost is not None:
+            lost.close(LOST_GRACE_S)
+        if self._lost:
+            # Why it failed is kept for the next call to say.
+            with contextlib.suppress(ClusterError):
+                self._start()
+                self._untouched = True
+
+    def _wait_for_recovery(self, *, to_the_end: bool = False) -> KeyboardInterrupt | None:
+        """Return when lost processes have been started anew, or could not be.
+
+        Args:
+            to_the_end: Whether an interrupt is returned then, instead of being raised at once.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C; the start goes on.
+        """
+        interrupt: KeyboardInterrupt | None = None
+        while self._recovery is not None:
+            try:
+                self._recovery.wait()
+                self._recovery = None
+            except KeyboardInterrupt as error:
+                if not to_the_end:
+                    raise
+                interrupt = error
+        return interrupt
+
+    def ready(self) -> Processes:
+        """Return the processes if they can be called.
+
+        Raises:
+            ClusterError: There are none, or one of them died; then new ones are being started.
+            KeyboardInterrupt: Ctrl-C while they are being started anew; that goes on.
+        """
+        self._wait_for_recovery()
+        self._untouched = False
+        if self._processes is None and self._lost:
+            self._start()
+        if self._processes is None:
+            raise ClusterError(self.absence_sentence())
+        if self._processes.exits:
+            try:
+                died = died_sentence(self._processes.died(), self._options.processes)
+            except ClusterError as error:
+                died = str(error)
+            self.lose()
+            outcome = aftermath(
+                Outcome(intact=False), self._options.processes, ours=self._options.ours
+            )
+            raise ClusterError(f"{died[0].upper()}{died[1:]} since the last cell. {outcome}")
+        return self._processes
+
+    def state(self) -> str:
+        """Return how they are, in a few words."""
+        if self.recovering or self._processes is None:
+            return "being started anew" if self._lost or self.recovering else f"it {self._absence}"
+        return "broken: a process died" if self._processes.exits else "ready"
+
+    def absence_sentence(self) -> str:
+        """Return why there are none, and what to do."""
+        if self._absence.startswith("did not start"):
+            return f"The cluster {self._absence}\nOnce that is mended: %mcjax start"
+        if not self._options.ours:
+            how = "; then: " if self._absence == LOST else ". Connect to one: "
+            return f"The cluster {self._absence}{how}%mcjax connect"
+        return f"The cluster {self._absence}. Start it: %mcjax start"
+
+
+@atexit.register
+def _end_all() -> None:
+    for lifetime in list(_running):
+        with lifetime.lock:
+            lifetime.end("was stopped")

@@ -1,0 +1,163 @@
+"""Pictures of what a cluster's processes have, asked for in the notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from mcnb._text import plural
+from mcnb.errors import PictureError
+from mcnb.lockstep.model import LaunchRecord
+from mcnb.messages import Reply
+from mcnb.options import Options
+from mcnb.pictures.model import process_ranges
+from mcnb.pictures.picture import Picture
+from mcnb.pictures.scene import ELSEWHERE, Cell, Grid, Scene
+from mcnb.pictures.scenes.time import order_scene, time_scene
+from mcnb.pictures.timeline import timeline
+
+
+class Variables(Protocol):
+    """What has variables on several processes: a cluster."""
+
+    @property
+    def options(self) -> Options:
+        """Its processes and devices."""
+
+    def scenes(self, expression: str, **options: Any) -> dict[int, Scene]:
+        """Return the scenes of a variable by process index."""
+
+
+def times(
+    replies: Mapping[int, Reply],
+    launches: Sequence[LaunchRecord],
+    ended: Mapping[int, str],
+    count: int,
+    *,
+    order: bool = False,
+) -> Scene:
+    """Return the scene of what the processes did in a cell, and when.
+
+    Args:
+        replies: What the processes replied, by process index.
+        launches: What they launched.
+        ended: How processes ended, in words, by process index; empty for one that was stopped.
+        count: The number of processes.
+        order: Whether to leave out all times.
+
+    Raises:
+        PictureError: No process could say what it did.
+    """
+    traces = {k: reply.trace for k, reply in replies.items()}
+    known = {k for k, trace in traces.items() if trace is not None}
+    if not known:
+        ran = bool(ended)
+        raise PictureError(
+            "There is nothing to draw: "
+            + ("no process could say what it did in the cell" if ran else "the cell did not run")
+        )
+    absent = {
+        k: ended.get(k) or ("gave no answer" if k in replies else "not given this cell")
+        for k in range(count)
+        if k not in known
+    }
+    draw = order_scene if order else time_scene
+    return draw(timeline(traces, launches), absent)
+
+
+MOST_PROCESSES = 64
+
+
+def pictures_of(cluster: Variables, args: Sequence[Any], options: dict[str, Any]) -> list[Picture]:
+    """Return the pictures of a variable on a cluster's processes, equal ones once.
+
+    Args:
+        cluster: The cluster.
+        args: The name of a variable, or an expression; nothing for the devices.
+        options: Those of `mcnb.show`.
+
+    Raises:
+        PictureError: What is given is no expression.
+    """
+    if not args:
+        return [Picture(_devices_of(cluster))]
+    what = args[0]
+    if not isinstance(what, str) or len(args) > 1:
+        given = ", ".join(map(repr, args))
+        raise PictureError(
+            f"With a cluster goes the name of a variable, not {given}: mcnb.show(cluster, 'x')"
+        )
+    try:
+        compile(what, "<expression>", "eval")
+    except (SyntaxError, ValueError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise PictureError(
+            f"{what!r} is neither a variable nor an expression: {reason}. For example: "
+            "mcnb.show(cluster, 'x')"
+        ) from None
+    scenes = cluster.scenes(what, **options)
+    if options.get("values"):
+        scenes = put_together(scenes)
+    found: dict[Scene, list[int]] = {}
+    for process, scene in scenes.items():
+        found.setdefault(scene, []).append(process)
+    if len(found) == 1:
+        return [Picture(scene) for scene in found]
+    return [
+        Picture(replace(scene, title=f"On {process_ranges(own)}: {scene.title}"))
+        for scene, own in found.items()
+    ]
+
+
+def put_together(scenes: Mapping[int, Scene]) -> dict[int, Scene]:
+    """Return scenes of one array with the values that any process holds, where they fit."""
+    every = list(scenes.values())
+    frames = {_without_values(scene) for scene in every}
+    if len(frames) > 1:
+        return dict(scenes)
+    parts = []
+    for same in zip(*(scene.parts for scene in every), strict=True):
+        grids = [part for part in same if isinstance(part, Grid)]
+        rows = tuple(
+            tuple(_with_values(cells) for cells in zip(*row, strict=True))
+            for row in zip(*(grid.rows for grid in grids), strict=True)
+        )
+        parts.append(replace(grids[0], rows=rows))
+    return dict.fromkeys(scenes, replace(every[0], parts=tuple(parts)))
+
+
+def _with_values(cells: Iterable[Cell | None]) -> Cell | None:
+    given = list(cells)
+    known = [cell for cell in given if cell is not None and ELSEWHERE not in cell.lines]
+    return known[0] if known else given[0]
+
+
+def _without_values(scene: Scene) -> Scene:
+    parts = [
+        replace(
+            part,
+            rows=tuple(
+                tuple(cell and replace(cell, lines=cell.lines[:1]) for cell in row)
+                for row in part.rows
+            ),
+        )
+        for part in scene.parts
+        if isinstance(part, Grid)
+    ]
+    return replace(scene, parts=tuple(parts))
+
+
+def _devices_of(cluster: Variables) -> Scene:
+    count, each = cluster.options.processes, cluster.options.devices_per_process
+    rows = tuple(
+        tuple(Cell((k,), (f"P{k}.{i}",)) for i in range(each))
+        for k in range(min(count, MOST_PROCESSES))
+    )
+    heads = tuple(f"process {k}" for k in range(len(rows)))
+    return Scene(
+        f"{plural(count, 'process', 'processes')}, "
+        f"{plural(each, 'device', 'devices')} each, {cluster.options.platform}",
+        (f"Pk.i is device i of process k. {count * each} devices in all.",),
+        (Grid(rows, row_heads=heads),),
+    )

@@ -1,0 +1,533 @@
+"""What came of a cell: every process's own answer, and all of them as one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mcnb._text import label, name_processes, plural
+from mcnb.errors import CellError, ClusterError, LockstepError, McnbError
+from mcnb.lockstep.messages import explain, left_waiting, met_nobody, other_lines
+from mcnb.lockstep.model import LaunchRecord, Verdict
+from mcnb.messages import STREAMS, ProcessError, Reply, Stream, Text, Unfinished
+from mcnb.output.fold import Block, fold_events
+from mcnb.output.text import entries, without_escapes
+from mcnb.recovery.heal import Healed
+
+if TYPE_CHECKING:
+    from mcnb.pictures.picture import Picture
+
+NOT_OURS = (
+    "The processes can't go on together. Who started them has to start them anew; then: %mcjax "
+    "connect"
+)
+
+
+@dataclass
+class Outcome:
+    """How a cell ended.
+
+    Attributes:
+        replies: What each process has to say; made up from its black box where it could not.
+        stopped: Processes that were made to end the cell, with the line at which they stood.
+        died: The processes that ended on their own, and how.
+        interrupted: Whether the user ended the cell.
+        intact: Whether the processes can go on; where not, they have to be started anew.
+        verdict: How the processes parted, if they did.
+        time_limit: The time limit that ended the cell, in seconds.
+        cut: Whether computations had to be cut off.
+        healed: What was restored when the processes had to join anew, by process.
+        unfreed: Processes that could not be got out of what they were in.
+        unhealed: Why the processes could not be healed.
+        failed: Whether a computation failed that nobody waited for.
+        unfinished: What still runs in processes, of those in which something does.
+        silent: Processes that did not answer what still runs in them.
+        given_up: Whether the user did not want to wait until the cell was ended.
+        verified: Whether it was seen that nothing computes, and that the processes gather right
+            numbers.
+        pressed_late: Whether the user wanted the cell ended when it had just ended by itself.
+        endless: The labels of cells whose computations did not end, and were aborted.
+    """
+
+    replies: dict[int, Reply] = field(default_factory=dict)
+    stopped: dict[int, int | None] = field(default_factory=dict)
+    died: dict[int, str] = field(default_factory=dict)
+    interrupted: bool = False
+    intact: bool = True
+    verdict: Verdict | None = None
+    time_limit: float | None = None
+    cut: bool = False
+    healed: dict[int, Healed] = field(default_factory=dict)
+    unfreed: tuple[int, ...] = ()
+    unhealed: str = ""
+    failed: bool = False
+    unfinished: dict[int, Unfinished] = field(default_factory=dict)
+    silent: tuple[int, ...] = ()
+    given_up: bool = False
+    verified: bool = False
+    pressed_late: bool = False
+    endless: frozenset[str] = frozenset()
+
+
+def aftermath(outcome: Outcome, count: int, *, ours: bool = True) -> str:
+    """Say what had to be done to end a cell.
+
+    Args:
+        outcome: How it ended.
+        count: How many processes there are.
+        ours: Whether the processes can be started anew; otherwise somebody else has to.
+
+    Example:
+        >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)
+        'Processes 1,2 (line 3) waited and were stopped. All 4 processes were started anew: their \
+variables are gone. To run the cells again that made them: %mcjax restart --replay'
+    """
+    sentences = []
+    if outcome.stopped:
+        asked = outcome.interrupted or outcome.time_limit is not None
+        was = "was" if len(outcome.stopped) == 1 else "were"
+        what = f"{was} interrupted" if asked else f"waited and {was} stopped"
+        if outcome.time_limit is not None:
+            what += f" at the time limit of {outcome.time_limit:g} s"
+        name = name_processes(list(outcome.stopped), count)
+        sentences.append(f"{name}{_lines(list(outcome.stopped.values()))} {what}")
+    elif outcome.pressed_late:
+        sentences.append("the cell had ended before it could be interrupted")
+    if not outcome.intact:
+        sentences += _reasons(outcome, count)
+        everyone = name_processes(list(range(count)), count)
+        was, their = ("was", "its") if count == 1 else ("were", "their")
+        if ours:
+            sentences.append(f"{everyone} {was} started anew: {their} variables are gone")
+            sentences.append("To run the cells again that made them: %mcjax restart --replay")
+        else:
+            sentences.append(NOT_OURS)
+    else:
+        # What runs on is news where the cell was to end; otherwise it is the cell's own affair.
+        ended = outcome.interrupted or outcome.pressed_late or outcome.time_limit is not None
+        left = leftovers(outcome.unfinished, count) if ended else []
+        if outcome.healed:
+            sentences += healing(outcome.healed, count)
+        elif outcome.verified and not left and (ended or outcome.verdict is not None):
+            sentences.append("The cluster is intact, with its variables")
+        elif ended or outcome.verdict is not None:
+            sentences.append("All variables are kept")
+            left = left or _computing_on(outcome.unfinished, count)
+        sentences += left
+    return ". ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
+
+
+def _reasons(outcome: Outcome, count: int) -> list[str]:
+    """Say why processes can't go on."""
+    if outcome.given_up:
+        return ["you pressed stop a second time"]
+    if outcome.unfreed:
+        name = name_processes(list(outcome.unfreed), count)
+        where = _lines([outcome.stopped.get(k) for k in outcome.unfreed])
+        return [f"native code on {name}{where} did not react to the interrupt"]
+    if outcome.unhealed:
+        return [outcome.unhealed]
+    said = _computing(outcome.unfinished, count)
+    if said:
+        said.append(
+            "a computation that does not communicate can't be aborted"
+            if outcome.cut
+            else "the processes offer no way to abort it"
+        )
+    if outcome.silent:
+        name = name_processes(list(outcome.silent), count)
+        said.append(f"{name} did not answer whether a device still computes")
+    return said
+
+
+def _computing_on(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
+    return [f"{sentence}. %mcjax restart ends it" for sentence in _computing(unfinished, count)]
+
+
+def _computing(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
+    said = []
+    computing = {k: (u.devices, u.arrays, u.newest) for k, u in unfinished.items() if u.devices}
+    for (devices, arrays, newest), ks in _grouped(computing):
+        still = "still computes" if len(ks) == 1 else "still compute"
+        where = f"device{'s' * (len(devices) > 1)} {', '.join(map(str, devices))}"
+        values = f", for {', '.join(arrays)}" if arrays else ""
+        launch = f"; the newest launch is {newest}" if newest else ""
+        said.append(f"{name_processes(ks, count)} {still} on {where}{values}{launch}")
+    return said
+
+
+def leftovers(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
+    """Say what still runs in processes after a cell, and how it can be ended.
+
+    Args:
+        unfinished: What does, by process.
+        count: How many processes there are.
+
+    Example:
+        >>> for sentence in leftovers({0: Unfinished(threads=(3,)), 1: Unfinished(native=True)}, 4):
+        ...     print(sentence)
+        process 0 still runs a thread of the cell (line 3). %mcjax restart ends it
+        process 1 still uses the processor in native code, for an unknown computation. %mcjax \
+restart ends it
+    """
+    said = _computing_on(unfinished, count)
+    for lines, ks in _grouped({k: u.threads for k, u in unfinished.items() if u.threads}):
+        still = "still runs" if len(ks) == 1 else "still run"
+        what, it = ("a thread", "it") if len(lines) == 1 else (f"{len(lines)} threads", "them")
+        name = name_processes(ks, count)
+        said.append(f"{name} {still} {what} of the cell{_lines(lines)}. %mcjax restart ends {it}")
+    native = [k for k, one in unfinished.items() if one.native and not one.devices]
+    native = [k for k in native if not unfinished[k].threads]
+    if native:
+        uses = "uses" if len(native) == 1 else "use"
+        said.append(
+            f"{name_processes(native, count)} still {uses} the processor in native code, for an "
+            "unknown computation. %mcjax restart ends it"
+        )
+    for names, ks in _grouped({k: u.children for k, u in unfinished.items() if u.children}):
+        has = "has" if len(ks) == 1 else "have"
+        what = f"child process{'es' * (len(names) > 1)}"
+        name = name_processes(ks, count)
+        it = "it" if len(names) == 1 else "them"
+        said.append(f"{name} still {has} the {what} {', '.join(names)}. %mcjax restart ends {it}")
+    return said
+
+
+_Same = TypeVar("_Same")
+
+
+def _grouped(by_process: Mapping[int, _Same]) -> list[tuple[_Same, list[int]]]:
+    """Return equal values with the processes that have them."""
+    groups: dict[_Same, list[int]] = {}
+    for k, value in by_process.items():
+        groups.setdefault(value, []).append(k)
+    return list(groups.items())
+
+
+def _lines(lines: Sequence[int | None]) -> str:
+    known = sorted({line for line in lines if line is not None})
+    if not known:
+        return ""
+    return f" ({'line' if len(known) == 1 else 'lines'} {', '.join(map(str, known))})"
+
+
+def healing(healed: Mapping[int, Healed], count: int) -> list[str]:
+    """Say what healing did.
+
+    Args:
+        healed: What was restored, by process.
+        count: How many processes there are.
+
+    Example:
+        >>> for sentence in healing({0: Healed(2, lost=("y",)), 1: Healed(2, lost=("y",))}, 2):
+        ...     print(sentence)
+        The cluster was healed: the same processes, joined anew, with their variables (2 arrays)
+        Without a value, as the computation was ended: y
+    """
+    arrays = max(one.arrays for one in healed.values())
+    same, their = ("process", "its") if count == 1 else ("processes", "their")
+    sentences = [
+        f"The cluster was healed: the same {same}, joined anew, with {their} variables "
+        f"({plural(arrays, 'array', 'arrays')})"
+    ]
+    for words, chosen in (
+        (
+            "Without a value, as the computation was ended",
+            {k: h.lost for k, h in healed.items()},
+        ),
+        ("Not restored", {k: h.stale for k, h in healed.items()}),
+    ):
+        by_names: dict[tuple[str, ...], list[int]] = {}
+        for k, names in chosen.items():
+            if names:
+                by_names.setdefault(names, []).append(k)
+        for names, ks in by_names.items():
+            where = "" if len(ks) == count else f", on {name_processes(ks, count)}"
+            sentences.append(f"{words}{where}: {', '.join(names)}")
+    return sentences
+
+
+# What a process raises because it was interrupted, or because its computation was cut off.
+_OF_BEING_STOPPED = ("KeyboardInterrupt", "JaxRuntimeError", "XlaRuntimeError")
+
+
+@dataclass(frozen=True)
+class Result:
+    r"""The result of a cell. All that is kept by process is indexed by process index.
+
+    Attributes:
+        replies: What each process that ran the cell has to say.
+        count: How many processes the cluster has.
+        stopped: The processes that did not end the cell by themselves but were stopped, because
+            they waited for one that raised, or by the user.
+        interrupted: Whether the user ended the cell.
+        died: How processes ended that ended during the cell, in words.
+        time_limit: The time limit that ended the cell, in seconds; None if none did.
+        aftermath: What had to be done to end the cell, in sentences; empty if nothing.
+        verdict: How the processes parted, or None if they did not.
+
+    Example:
+        >>> from mcnb.messages import Reply, Text
+        >>> result = Result({k: Reply((Text("stdout", "hi\n"),)) for k in range(4)}, count=4)
+        >>> result.ok, result.stdout[2], result.text()
+        (True, 'hi\n', '[all 4] hi\n')
+    """
+
+    replies: Mapping[int, Reply]
+    count: int
+    stopped: tuple[int, ...] = ()
+    interrupted: bool = False
+    died: Mapping[int, str] = field(default_factory=dict)
+    time_limit: float | None = None
+    aftermath: str = ""
+    verdict: Verdict | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether every process finished the cell without an error."""
+        return not (self.errors or self.died or self.stopped or self.interrupted or self.verdict)
+
+    @property
+    def stdout(self) -> dict[int, str]:
+        """What each process wrote to stdout, as text."""
+        return self._streams("stdout")
+
+    @property
+    def stderr(self) -> dict[int, str]:
+        """What each process wrote to stderr, as text."""
+        return self._streams("stderr")
+
+    @property
+    def value(self) -> dict[int, str | None]:
+        """The text of the last expression's value on each process, or None."""
+        return {k: reply.value for k, reply in self.replies.items()}
+
+    @property
+    def errors(self) -> dict[int, ProcessError]:
+        """The error that ended the cell, for each process that has one."""
+        return {k: reply.error for k, reply in self.replies.items() if reply.error is not None}
+
+    @cached_property
+    def launches(self) -> tuple[LaunchRecord, ...]:
+        """What the processes launched that spans processes, in the order of time."""
+        records = [record for reply in self.replies.values() for record in reply.launches]
+        return tuple(sorted(records, key=lambda record: (record.announced, record.process)))
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """What the processes said, folded."""
+        return fold_events({k: reply.events for k, reply in self.replies.items()})
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What looks odd about the launches, though it proves nothing: in sentences."""
+        found = [other_lines(self.launches, self.count)]
+        if self.verdict is not None:
+            found.append(met_nobody(self.verdict, self.launches, self.count))
+        return tuple(f"{note[0].upper()}{note[1:]}" for note in found if note)
+
+    def __mcnb_picture__(
+        self, args: Sequence[Any], options: dict[str, Any], keywords: Mapping[str, Any]
+    ) -> list[Picture] | None:
+        """Return its pictures for `mcnb.show`; None if it takes no such arguments."""
+        if args or not set(keywords) <= {"order"}:
+            return None
+        return [self.timeline(**keywords)]
+
+    def timeline(self, *, order: bool = False) -> Picture:
+        """Return a picture of what the processes did, and when.
+
+        Args:
+            order: Whether to draw only in which order they launched what spans processes, without
+                any time: that is the same whenever the same is launched.
+
+        Raises:
+            PictureError: No process could say what it did.
+        """
+        from mcnb.cluster.pictures import times
+        from mcnb.pictures.picture import Picture
+
+        ended = dict.fromkeys(self.stopped, "") | dict(self.died)
+        scene = times(self.replies, self.launches, ended, self.count, order=order)
+        return Picture(scene)
+
+    def text(self) -> str:
+        """Return the folded output and errors as plain text."""
+        shown = "".join(
+            entry.text + ("" if entry.item is None else _plain_text(entry.item) + "\n")
+            for entry in entries(self.blocks, self.count)
+        )
+        error = self.error()
+        if error is None:
+            return shown + "".join(f"Note: {note}\n" for note in self.notes)
+        return shown + without_escapes("\n".join(error.lines)) + "\n"
+
+    def error(self) -> McnbError | None:
+        """Return the exception that the cell's failure makes, None if it did not fail."""
+        if self.died:
+            message = died_sentence(self.died, self.count) + self._sentence_end()
+            lines = [f"{ClusterError.__name__}: {message}"]
+            if self.verdict is not None and self.verdict.kind != "died":
+                wording = explain(self.verdict, self.count)
+                message = f"{message}. {wording.sentence}"
+                lines += ["", *wording.lines]
+            return ClusterError(message, [*lines, *self._traceback_lines()])
+        if self.ok:
+            return None
+        verdict = self.verdict
+        if self.time_limit is not None:
+            return self._took_too_long()
+        if verdict is not None and not self.interrupted:
+            if verdict.kind == "missing" and self._groups():
+                return self._left_waiting(verdict)
+            return self._parted(verdict)
+        parts = self._summaries()
+        if self.interrupted:
+            parts.insert(0, "The cell was interrupted")
+        lines = self._traceback_lines()
+        if self.aftermath:
+            lines += ["", self.aftermath]
+        return CellError("; ".join(parts) + self._sentence_end(), lines)
+
+    def _summaries(self) -> list[str]:
+        return [
+            f"{name_processes(group, self.count)} raised {error.summary()}"
+            for group, error in self._groups()
+        ]
+
+    def _left_waiting(self, verdict: Verdict) -> CellError:
+        """Return the error for processes that failed; those that they left waiting come after."""
+        waited = left_waiting(verdict.stands, self.count)
+        waited = f"{waited[0].upper()}{waited[1:]}" if waited else ""
+        message = ". ".join(filter(None, ("; ".join(self._summaries()), waited, self.aftermath)))
+        rest = filter(None, (waited, self.aftermath))
+        return CellError(message, [*self._traceback_lines(), "", *rest])
+
+    def _took_too_long(self) -> CellError:
+        """Return the error for a cell that its time limit ended."""
+        assert self.verdict is not None
+        wording = explain(self.verdict, self.count, self.aftermath)
+        lines = [f"{CellError.__name__}: {wording.lines[0]}", *wording.lines[1:]]
+        others = self._traceback_lines()
+        return CellError(wording.sentence, [*lines, "", *others] if others else lines)
+
+    def _parted(self, verdict: Verdict) -> LockstepError:
+        """Return the error for processes that parted, with what else went wrong after it."""
+        consequence = ". ".join(filter(None, (*self.notes, self.aftermath)))
+        wording = explain(verdict, self.count, consequence)
+        message = ". ".join((wording.sentence, *self._summaries()))
+        lines = [f"{LockstepError.__name__}: {wording.lines[0]}", *wording.lines[1:]]
+        others = self._traceback_lines()
+        return LockstepError(message, [*lines, "", *others] if others else lines)
+
+    def raise_for_errors(self) -> None:
+        """Raise what `error` returns, if anything.
+
+        Raises:
+            CellError: The cell raised on at least one process.
+            ClusterError: A process died.
+        """
+        error = self.error()
+        if error is not None:
+            raise error
+
+    def _streams(self, stream: Stream) -> dict[int, str]:
+        assert stream in STREAMS
+        return {
+            k: "".join(e.text for e in reply.events if isinstance(e, Text) and e.stream == stream)
+            for k, reply in self.replies.items()
+        }
+
+    def _sentence_end(self) -> str:
+        return f". {self.aftermath}" if self.aftermath else ""
+
+    def _groups(self) -> list[tuple[list[int], ProcessError]]:
+        """Return equal errors with their processes, the root cause first."""
+        groups: dict[ProcessError, list[int]] = {}
+        for k, error in sorted(
+            self.errors.items(), key=lambda item: (item[0] in self.stopped, item[0])
+        ):
+            if not self._is_consequence(k, error):
+                groups.setdefault(error, []).append(k)
+        return [(sorted(group), error) for error, group in groups.items()]
+
+    def _is_consequence(self, k: int, error: ProcessError) -> bool:
+        """Return whether an error only tells that its process was stopped, or was left alone."""
+        if error.name == LockstepError.__name__:
+            return True
+        verdict = self.verdict
+        cut_off = k in self.stopped or self.died or (verdict is not None and verdict.happened)
+        # What a callback raises comes back as an error of the computation.
+        refused = verdict is not None and LockstepError.__name__ in error.message
+        return bool(cut_off or refused) and error.name in _OF_BEING_STOPPED
+
+    def _traceback_lines(self) -> list[str]:
+        lines: list[str] = []
+        for group, error in self._groups():
+            lines += ["", f"{label(group, self.count)} {error.heading()}", error.traceback]
+        return lines[1:]
+
+
+def died_sentence(died: Mapping[int, str], count: int) -> str:
+    """Say which processes died, and how.
+
+    Example:
+        >>> died_sentence({1: "ended with exit code 3", 2: "ended with exit code 3"}, 4)
+        'processes 1,2 ended with exit code 3'
+    """
+    groups: dict[str, list[int]] = {}
+    for k, how in died.items():
+        groups.setdefault(how, []).append(k)
+    return "; ".join(
+        f"{name_processes(ks, count)} {how if len(ks) == 1 else re.sub('^was ', 'were ', how)}"
+        for how, ks in groups.items()
+    )
+
+
+def _plain_text(item: object) -> str:
+    data = getattr(item, "data", {})
+    return str(data.get("text/plain", f"<{', '.join(sorted(data))}>"))
+
+
+def answers_of(
+    outcome: Outcome, answers: Mapping[int, Any], count: int, *, ours: bool
+) -> dict[int, Any]:
+    """Return what processes answered to a call of one of mcnb's own functions.
+
+    Args:
+        outcome: How the call ended.
+        answers: What they answered, by process.
+        count: How many processes there are.
+        ours: Whether they can be started anew.
+
+    Raises:
+        CellError: A process raised an error, or was stopped.
+    """
+    errors = {k: a for k, a in sorted(answers.items()) if isinstance(a, ProcessError)}
+    if errors or outcome.stopped:
+        outcome.replies = {k: Reply(error=error) for k, error in errors.items()}
+        result_of(outcome, count, ours=ours).raise_for_errors()
+    return dict(sorted(answers.items()))
+
+
+def result_of(outcome: Outcome, count: int, *, ours: bool) -> Result:
+    """Return the result of a cell.
+
+    Args:
+        outcome: How it ended.
+        count: How many processes there are.
+        ours: Whether they can be started anew.
+    """
+    return Result(
+        replies=dict(sorted(outcome.replies.items())),
+        count=count,
+        stopped=tuple(outcome.stopped),
+        died=outcome.died,
+        interrupted=outcome.interrupted,
+        time_limit=outcome.time_limit,
+        aftermath=aftermath(outcome, count, ours=ours),
+        verdict=outcome.verdict,
+    )

@@ -1,0 +1,1 @@
+"""Write a lesson as a plain JAX program."""

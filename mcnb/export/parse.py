@@ -1,0 +1,380 @@
+"""What the cells of a lesson are: which run in processes, how many of these there are, and when."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import importlib.util
+import re
+import sys
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mcnb._lessons import INSTALL_LAB, find_lessons
+from mcnb.errors import McnbError, OptionError
+from mcnb.export.source import (
+    awaits,
+    commented,
+    display_last,
+    edited,
+    mcnb_names,
+    plain,
+    silent_functions,
+    without_mcnb,
+)
+from mcnb.notebook.magics import cell_parser, line_parser
+from mcnb.options import Options, environment, process_set
+from mcnb.output.text import without_escapes
+from mcnb.pods.topology import MISSING, has_compiler
+
+WIDTH = 88
+_FENCE = re.compile(r"^(```|~~~|\$\$).*?^\1", re.MULTILINE | re.DOTALL)
+_EMPHASIS = re.compile(r"(?<![A-Za-z0-9*])\*([^*\s](?:[^*]*[^*\s])?)\*(?![A-Za-z0-9*])")
+_NO_PROSE = re.compile(r"\s*(#|!\[|\||[-*+] |\d+\. |>|<|    )")
+
+
+def headings(text: str) -> list[tuple[int, str]]:
+    r"""Return the headings of Markdown text with their levels.
+
+    Example:
+        >>> headings("# One\ntext\n## `x` and *y*")
+        [(1, 'One'), (2, '`x` and y')]
+    """
+    lines = _FENCE.sub("", text).splitlines()
+    found = (re.match(r"(#+) (.*)", line) for line in lines)
+    return [(len(match[1]), unmarked(match[2].strip())) for match in found if match]
+
+
+def lead(text: str) -> str:
+    r"""Return the last paragraph of Markdown text: in a lesson, it says what the next cell is for.
+
+    Lists, tables, pictures and code are none; where the text ends in one, it is passed.
+
+    Example:
+        >>> lead("## Title\n\nBoth do.\n\n**Predict:** which [one](x.md)?\n\n- a list")
+        'Predict: which one?'
+    """
+    paragraphs = re.split(r"\n\s*\n", _FENCE.sub("", text).strip())
+    told = [part for part in paragraphs if part.strip() and not _NO_PROSE.match(part)]
+    return unmarked(" ".join(told[-1].split())) if told else ""
+
+
+def unmarked(text: str) -> str:
+    r"""Return Markdown text without its marks for emphasis and links, code as it is.
+
+    Example:
+        >>> unmarked("**Now** *two* [links](a.md), and `P(*spec)`")
+        'Now two links, and `P(*spec)`'
+    """
+    pieces = re.split(r"(`[^`]*`)", text)
+    for number in range(0, len(pieces), 2):
+        piece = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", pieces[number])
+        piece = piece.replace("\\", "").replace("**", "")
+        pieces[number] = _EMPHASIS.sub(r"\1", piece)
+    return "".join(pieces)
+
+
+def as_comment(text: str) -> str:
+    """Return text as comment lines of a readable width."""
+    return "\n".join(
+        f"# {line}"
+        for line in textwrap.wrap(text, WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+    )
+
+
+ENDINGS = (".md", ".ipynb")
+NEEDS_TPU_TAG = "needs-tpu"  # of cells that need the compiler for TPUs
+
+
+def is_lesson(path: Path) -> bool:
+    """Return whether a file is a lesson rather than a program.
+
+    Example:
+        >>> is_lesson(Path("05_lockstep.md")), is_lesson(Path("train.py"))
+        (True, False)
+    """
+    return path.suffix in ENDINGS
+
+
+def find_lesson(path: Path, command: str = "run") -> Path:
+    """Return a lesson's file: the one that is given, or the course's own of that name.
+
+    Args:
+        path: What is given.
+        command: The command that it is given to.
+
+    Raises:
+        OptionError: There is none.
+    """
+    if path.is_file():
+        return path
+    lessons, _ = find_lessons()
+    if path.parent == Path() and (lessons / path).is_file():
+        return lessons / path
+    names = ", ".join(sorted(lesson.name for lesson in lessons.glob("[0-9]*.md")))
+    raise OptionError(f"mcnb {command} {path}: there is no such file. The course has: {names}")
+
+
+def run_lesson(path: Path) -> int:
+    """Execute a lesson, and show each cell with what it says.
+
+    Cells that are meant to fail, which have the tag raises-exception, are shown and passed. Those
+    with the tag needs-tpu are left out where the compiler for TPUs is missing.
+
+    Args:
+        path: The lesson.
+
+    Returns:
+        0 if it came to its end, 1 if a cell failed that is not meant to, or did not that is.
+
+    Raises:
+        McnbError: It is no lesson, or jupytext is missing, which reads them.
+    """
+    notebook = read_lesson(path)
+    shell = _shell()
+    with contextlib.chdir(path.resolve().parent):  # lessons have files beside them
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                _print_headings(cell.source)
+            elif cell.cell_type == "code" and not _run(shell, cell):
+                return 1
+    return 0
+
+
+def read_lesson(path: Path) -> Any:
+    """Return a lesson as a notebook of nbformat.
+
+    Raises:
+        McnbError: It is no lesson, or jupytext is missing, which reads them.
+    """
+    if importlib.util.find_spec("jupytext") is None:
+        raise McnbError(f"Lessons are read by jupytext, which is not installed: {INSTALL_LAB}")
+    try:
+        return importlib.import_module("jupytext").read(path)  # it brings no types
+    except Exception as error:
+        why = str(error).strip().partition("\n")[0]
+        raise McnbError(f"{path} can't be read as a notebook: {why}") from None
+
+
+def _shell() -> Any:
+    """Return an IPython shell whose errors have colours in a terminal only."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    class Shell(InteractiveShell):  # type: ignore[misc, unused-ignore]
+        def _showtraceback(self, _kind: Any, _error: Any, lines: list[str]) -> None:
+            text = "\n".join(lines)
+            print(text if sys.stdout.isatty() else without_escapes(text))
+
+    return Shell.instance()
+
+
+def _print_headings(text: str) -> None:
+    for line in text.splitlines():
+        if line.startswith("#"):
+            print(f"\n{line}")
+
+
+def _run(shell: Any, cell: Any) -> bool:
+    tags = cell.metadata.get("tags", [])
+    if NEEDS_TPU_TAG in tags and not has_compiler():
+        print(f"\nA cell is left out. {MISSING}")
+        return True
+    number = f"In [{shell.execution_count}]: "
+    source = cell.source.replace("\n", f"\n{'':{len(number)}}")
+    print(f"\n{number}{source}")
+    sys.stdout.flush()
+    done = shell.run_cell(cell.source, store_history=True)
+    must_fail = "raises-exception" in tags
+    if must_fail and done.success:
+        print("This cell is meant to fail, and did not", file=sys.stderr)
+    return bool(done.success) != must_fail
+
+
+LEFT_OUT_TAG = "no-script"
+_MAGIC = re.compile(r"%%mcjax\b(.*)")
+_LINE_MAGIC = re.compile(r"\s*%mcjax\b(.*)")
+# What the head of a program stands for, or what it has no use for.
+_OF_THE_HEAD = re.compile(r"\s*(%load_ext mcnb|%mcjax (start|stop)\b.*|import mcnb|#.*)?\s*")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A code cell of a lesson.
+
+    Attributes:
+        index: Which of the lesson's cells it is, counted from 0.
+        source: What stands in it.
+        code: Its code as a plain program's; empty if it can't be.
+        in_processes: Whether it runs in the processes, rather than in the notebook.
+        fails: Whether it is meant to fail.
+        processes: Those that it runs on.
+        everywhere: Whether these are all.
+        why_not: Why no plain program can run it; empty if one can.
+        futures: What it imports from `__future__`.
+    """
+
+    index: int
+    source: str
+    code: str = ""
+    in_processes: bool = False
+    fails: bool = False
+    processes: tuple[int, ...] = ()
+    everywhere: bool = True
+    why_not: str = ""
+    futures: tuple[str, ...] = ()
+
+    @property
+    def is_of_the_head(self) -> bool:
+        """Whether it does no more than the head of a program does, too."""
+        lines = self.source.splitlines()
+        return not self.in_processes and all(_OF_THE_HEAD.fullmatch(line) for line in lines)
+
+
+@dataclass
+class Part:
+    """What runs between a start of processes and the next.
+
+    Attributes:
+        options: How many processes and devices.
+        cells: Its code cells, in order.
+    """
+
+    options: Options
+    cells: list[Cell] = field(default_factory=list)
+
+
+def parts_of(cells: Sequence[Any], display: str) -> list[Part]:
+    r"""Divide a lesson's cells into parts, each with processes of its own.
+
+    Args:
+        cells: The cells, as nbformat has them.
+        display: The name of the function that shows a value.
+
+    Raises:
+        McnbError: A `%mcjax` line makes no sense.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> sources = "%mcjax start -n 2", "%%mcjax\nx = 1", "%mcjax restart", "%%mcjax\nx = 2"
+        >>> cells = [SimpleNamespace(cell_type="code", source=s, metadata={}) for s in sources]
+        >>> [(part.options.processes, len(part.cells)) for part in parts_of(cells, "display")]
+        [(2, 2), (2, 2)]
+    """
+    parts = [Part(Options())]
+    running = False
+    known = _Known(display)
+    for index, cell in enumerate(cells):
+        if cell.cell_type != "code":
+            continue
+        tags = cell.metadata.get("tags", [])
+        read = Cell(index, cell.source, fails="raises-exception" in tags)
+        first, _, code = cell.source.lstrip("\n").partition("\n")
+        if magic := _MAGIC.fullmatch(first):
+            running = True
+            read = replace(read, in_processes=True, code=code)
+            read = _in_processes(read, magic[1], parts[-1].options.processes, known)
+            if LEFT_OUT_TAG in tags:
+                read = replace(read, why_not=f"it has the tag {LEFT_OUT_TAG}")
+        else:
+            for command, options in _commands(read):
+                if command == "stop":
+                    running = False
+                elif command == "restart" or (command == "start" and not running):
+                    running = True
+                    if any(one.in_processes for one in parts[-1].cells):
+                        parts.append(Part(options or parts[-1].options))
+                    parts[-1].options = options or parts[-1].options
+        parts[-1].cells.append(read)
+    return parts
+
+
+def _commands(cell: Cell) -> Iterator[tuple[str, Options | None]]:
+    """Yield the commands of a cell that end or start processes."""
+    for line in cell.source.splitlines():
+        if (magic := _LINE_MAGIC.match(line)) is None:
+            continue
+        try:
+            args = line_parser().parse(magic[1])
+            if args.command == "start":
+                given = {"processes": args.processes, "devices_per_process": args.devices}
+                yield "start", Options.of(**given, env=environment(args.env or []))
+            elif args.command == "stop" or (args.command == "restart" and not args.replay):
+                yield args.command, None
+        except OptionError as error:
+            if not cell.fails:
+                raise McnbError(f"Cell {cell.index + 1} of the lesson: {error}") from None
+
+
+@dataclass
+class _Known:
+    """What is known of a lesson's names so far.
+
+    Attributes:
+        display: The function that shows a value.
+        mcnb: What mcnb, and what is in it, is called.
+        silent: Functions, with whether they return nothing.
+    """
+
+    display: str
+    mcnb: set[str] = field(default_factory=set)
+    silent: dict[str, bool] = field(default_factory=dict)
+
+
+def _in_processes(cell: Cell, words: str, count: int, known: _Known) -> Cell:
+    """Return a cell with its code as a plain program's."""
+    source, cell = cell.code, replace(cell, code=_parsed(cell.code))
+    try:
+        chosen = cell_parser().parse(words).processes
+        targets = process_set(f"0-{count - 1}" if chosen is None else chosen, count)
+    except OptionError:
+        return replace(cell, why_not="its options make no sense")
+    cell = replace(cell, processes=targets, everywhere=len(targets) == count)
+    try:
+        code = plain(source)
+        if awaits(code):
+            return replace(cell, why_not="only a notebook can await outside a function")
+        known.mcnb |= mcnb_names(code)
+        known.silent |= silent_functions(code)
+        silent = [name for name, is_silent in known.silent.items() if is_silent]
+        had_code = bool(_statements(code))
+        if not (cell.fails or _ends_in_mcnb(code, known.mcnb)):
+            code = display_last(code, known.display, silent)
+        code, futures = _without_futures(without_mcnb(code, known.mcnb))
+        compile(code, "<cell>", "exec", dont_inherit=True)
+    except SyntaxError:
+        return replace(cell, why_not="it is no plain Python")
+    if had_code and not _statements(code) and not futures:
+        return replace(cell, why_not="it only draws pictures")
+    return replace(cell, code=code.strip("\n"), futures=futures)
+
+
+def _parsed(source: str) -> str:
+    """Return what of a cell's code can be looked at, even if it can't be run: empty if nothing."""
+    for code in (source, source.partition("\n")[2]):  # without a magic of its own
+        with contextlib.suppress(SyntaxError):
+            return plain(code)
+    return ""
+
+
+def _statements(code: str) -> list[ast.stmt]:
+    return ast.parse(code).body
+
+
+def _ends_in_mcnb(code: str, ours: Collection[str]) -> bool:
+    """Return whether the last statement is one that a plain program leaves out."""
+    before, after = _statements(code), _statements(without_mcnb(code, ours))
+    return bool(before) and [*map(ast.dump, after[-1:])] != [ast.dump(before[-1])]
+
+
+def _without_futures(code: str) -> tuple[str, tuple[str, ...]]:
+    found = [
+        node
+        for node in ast.parse(code).body
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__"
+    ]
+    names = tuple(alias.name for node in found for alias in node.names)
+    return edited(code, [commented(code, node) for node in found]), names

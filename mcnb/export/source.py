@@ -1,0 +1,308 @@
+r"""From the code of a notebook's cell to that of a plain program: pure functions on text.
+
+What a plain program can't run stays where it was, as a comment; all else stays as it was written.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import textwrap
+import tokenize
+from collections.abc import Collection, Iterable, Sequence
+
+_OPENS = ("FSTRING_START", "TSTRING_START")
+_CLOSES = ("FSTRING_END", "TSTRING_END")
+
+
+def comment(code: str) -> str:
+    r"""Return code as comments.
+
+    Example:
+        >>> comment("for x in y:\n\n    f(x)")
+        '# for x in y:\n#\n#     f(x)'
+    """
+    return textwrap.indent(code, "# ", lambda _: True).replace("# \n", "#\n").rstrip()
+
+
+def indent(code: str, by: str = "    ") -> str:
+    r'''Return code one level deeper, with what stands in its strings as it was.
+
+    Example:
+        >>> print(indent('text = """a\n  b"""\nprint(text)'))
+            text = """a
+          b"""
+            print(text)
+    '''
+    inside: set[int] = set()  # lines that begin within a string
+    opened: list[int] = []
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        name = tokenize.tok_name[token.type]
+        if name == "STRING":
+            inside.update(range(token.start[0] + 1, token.end[0] + 1))
+        elif name in _OPENS:
+            opened.append(token.start[0])
+        elif name in _CLOSES:
+            inside.update(range(opened.pop() + 1, token.end[0] + 1))
+    lines = enumerate(code.split("\n"), 1)
+    return "\n".join(
+        line if number in inside or not line.strip() else by + line for number, line in lines
+    )
+
+
+def commented(code: str, statement: ast.stmt, *, keep: bool = False) -> tuple[int, int, str]:
+    """Return the edit that makes a comment of a statement.
+
+    Args:
+        code: The code.
+        statement: A statement of it.
+        keep: Whether something has to stand there.
+    """
+    start, end = span(code, statement)
+    line = code.rfind("\n", 0, start) + 1
+    rest = code[end:].partition("\n")[0]
+    if code[line:start].strip() or rest.strip().strip(";").split("#")[0].strip():
+        return start, end, "pass"  # it shares its line
+    end += len(rest)
+    margin = code[line:start]
+    told = comment(textwrap.dedent(code[line:end]))
+    told = f"pass\n{told}" if keep else told
+    return line, end, textwrap.indent(told, margin)
+
+
+def span(code: str, node: ast.stmt | ast.expr) -> tuple[int, int]:
+    """Return where a statement or an expression begins and ends in code, in characters."""
+    lines = code.split("\n")
+    starts = [0]
+    for text in lines:
+        starts.append(starts[-1] + len(text) + 1)
+
+    def place(line: int, column: int) -> int:
+        return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
+
+    assert node.end_lineno is not None
+    assert node.end_col_offset is not None
+    line, column = node.lineno, node.col_offset
+    for decorator in getattr(node, "decorator_list", []):
+        line, column = min((line, column), (decorator.lineno, decorator.col_offset - 1))
+    return place(line, column), place(node.end_lineno, node.end_col_offset)
+
+
+def edited(code: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """Return code with stretches of it replaced, each given by its begin, its end and the text."""
+    for start, end, text in sorted(edits, reverse=True):
+        code = code[:start] + text + code[end:]
+    return code
+
+
+def only(code: str, kept: Sequence[bool]) -> str:
+    r"""Return code with some of its statements as comments.
+
+    Args:
+        code: The code.
+        kept: For each statement at the top level, whether it stays.
+
+    Example:
+        >>> print(only("x = 1\nf(x)", [True, False]))
+        x = 1
+        # f(x)
+    """
+    pairs = zip(ast.parse(code).body, kept, strict=True)
+    return edited(code, [commented(code, statement) for statement, stays in pairs if not stays])
+
+
+# A line that only IPython understands: a magic, a shell command, or a question.
+_IPYTHON = re.compile(r"\s*([%!?]|[\w.,\s]+=\s*[%!]|.*\?\s*$)")
+
+
+def plain(code: str) -> str:
+    r"""Return code with the lines that only IPython understands as comments.
+
+    Raises:
+        SyntaxError: It is no Python even then.
+
+    Example:
+        >>> plain("x = 1\n%timeit f(x)")
+        'x = 1\n# %timeit f(x)'
+    """
+    lines = code.split("\n")
+    while True:
+        try:
+            ast.parse("\n".join(lines))
+        except SyntaxError as error:
+            number = (error.lineno or 0) - 1
+            line = lines[number] if 0 <= number < len(lines) else ""
+            if not _IPYTHON.match(line) or line.lstrip().startswith("%%"):
+                raise
+            body = line.lstrip()
+            lines[number] = f"{line[: len(line) - len(body)]}# {body}"
+        else:
+            return "\n".join(lines)
+
+
+def awaits(code: str) -> bool:
+    """Return whether code awaits something outside of a function, as only notebooks can.
+
+    Example:
+        >>> awaits("x = await f()"), awaits("async def g(): await f()")
+        (True, False)
+    """
+    ahead: list[ast.AST] = [ast.parse(code)]
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            continue
+        if isinstance(node, (ast.Await, ast.AsyncFor, ast.AsyncWith)):
+            return True
+        if isinstance(node, ast.comprehension) and node.is_async:
+            return True
+        ahead += ast.iter_child_nodes(node)
+    return False
+
+
+def display_last(code: str, display: str, silent: Collection[str] = ()) -> str:
+    r"""Return code that shows its last expression, as a notebook does.
+
+    Args:
+        code: The code.
+        display: The function that shows a value.
+        silent: Functions that are known to return nothing.
+
+    Example:
+        >>> display_last("x = 1\nx, -x  # both", "display")
+        'x = 1\ndisplay((x, -x))  # both'
+        >>> display_last("x;", "display"), display_last("print(x)", "display")
+        ('x;', 'print(x)')
+    """
+    body = ast.parse(code).body
+    if not body or not isinstance(body[-1], ast.Expr) or _ends_in_semicolon(code):
+        return code
+    last = body[-1]
+    if _called(last.value) in ("print", "exec", display, *silent):
+        return code
+    start, end = span(code, last)
+    text = code[start:end]
+    if not _is_one_argument(text):
+        text = f"({text})"
+    return edited(code, [(start, end, f"{display}({text})")])
+
+
+def silent_functions(code: str) -> dict[str, bool]:
+    r"""Return for each function that code defines whether it returns nothing, whatever happens.
+
+    Example:
+        >>> silent_functions("def f(): print(1)\ndef g(): return 1")
+        {'f': True, 'g': False}
+    """
+    found = {}
+    for node in ast.parse(code).body:
+        if isinstance(node, ast.FunctionDef):
+            inside = [n for statement in node.body for n in ast.walk(statement)]
+            says = any(
+                isinstance(n, (ast.Yield, ast.YieldFrom))
+                or (isinstance(n, ast.Return) and n.value is not None)
+                for n in inside
+            )
+            found[node.name] = not says and not node.decorator_list
+    return found
+
+
+def _is_one_argument(text: str) -> bool:
+    try:
+        call = ast.parse(f"f({text})", mode="eval").body
+    except SyntaxError:
+        return False
+    assert isinstance(call, ast.Call)
+    alone = ast.parse(f"({text})", mode="eval").body
+    return not call.keywords and [*map(ast.dump, call.args)] == [ast.dump(alone)]
+
+
+def _called(node: ast.expr) -> str:
+    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+
+
+def _ends_in_semicolon(code: str) -> bool:
+    passed = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
+    tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+    told = [token.string for token in tokens if token.type not in passed and token.string]
+    return told[-1:] == [";"]
+
+
+def mcnb_names(code: str) -> frozenset[str]:
+    r"""Return the names under which code imports mcnb and what is in it.
+
+    Example:
+        >>> sorted(mcnb_names("import jax, mcnb\nfrom mcnb import show as draw"))
+        ['draw', 'mcnb']
+    """
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found |= {_bound(alias) for alias in node.names if _is_mcnb(node, alias)}
+    return frozenset(found)
+
+
+def _bound(alias: ast.alias) -> str:
+    return alias.asname or alias.name.partition(".")[0]
+
+
+def _is_mcnb(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
+    module = alias.name if isinstance(node, ast.Import) else node.module or ""
+    return module.partition(".")[0] == "mcnb"
+
+
+def without_mcnb(code: str, names: Collection[str]) -> str:
+    r"""Return code without its imports of mcnb, and with calls of it as comments.
+
+    Only calls that stand alone: where their result is used, they stay.
+
+    Args:
+        code: The code.
+        names: What mcnb, and what is in it, is called there.
+
+    Example:
+        >>> print(without_mcnb("import jax, mcnb\nfor x in y:\n    mcnb.show(x)", ["mcnb"]))
+        import jax
+        for x in y:
+            pass
+            # mcnb.show(x)
+    """
+    edits: list[tuple[int, int, str]] = []
+    for node in ast.walk(ast.parse(code)):
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(node, field, None)
+            if not isinstance(block, list):
+                continue
+            gone = [statement for statement in block if _is_gone(statement, names)]
+            empty = not isinstance(node, ast.Module) and len(gone) == len(block)
+            edits += [commented(code, one, keep=empty and one is gone[0]) for one in gone]
+            edits += [_import_of_others(code, one) for one in block if _is_mixed(one)]
+    return edited(code, edits)
+
+
+def _is_gone(statement: ast.stmt, names: Collection[str]) -> bool:
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return all(_is_mcnb(statement, alias) for alias in statement.names)
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    return root(statement.value) in names
+
+
+def root(node: ast.expr) -> str:
+    """Return the name that an expression such as `a.b(c).d` begins with; empty if with none."""
+    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_mixed(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.Import):
+        return False
+    return len({_is_mcnb(statement, alias) for alias in statement.names}) == 2
+
+
+def _import_of_others(code: str, statement: ast.stmt) -> tuple[int, int, str]:
+    assert isinstance(statement, ast.Import)
+    others = [alias for alias in statement.names if not _is_mcnb(statement, alias)]
+    return (*span(code, statement), ast.unparse(ast.Import(others)))

@@ -1,0 +1,416 @@
+"""`mcnb script`: a lesson as plain programs, one for each start of its processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcnb._text import plural
+from mcnb.errors import McnbError
+from mcnb.export.choose import Choice, choose, folder_numbers, with_lasting_folders
+from mcnb.export.needs import names_of
+from mcnb.export.parse import Cell, as_comment, headings, lead, parts_of
+from mcnb.export.source import comment, indent, plain
+from mcnb.options import Options
+
+WRITTEN_BY = "Written by mcnb script from"
+_DOCSTRING = '''"""{title}
+
+{what}
+
+    for i in {loop}; do python {name} localhost:{port} $i {count} & done; wait
+
+Under a launcher, which tells JAX who is who:
+
+    mpirun -np {count} python {name}
+    srun -n {count} python {name}
+
+Comments hold what only the notebook can do, and why.
+{written_by} {lesson}.
+"""
+'''
+_STREAMS = """
+# Gloo, which carries messages between CPU processes, writes notes of its own to file
+# descriptor 1. They go to stderr; what Python prints goes to stdout, line by line.
+sys.stdout = open(os.dup(1), "w", buffering=1, encoding="utf-8")
+os.dup2(2, 1)
+"""
+_JOIN = '''
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", {devices})
+
+
+def join():
+    """Join the other processes: who this one is, the command line says, or the launcher."""
+    if len(sys.argv) > 3:
+        address, index, count = sys.argv[1:4]
+    elif "OMPI_COMM_WORLD_RANK" in os.environ and "OMPI_MCA_orte_hnp_uri" not in os.environ:
+        # Open MPI 5, which JAX doesn't find by itself. On one host, all have the same parent.
+        address = f"localhost:{{61440 + os.getppid() % 4096}}"
+        index, count = os.environ["OMPI_COMM_WORLD_RANK"], os.environ["OMPI_COMM_WORLD_SIZE"]
+    else:
+        try:
+            return jax.distributed.initialize()  # finds Slurm and Open MPI 4
+        except ValueError:
+            sys.exit(f"Nothing says which of {processes} this is.\\n\\n{{__doc__}}")
+    jax.distributed.initialize(
+        coordinator_address=address,
+        coordinator_bind_address=address,
+        process_id=int(index),
+        num_processes=int(count),
+        cluster_detection_method="deactivate",
+    )
+
+
+join()
+if jax.process_count() != {count}:
+    sys.exit(f"This program is for {processes}, not for {{jax.process_count()}}.")
+'''
+_THREADS = """
+# XLA's threads, by default one for each core: as many as computations may be under way, lest
+# those that wait for other processes leave none for what these wait for.
+os.environ.setdefault("NPROC", "{threads}")
+
+"""
+_DISPLAY = '''
+
+def {display}(*values):
+    """Print values as a notebook shows them."""
+    for value in values:
+        if isinstance(value, str):
+            print(repr(value))
+        elif type(value) is set and value:
+            try:
+                items = sorted(value)
+            except TypeError:
+                items = sorted(value, key=str)
+            print(f"{{{{{{pprint.pformat(items, width=79)[1:-1]}}}}}}")
+        elif value is not None:
+            print(pprint.pformat(value, width=79, sort_dicts=False))
+'''
+_FROM_PROCESS_0 = '''
+
+def from_process_0(make):
+    """Return what `make()` is on process 0, on every process."""
+    from jax.experimental.multihost_utils import broadcast_one_to_all
+
+    data = pickle.dumps(make()) if jax.process_index() == 0 else b""
+    size = int(broadcast_one_to_all(np.int32(len(data))))
+    data = broadcast_one_to_all(np.frombuffer(data.ljust(size), np.uint8))
+    return pickle.loads(data.tobytes())
+'''
+_LASTING_FOLDER = '''
+
+def lasting_folder(number, new=False):
+    """Return a folder beside this file, which all parts of the program share."""
+    folder = pathlib.Path(__file__).resolve().with_name("{folder}") / str(number)
+    if new:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    return types.SimpleNamespace(name=str(folder))
+'''
+_END = """
+# %% The end
+# Nobody leaves while others still need them.
+from jax.experimental import multihost_utils
+
+multihost_utils.sync_global_devices("the end")
+"""
+_CLEAN = """if jax.process_index() == 0:
+    shutil.rmtree(pathlib.Path(__file__).resolve().with_name("{folder}"), ignore_errors=True)
+"""
+PORT = 10000
+# So many computations XLA has under way on a CPU device, and so many threads are enough.
+UNDER_WAY, MOST_THREADS = 32, 512
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which of a lesson's programs one is.
+
+    Attributes:
+        title: The lesson's title.
+        lesson: The name of its file.
+        names: The names of the files of all its programs, in their order.
+        number: Which of them this is, from 0.
+        folder: The name of the folder that they share; empty if they share none.
+    """
+
+    title: str
+    lesson: str
+    names: Sequence[str]
+    number: int = 0
+    folder: str = ""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether none follows."""
+        return self.number == len(self.names) - 1
+
+
+def head(
+    place: Place, options: Options, body: str, display: str = "", futures: Sequence[str] = ()
+) -> str:
+    """Return the first lines of a program, up to its first cell.
+
+    Args:
+        place: Which program it is.
+        options: How many processes and devices.
+        body: Its cells.
+        display: The name of the function that shows a value; empty if none is shown.
+        futures: What is imported from `__future__`.
+    """
+    pushes, shares = "= from_process_0(" in body, "= lasting_folder(" in body
+    modules = {"os", "sys"}
+    modules |= {"pprint"} if display else set()
+    modules |= {"pickle"} if pushes else set()
+    modules |= {"pathlib", "shutil", "types"} if shares else set()
+    modules |= {"pathlib", "shutil"} if place.folder and place.is_last else set()
+    text = _docstring(place, options) + "\n"
+    text += f"from __future__ import {', '.join(futures)}\n\n" if futures else ""
+    text += "".join(f"import {module}\n" for module in sorted(modules))
+    devices = options.devices_per_process
+    text += _THREADS.format(threads=min(UNDER_WAY * devices, MOST_THREADS))
+    settings = [f"os.environ[{_text(k)}] = {_text(v)}\n" for k, v in options.env.items()]
+    text += "".join([*settings, "\n"]) if settings else ""
+    text += "import jax\n" + ("import numpy as np\n" if pushes else "")
+    count = options.processes
+    processes = plural(count, "process", "processes")
+    text += _STREAMS + _JOIN.format(devices=devices, count=count, processes=processes)
+    text += _DISPLAY.format(display=display) if display else ""
+    text += _FROM_PROCESS_0 if pushes else ""
+    text += _LASTING_FOLDER.format(folder=place.folder) if shares else ""
+    return text + "\n"
+
+
+def _docstring(place: Place, options: Options) -> str:
+    what = f"For {options.describe()}, without mcnb."
+    if len(place.names) > 1:
+        what += (
+            f" Part {place.number + 1} of {len(place.names)}, which run in this order: "
+            f"{', '.join(place.names)}."
+        )
+    return _DOCSTRING.format(
+        title=_docstring_safe(place.title),
+        what=_docstring_safe(textwrap.fill(f"{what} In a shell, with any free port:", 88)),
+        loop=_loop(options.processes),
+        name=_docstring_safe(place.names[place.number]),
+        port=PORT,
+        count=options.processes,
+        written_by=WRITTEN_BY,
+        lesson=_docstring_safe(place.lesson),
+    )
+
+
+def _loop(count: int) -> str:
+    return " ".join(map(str, range(count))) if count <= 10 else f"$(seq 0 {count - 1})"
+
+
+def end(place: Place) -> str:
+    """Return the last lines of a program."""
+    clean = place.folder and place.is_last
+    return _END + (_CLEAN.format(folder=place.folder) if clean else "")
+
+
+def _text(value: str) -> str:
+    return json.dumps(value)
+
+
+def _docstring_safe(text: str) -> str:
+    return text.replace("\\", "/").replace('"""', "'''")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A plain program, made of a part of a lesson.
+
+    Attributes:
+        name: Its file's name.
+        text: What stands in it.
+        options: How many processes and devices it is for.
+        cells: For each of its separators, which of the lesson's cells follows; the end has none.
+        left_out: The cells of the processes that are left out, wholly or in part, with the reason.
+    """
+
+    name: str
+    text: str
+    options: Options
+    cells: tuple[int, ...]
+    left_out: dict[int, str]
+
+
+def export(cells: Sequence[Any], lesson: str, name: str) -> list[Program]:
+    r"""Return a lesson as plain programs: one, or several that run in their order.
+
+    A program can't change how many processes it has, so each start of processes begins a new one.
+
+    Args:
+        cells: The lesson's cells, as nbformat has them.
+        lesson: The name of the lesson's file.
+        name: The name of the first program's file; the others have a number before the ending.
+
+    Raises:
+        McnbError: No cell of the lesson runs in processes, or a `%mcjax` line makes no sense.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> cell = SimpleNamespace(cell_type="code", source="%%mcjax\n1 + 1", metadata={})
+        >>> (program,) = export([cell], "mine.ipynb", "mine.py")
+        >>> print(program.text[program.text.index("# %%"):])
+        # %%
+        display(1 + 1)
+        <BLANKLINE>
+        # %% The end
+        ...
+    """
+    display = _free_name(cells)
+    parts = parts_of(cells, display)
+    chosen: list[list[Choice]] = []
+    earlier: list[Cell] = []
+    for part in parts:
+        chosen.append(choose(part.cells, earlier, display))
+        earlier += part.cells
+    # A part in which nothing runs is none.
+    pairs = [(p, c) for p, c in zip(parts, chosen, strict=True) if any(one.code for one in c)]
+    if not pairs:
+        raise McnbError(f"{lesson}: no cell that a plain program can run begins with %%mcjax")
+    names = names_of_files(name, len(pairs))
+    shared = any(e.before for _, choices in pairs for c in choices for e in c.errands)
+    folder = f"{Path(name).stem}_files" if len(pairs) > 1 and shared else ""
+    notes, numbers = _notes(cells), folder_numbers(earlier)
+    programs = []
+    for number, (part, choices) in enumerate(pairs):
+        place = Place(_title(cells) or lesson, lesson, names, number, folder)
+        body, separated = _body(choices, notes, numbers if folder else {})
+        shows = any(f"{display}(" in choice.code for choice in choices)
+        futures = sorted({name for c in part.cells for name in c.futures if not c.why_not})
+        text = head(place, part.options, body, display if shows else "", futures)
+        left_out = {c.cell.index: c.why_not for c in choices if c.cell.in_processes and c.why_not}
+        text += body + end(place)
+        programs.append(Program(names[number], text, part.options, separated, left_out))
+    return programs
+
+
+def names_of_files(name: str, count: int) -> list[str]:
+    """Return the names of the files of so many parts.
+
+    Example:
+        >>> names_of_files("train.py", 3)
+        ['train.py', 'train_2.py', 'train_3.py']
+    """
+    path = Path(name)
+    return [name, *(str(path.with_stem(f"{path.stem}_{k}")) for k in range(2, count + 1))]
+
+
+def _free_name(cells: Sequence[Any]) -> str:
+    """Return a name for the function that shows values, which no cell uses for its own."""
+    taken: set[str] = set()
+    for cell in cells:
+        first, _, code = cell.source.lstrip("\n").partition("\n")
+        if cell.cell_type == "code" and first.startswith("%%mcjax"):
+            with contextlib.suppress(SyntaxError):
+                taken |= names_of(plain(code)).defines
+    return next(name for name in ("display", "show_value", "_display") if name not in taken)
+
+
+def _title(cells: Sequence[Any]) -> str:
+    texts = (cell.source for cell in cells if cell.cell_type == "markdown")
+    return next((told for text in texts for level, told in headings(text) if level == 1), "")
+
+
+def _notes(cells: Sequence[Any]) -> dict[int, tuple[str, str]]:
+    """Return for each code cell the heading that it begins, and what leads to it."""
+    notes = {}
+    ahead: list[tuple[int, str]] = []
+    told = ""
+    for index, cell in enumerate(cells):
+        if cell.cell_type == "markdown":
+            for level, text in headings(cell.source):
+                # The section before had no code.
+                ahead = [one for one in ahead if one[0] < level]
+                ahead += [(level, text)] if level > 1 else []
+            told = lead(cell.source)
+        elif cell.cell_type == "code":
+            notes[index] = (" / ".join(text for _, text in ahead), told)
+            ahead, told = [], ""
+    return notes
+
+
+def _body(
+    choices: Sequence[Choice],
+    notes: Mapping[int, tuple[str, str]],
+    folders: Mapping[int, int],
+) -> tuple[str, tuple[int, ...]]:
+    """Return the cells of a program, and which of the lesson's cells they are."""
+    blocks = []
+    separated = []
+    done: set[int] = set()  # cells of the notebook that process 0 has executed
+    heading = ""
+    own = {choice.cell.index for choice in choices}
+    for choice in choices:
+        begun, told = notes[choice.cell.index]
+        heading = begun or heading
+        if choice.cell.is_of_the_head and not choice.errands:
+            continue
+        lines = [f"# %% {heading}".rstrip()]
+        lines += [as_comment(told)] if told else []
+        lines += ["#"] if told and choice.why_not else []
+        heading = ""
+        if choice.errands:
+            lines += _errands(choice, done, folders, own)
+        elif choice.code:
+            if choice.why_not:
+                lines += [f"# As {choice.why_not}, only what later cells need is left:"]
+            lines += [_on(choice)]
+        else:
+            magic, _, code = choice.cell.source.lstrip("\n").partition("\n")
+            # With options, as `-p 0-1` and `--unchecked`, it is why the cell does what it does.
+            drop = choice.cell.in_processes and magic.split() == ["%%mcjax"]
+            source = code if drop else choice.cell.source
+            lines += [f"# Left out, as {choice.why_not}:", comment(_further(source.strip("\n")))]
+        blocks.append("\n" + "\n".join(lines) + "\n")
+        separated.append(choice.cell.index)
+    return "".join(blocks), tuple(separated)
+
+
+def _further(text: str) -> str:
+    """Return text four spaces to the right."""
+    return textwrap.indent(text, "    ")
+
+
+def _on(choice: Choice) -> str:
+    """Return a cell's code, under a condition where only some processes run it."""
+    cell = choice.cell
+    if cell.everywhere:
+        return choice.code
+    which = f"== {cell.processes[0]}" if len(cell.processes) == 1 else f"in {tuple(cell.processes)}"
+    return f"if jax.process_index() {which}:\n{indent(choice.code)}"
+
+
+def _errands(
+    choice: Choice, done: set[int], folders: Mapping[int, int], own: Collection[int]
+) -> list[str]:
+    """Return what process 0 does in the notebook's place, and sends to the others.
+
+    Args:
+        choice: The cell.
+        done: The cells of the notebook that were executed before.
+        folders: The number of the first temporary folder that a cell makes, where they last.
+        own: The cells of this part.
+    """
+    made: dict[int, str] = {}
+    for errand in choice.errands:
+        made |= {index: code for index, code in errand.before if index not in done}
+    done |= made.keys()
+    lines = ["# Process 0 does what the notebook did, and tells the others."]
+    for index, code in sorted(made.items()):
+        if index in folders:
+            code = with_lasting_folders(code, folders[index], new=index in own)
+        lines.append(f"if jax.process_index() == 0:\n{indent(code)}")
+    lines += [f"{e.name} = from_process_0(lambda: {e.value})" for e in choice.errands]
+    return lines

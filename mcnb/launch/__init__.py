@@ -1,1 +1,0 @@
-"""Starting processes on this machine, and seeing to it that none outlives the notebook."""

@@ -1,0 +1,1 @@
+"""Start the processes: one module for each way."""

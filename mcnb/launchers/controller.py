@@ -1,0 +1,8 @@
+"""`python -P -m mcnb.launchers.controller`: ipyparallel's controller."""
+
+from __future__ import annotations
+
+from mcnb._ipyparallel import run_controller
+
+if __name__ == "__main__":
+    run_controller()

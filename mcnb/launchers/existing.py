@@ -1,0 +1,157 @@
+"""Processes that somebody else started: the engines of an ipyparallel cluster that runs already."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from mcnb._system import check_listen, local_end, outward_address
+from mcnb._text import index_ranges
+from mcnb.errors import ClusterError
+from mcnb.launchers.base import OnExit, Start, process_environment
+from mcnb.launchers.batch import HANDED_ON
+from mcnb.options import Options
+from mcnb.worker.adopt import Adopt
+
+CONNECT_S = 10.0
+LOOK_S = 0.1
+ANSWER_S = 20.0  # an engine that is free answers at once, but may have to import mcnb and JAX
+
+
+def connection_file(profile: str, cluster_id: str) -> Path:
+    """Return the file in which an ipyparallel cluster has left word for clients.
+
+    Args:
+        profile: The IPython profile under which it was started.
+        cluster_id: Its id, where several run under one profile.
+
+    Raises:
+        ClusterError: There is none.
+    """
+    from IPython.core.profiledir import ProfileDir, ProfileDirError
+    from IPython.paths import get_ipython_dir
+
+    name = "-".join(filter(None, ("ipcontroller", cluster_id, "client.json")))
+    with contextlib.suppress(ProfileDirError):
+        folder = ProfileDir.find_profile_dir_by_name(get_ipython_dir(), profile).security_dir
+        if (Path(folder) / name).is_file():
+            return Path(folder) / name
+    id_option = f" --cluster-id={cluster_id}" if cluster_id else ""
+    raise ClusterError(
+        f"No ipyparallel cluster has left word under the profile {profile}"
+        f"{f' and the id {cluster_id}' if cluster_id else ''}. Start one: "
+        f"ipcluster start --profile={profile}{id_option} -n 4"
+    )
+
+
+def client_of(file: Path) -> Any:
+    """Return a client of the cluster that has left word in a file.
+
+    Raises:
+        ClusterError: It does not answer, or has no engines.
+    """
+    import ipyparallel
+
+    try:
+        client = ipyparallel.Client(str(file), timeout=CONNECT_S)
+    except Exception as error:  # the controller is gone, or somebody else has its port
+        raise ClusterError(
+            f"The ipyparallel cluster that has left word in {file.name} does not answer "
+            f"({_first_line(error)}). If it is gone, start another: ipcluster start"
+        ) from None
+    deadline = time.monotonic() + CONNECT_S
+    while not client.ids and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+    if not client.ids:
+        client.close()
+        raise ClusterError("The ipyparallel cluster has no engines yet. Try again when it has")
+    return client
+
+
+def engines_of(profile: str, cluster_id: str) -> int:
+    """Return how many engines an ipyparallel cluster has.
+
+    Raises:
+        ClusterError: There is no such cluster, or it has none.
+    """
+    client = client_of(connection_file(profile, cluster_id))
+    count = len(client.ids)
+    client.close()
+    return count
+
+
+class ConnectedStart(Start):
+    """Takes the engines of a cluster over.
+
+    Args:
+        options: Which cluster, and what its processes get.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        check_listen(options.listen)
+        self._file = connection_file(options.profile, options.cluster_id)
+        interface = json.loads(self._file.read_text())["interface"].partition("://")[2]
+        everywhere = interface in ("*", "0.0.0.0")  # noqa: S104  (where it listens, not we)
+        self.host = options.listen or (outward_address() if everywhere else local_end(interface))
+        self.folder = Path(tempfile.mkdtemp(prefix="mcnb-"))
+
+    def begin(self, exits: dict[str, str], on_exit: OnExit) -> None:
+        """Make the engines mcnb's own.
+
+        Raises:
+            ClusterError: One does not answer, or can't be one.
+        """
+        del exits, on_exit
+        env = {k: v for k, v in os.environ.items() if k.startswith(HANDED_ON)}
+        adopt = Adopt(process_environment(self.options, env), str(self.folder))
+        client = self.connect()
+        try:
+            engines = sorted(client.ids)
+            answers = {engine: client[engine].apply_async(adopt) for engine in engines}
+            client.wait(list(answers.values()), timeout=ANSWER_S)
+            silent = [engine for engine, answer in answers.items() if not answer.done()]
+            if silent:
+                raise ClusterError(
+                    f"{_engines(silent)} of {len(engines)} did not answer within "
+                    f"{ANSWER_S:.0f} seconds: busy, or left over from an earlier run. {_MEND}"
+                )
+            for engine, answer in answers.items():
+                if why := _answer(answer):
+                    raise ClusterError(f"{_engines([engine])} {why}. {_MEND}")
+        finally:
+            client.close()
+
+    def connect(self) -> Any:
+        """Return a new client."""
+        return client_of(self._file)
+
+    def close(self, grace_s: float | None = None) -> None:
+        """Leave the engines to whoever started them."""
+        del grace_s
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_MEND = "Have the engines started anew: ipcluster stop, and ipcluster start"
+
+
+def _engines(ids: list[int]) -> str:
+    """Name engines by their ids: they are no processes yet."""
+    return f"{'Engine' if len(ids) == 1 else 'Engines'} {index_ranges(ids)}"
+
+
+def _answer(answer: Any) -> str:
+    try:
+        return str(answer.get())
+    except Exception as error:  # mcnb is not installed there, most likely
+        return f"can't run mcnb: {_first_line(error)}"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

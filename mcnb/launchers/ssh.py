@@ -1,0 +1,187 @@
+"""Processes on other hosts, by ssh: one connection for each, which lasts as long as the process.
+
+ipyparallel has a launcher for ssh, too. It starts processes that outlive their connection, so it
+has to come back to see whether they run and to end them: a cluster of four takes more than a minute
+to end, and how a process ended is never known. Here the process is the connection's own: when the
+connection ends, the process does, and ssh returns how the process ended.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ipyparallel.cluster.launcher import EngineLauncher
+from traitlets import Dict, List, Unicode
+
+from mcnb._system import LOOPBACK, is_own, outward_address
+from mcnb.errors import ClusterError
+from mcnb.launchers.exits import describe_exit
+
+_TIMEOUT_S = 60
+_ENDING_S = 3.0  # for processes that leave, before their connections are cut
+_FAILED = 255  # ssh's own failure
+# A password could not be asked for: there is no terminal. A host that is gone is noticed.
+_OPTIONS = ("-T", "-oBatchMode=yes", "-oConnectTimeout=20", "-oServerAliveInterval=15")
+# ssh(1): client's address and port, server's address and port.
+_ASK = "import os, mcnb; print(os.environ.get('SSH_CONNECTION', ''))"
+_PUT = """
+import json, os, sys
+os.umask(0o077)
+for path, text in json.load(sys.stdin).items():
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, 'w') as file:
+        file.write(text)
+"""
+_REMOVE = "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)"
+
+
+def address_from(hosts: Sequence[str], words: Sequence[str]) -> str:
+    """Return the address at which those hosts see this one: loopback, if they are this one itself.
+
+    Args:
+        hosts: The hosts, as ssh knows them.
+        words: More options for ssh.
+
+    Raises:
+        ClusterError: One can't be reached, or has no mcnb.
+    """
+    seen = [LOOPBACK]
+    for host in dict.fromkeys(hosts):
+        connection = _python(host, words, _ASK).split()
+        if len(connection) == 4 and not is_own(connection[2]):
+            seen.append(connection[0] if is_own(connection[0]) else outward_address())
+    return seen[-1]
+
+
+class SshProcesses(EngineLauncher):
+    """The processes, as ipyparallel's engines."""
+
+    hosts = Dict(help="How many processes each host gets.", config=True)
+    words = List(Unicode(), help="More options for ssh.", config=True)
+    remote_folder = Unicode(help="Where what they need is put, in the home there.", config=True)
+    files = List(Unicode(), help="What is put there: paths in the profile's folder.", config=True)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def find_args(self) -> list[str]:
+        """Return the command that runs on each host."""
+        return [*self.engine_cmd, *self.engine_args]
+
+    def start(self, n: int) -> None:
+        """Put what they need on each host, and start `n` processes."""
+        self.n = n
+        here = Path(self.profile_dir)
+        texts = {f"{self.remote_folder}/{name}": (here / name).read_text() for name in self.files}
+        for host, count in self.hosts.items():
+            _python(host, self.words, _PUT, given=json.dumps(texts))
+            for _ in range(count):
+                # The shell stays, to tell by its exit code if a signal has ended the process.
+                command = f"{shlex.join(self.args)}; exit $?"
+                with self._log(len(self.processes)).open("wb") as log:
+                    self.processes.append(
+                        subprocess.Popen(
+                            _ssh(host, self.words, command),
+                            stdin=subprocess.PIPE,  # when it is closed, the process leaves
+                            stdout=log,
+                            stderr=log,
+                            start_new_session=True,
+                        )
+                    )
+        self.notify_start({})
+
+    def poll(self) -> int | None:
+        """Return how the first that has ended did, None while all run."""
+        return next((code for p in self.processes if (code := p.poll()) is not None), None)
+
+    def endings(self) -> list[str]:
+        """Return how those that ended did, in words."""
+        codes = [process.poll() for process in self.processes]
+        return [
+            "was lost: its ssh connection broke"
+            if code == _FAILED
+            else describe_exit(128 - code if code > 128 else code)
+            for code in codes
+            if code
+        ]
+
+    def get_output(self, remove: bool = False) -> str:
+        """Return what ssh, or the processes before they wrote to files, have written."""
+        del remove
+        logs = [self._log(i) for i in range(len(self.processes))]
+        return "".join(log.read_text(errors="replace") for log in logs if log.exists())
+
+    async def stop(self) -> None:
+        """End them; return when they are gone, and what was put on their hosts."""
+        for process in self.processes:
+            assert process.stdin is not None
+            process.stdin.close()
+        deadline = time.monotonic() + _ENDING_S
+        for process in self.processes:
+            try:
+                process.wait(max(deadline - time.monotonic(), 0))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for host in self.hosts:
+            try:
+                _python(host, self.words, _REMOVE, self.remote_folder)
+            except ClusterError as error:
+                self.log.warning("%s", error)
+        self.notify_stop({})
+
+    def _log(self, i: int) -> Path:
+        return Path(self.profile_dir) / "log" / f"ssh-{i}.log"
+
+
+def _ssh(host: str, words: Sequence[str], command: str) -> list[str]:
+    name, _, port = host.partition(":")
+    return ["ssh", *_OPTIONS, *words, *(["-p", port] if port else []), name, command]
+
+
+def _python(host: str, words: Sequence[str], code: str, *arguments: str, given: str = "") -> str:
+    """Run Python code on a host; return what it printed.
+
+    Raises:
+        ClusterError: The host can't be reached, or has no mcnb.
+    """
+    command = shlex.join([sys.executable, "-P", "-c", code, *arguments])
+    name, _, port = host.partition(":")
+    plain = " ".join(["ssh -o BatchMode=yes", *words, *(["-p", port] if port else []), name])
+    try:
+        asked = subprocess.run(
+            _ssh(host, words, command),
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ClusterError(f"The host {host} does not answer. Try: {plain}") from None
+    [said] = asked.stderr.strip().splitlines()[-1:] or [f"exit code {asked.returncode}"]
+    if asked.returncode == _FAILED:
+        raise ClusterError(f"{_why_not(host, said.rstrip('.'))}. Try: {plain}")
+    if asked.returncode:
+        raise ClusterError(
+            f"The host {host} can't run mcnb: {said}. It needs the same Python as this one, at the "
+            f"same path, with mcnb: {sys.executable}"
+        )
+    return asked.stdout
+
+
+def _why_not(host: str, said: str) -> str:
+    """Return why ssh itself failed, and what it takes."""
+    if "Permission denied" in said:
+        return f"The host {host} does not let this one in without a password: {said}"
+    if "Host key" in said:
+        return f"The host {host} is not known yet ({said}): log in once by hand, to accept its key"
+    return f"The host {host} can't be reached: {said}"

@@ -1,0 +1,457 @@
+"""JAX's private names: the only file that knows them.
+
+It fits jax 0.8 to 0.12. What it reaches into, each time only to look and to pass on:
+
+- `ExecuteReplicated.__call__` runs a compiled computation, from wherever it is called.
+- `pjit._get_fastpath_data` and `MeshExecutable.create_cpp_call` hand computations to C++, which
+  runs them without that call. For those that communicate they are told not to.
+- What an executable runs on, and its compiled program.
+- The client of the coordination service, whose waits can't be interrupted.
+- What arrays and shardings are made of, for those that are made anew.
+
+Where a version of JAX does not fit, `install` says so, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import gc
+import inspect
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from mcnb.lockstep.model import Launch
+
+
+class InterruptibleClient:
+    """The coordination service's client, with waits that Ctrl-C ends.
+
+    JAX's own waits in native code, where no signal reaches it. Here it waits in a thread that may
+    be left behind; it ends when the service is shut down.
+    """
+
+    _WAITS = ("wait_at_barrier", "blocking_key_value_get", "blocking_key_value_get_bytes")
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.client, name)
+        if name not in self._WAITS:
+            return attribute
+
+        @functools.wraps(attribute)
+        def wait(*args: Any, **kwargs: Any) -> Any:
+            future: Future[Any] = Future()
+
+            def run() -> None:
+                try:
+                    future.set_result(attribute(*args, **kwargs))
+                except BaseException as error:
+                    future.set_exception(error)
+
+            threading.Thread(target=run, name=f"mcnb {name}", daemon=True).start()
+            return future.result()
+
+        return wait
+
+
+# Returns a context in which a launch is made; entering it may wait, or raise.
+Guard = Callable[[Launch], AbstractContextManager[None]]
+# Returns what a computation is, from what JAX executes and its arguments.
+Describe = Callable[[Any, Sequence[Any]], Launch]
+# Waits, or raises, before native code makes a launch in the name of a frame.
+Before = Callable[[Launch, FrameType], None]
+# Records that a computation of this process alone is launched, given its name and the frame that
+# launches it. Called only for computations that may take long.
+Note = Callable[[str, FrameType], None]
+# What takes fewer operations than this on one device is over within milliseconds.
+LASTING_FLOPS = 1e9
+_guard: Guard | None = None
+_before: Before | None = None
+_note: Note | None = None
+_installed = False
+_describe: Describe | None = None
+_described: weakref.WeakKeyDictionary[Any, Launch | None] = weakref.WeakKeyDictionary()
+_lasting: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+
+
+class UnsupportedJaxError(Exception):
+    """This version of JAX has other inner names than this file knows."""
+
+
+def install(guard: Guard, before: Before, describe: Describe, note: Note | None = None) -> None:
+    """Have a guard stand before each launch that spans processes.
+
+    Args:
+        guard: Returns a context in which a launch is made from Python.
+        before: Called before a launch is made from native code.
+        describe: Returns what a computation is.
+        note: Called before a launch on devices of this process alone that may take long.
+
+    Raises:
+        UnsupportedJaxError: This version of JAX does not fit; nothing was changed.
+    """
+    global _guard, _before, _describe, _note, _installed
+    try:
+        originals = _check()
+    except (ImportError, AttributeError, TypeError, ValueError, AssertionError) as error:
+        raise UnsupportedJaxError(str(error)) from error
+    if not _installed:
+        _gates_work()  # tried now: not in the middle of a launch
+        _replace(*originals)
+        _installed = True
+    _guard, _before, _describe, _note = guard, before, describe, note
+
+
+def remove() -> None:
+    """Let all launches pass without being looked at."""
+    global _guard, _before, _note
+    _guard = _before = _note = None
+
+
+def _check() -> tuple[ModuleType, ModuleType]:
+    """Look whether everything is there that is needed, and is what it should be."""
+    from jax._src import pjit
+    from jax._src.interpreters import pxla
+
+    execute = inspect.signature(pxla.ExecuteReplicated.__call__)
+    kinds = [parameter.kind for parameter in execute.parameters.values()]
+    if kinds[-1] is not inspect.Parameter.VAR_POSITIONAL or len(kinds) != 2:
+        raise UnsupportedJaxError("ExecuteReplicated.__call__ takes other arguments")
+    if next(iter(inspect.signature(pjit._get_fastpath_data).parameters)) != "executable":
+        raise UnsupportedJaxError("_get_fastpath_data takes other arguments")
+    inspect.signature(pxla.MeshExecutable.create_cpp_call)
+    slots = set(pxla.ExecuteReplicated.__slots__)
+    missing = {"xla_executable", "in_handler", "out_handler", "kept_var_idx", "name"} - slots
+    if missing or "__weakref__" not in slots:
+        raise UnsupportedJaxError(f"ExecuteReplicated has no {', '.join(sorted(missing))}")
+    _print_options()
+    return pxla, pjit
+
+
+def _replace(pxla: Any, pjit: Any) -> None:
+    execute = pxla.ExecuteReplicated.__call__
+    fastpath = pjit._get_fastpath_data
+    create_cpp_call = pxla.MeshExecutable.create_cpp_call
+
+    def checked_call(self: Any, *args: Any) -> Any:
+        guard = _guard
+        launch = _launch(self, args) if guard is not None else None
+        if guard is None or launch is None:
+            if _note is not None and _lasts(self):
+                _note(str(self.name), sys._getframe(1))
+            return execute(self, *args)
+        with guard(launch):
+            return execute(self, *args)
+
+    def checked_fastpath(executable: Any, *args: Any, **kwargs: Any) -> Any:
+        execute = getattr(executable, "_unsafe_call", None)
+        launch = _described.get(execute) if execute is not None else None
+        # Its first arguments: the executable, the tree of results, the arguments as a list.
+        if _guard is None or launch is None:
+            data = fastpath(executable, *args, **kwargs)
+            if not data or execute is None or not _lasting.get(execute) or not _gates_work():
+                return data
+            passed = functools.partial(_pass_note, str(execute.name))
+            return _gated(executable, data, args[1], passed) or data
+        if not _gates_work():
+            return None
+        data = fastpath(executable, *args, **kwargs)
+        return data and _gated(executable, data, args[1], functools.partial(_pass_gate, launch))
+
+    def checked_create_cpp_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _guard is not None and _spans(self.unsafe_call):
+            return None  # whether it communicates is known when it has its arguments
+        return create_cpp_call(self, *args, **kwargs)
+
+    pxla.ExecuteReplicated.__call__ = checked_call
+    pjit._get_fastpath_data = checked_fastpath
+    pxla.MeshExecutable.create_cpp_call = checked_create_cpp_call
+
+
+class Gate:
+    """Stands in for the layout of an argument, where C++ looks before it launches.
+
+    Before it runs a computation that it knows, JAX's C++ asks the layouts that arguments must
+    have for XLA's form of them (`_to_xla_layout`, in `PrepareIfrtInputs` of jaxlib's pjit.cc). This
+    one lets it wait meanwhile. Launching from Python instead would take several times as long.
+
+    Args:
+        layout: What to answer.
+        before: Called before each launch.
+    """
+
+    def __init__(self, layout: Any, before: Callable[[], None]) -> None:
+        self._layout = layout
+        self._before = before
+
+    def _to_xla_layout(self, dtype: Any) -> Any:
+        del dtype
+        self._before()
+        return self._layout
+
+
+def _gated(executable: Any, data: Any, args: Sequence[Any], before: Callable[[], None]) -> Any:
+    """Return what C++ needs to launch a computation, with a gate before it.
+
+    Args:
+        executable: The computation.
+        data: What C++ needs without a gate.
+        args: The arguments of its first launch; some may have been donated to it.
+        before: Called before each launch.
+
+    Returns:
+        The same with a gate; None if there is no place for one.
+    """
+    from jax._src.array import ArrayImpl
+
+    is_kept = list(data.kept_var_bitvec)[-len(args) :] if args else []
+    kept = [arg for arg, kept in zip(args, is_kept, strict=True) if kept]
+    layouts = list(data.in_device_local_layouts)
+    constants = len(layouts) - len(kept)  # they come before the arguments
+    for i, arg in enumerate(kept, constants):
+        expected = executable._xla_in_layouts[i]
+        if type(arg) is ArrayImpl and layouts[i] is None and expected is not None:
+            layouts[i] = Gate(expected._to_xla_layout(arg.dtype), before)
+            return data._replace(in_device_local_layouts=layouts)
+    return None
+
+
+@functools.cache
+def _gates_work() -> bool:
+    """Return whether C++ stops at gates, once for each launch."""
+    import jax
+    from jax._src import pjit
+
+    x = jax.device_put(np.ones(2, np.float32), jax.local_devices()[0])
+    passed: list[int] = []
+    fastpath = pjit._get_fastpath_data
+
+    def gated(executable: Any, *args: Any, **kwargs: Any) -> Any:
+        data = fastpath(executable, *args, **kwargs)
+        return data and _gated(executable, data, args[1], lambda: passed.append(len(passed)))
+
+    pjit._get_fastpath_data = gated
+    try:
+        tried = jax.jit(lambda v: v + 1)
+        results = [tried(x) for _ in range(3)]
+    except Exception:  # it does not know what a gate is
+        return False
+    finally:
+        pjit._get_fastpath_data = fastpath
+    # The first time, Python launches it.
+    return passed == [0, 1] and all((np.asarray(result) == 2).all() for result in results)
+
+
+def _pass_gate(launch: Launch) -> None:
+    before = _before
+    if before is not None:
+        # This frame and the gate's are between; what calls the gate is native code.
+        before(launch, sys._getframe(2))
+
+
+def _pass_note(name: str) -> None:
+    note = _note
+    if note is not None:
+        note(name, sys._getframe(2))  # past this frame and the gate's, as above
+
+
+def _lasts(execute: Any) -> bool:
+    """Return whether a computation may take long: it loops, or has very many operations."""
+    lasts = _lasting.get(execute)
+    if lasts is None:
+        try:
+            costs = execute.xla_executable.cost_analysis()
+            costs = costs[0] if isinstance(costs, list) else costs
+            many = float((costs or {}).get("flops", 0.0)) > LASTING_FLOPS
+            lasts = many or " while(" in program_text(execute)
+        except Exception:  # not one of ours, or XLA does not say: it is not noted then
+            lasts = False
+        _lasting[execute] = lasts
+    return lasts
+
+
+def call_code() -> CodeType | None:
+    """Return the code of the function through which computations are launched from Python."""
+    from jax._src.interpreters import pxla
+
+    return getattr(pxla.ExecuteReplicated.__call__, "__code__", None)
+
+
+def _spans(execute: Any) -> bool:
+    """Return whether a computation runs on devices of several processes."""
+    try:
+        return len({device.process_index for device in devices_of(execute)}) > 1
+    except Exception:  # not one of ours: it goes its own way
+        return False
+
+
+def devices_of(execute: Any) -> Sequence[Any]:
+    """Return the devices that a computation runs on, in its order."""
+    shardings = [*execute.in_handler.in_shardings, *execute.out_handler.out_shardings]
+    for sharding in shardings:
+        devices = getattr(sharding, "_device_assignment", None)
+        if devices:
+            return tuple(devices)
+    return ()
+
+
+def _launch(execute: Any, args: Sequence[Any]) -> Launch | None:
+    """Return what a computation is; None if it stays within this process."""
+    try:
+        launch = _described[execute]
+    except KeyError:
+        try:
+            assert _describe is not None
+            launch = _describe(execute, args) if _spans(execute) else None
+        except Exception as error:
+            # It must not be stopped for what is not understood, but it must not be hidden either.
+            warnings.warn(
+                f"mcnb can't check {getattr(execute, 'name', 'a launch')} and lets it pass: "
+                f"{type(error).__name__}: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            launch = None
+        _described[execute] = launch
+    return launch
+
+
+def _print_options() -> Any:
+    from jaxlib import _hlo
+
+    options = _hlo.HloPrintOptions()
+    options.print_metadata = False
+    options.print_backend_config = False
+    options.print_ids = False
+    options.canonicalize_instruction_names = True
+    options.canonicalize_computations = True
+    return options
+
+
+def make_waits_interruptible() -> None:
+    """Have Ctrl-C end waits in the coordination service, such as barriers."""
+    from jax._src import distributed
+
+    client = distributed.global_state.client
+    if client is not None and not isinstance(client, InterruptibleClient):
+        distributed.global_state.client = InterruptibleClient(client)
+
+
+def process_index() -> int:
+    """Return the index under which this process has joined; no backend is made, as JAX's would."""
+    from jax._src import distributed
+
+    return int(distributed.global_state.process_id)
+
+
+def leave_alone() -> None:
+    """Have this process end without the others: at exit, JAX would wait for all of them."""
+    from jax._src import api, dispatch
+
+    for module, name in ((api, "clean_up"), (dispatch, "wait_for_tokens")):
+        if hasattr(module, name):
+            atexit.unregister(getattr(module, name))
+
+
+def refuse_latecomers() -> None:
+    """End the wait of communicators for processes that have not come to make them.
+
+    Gloo finds its partners by addresses that they leave with the coordination service. Where one is
+    missing, half of another one's is put: who reads it fails at once.
+    """
+    from jax._src import distributed
+
+    client = distributed.global_state.client
+    if client is None:
+        return
+    with contextlib.suppress(Exception):  # it is gone, or keeps them elsewhere
+        entries = dict(client.key_value_dir_get_bytes("cpu:gloo"))
+        for group in {key.rpartition("/")[0] for key in entries}:
+            devices = group.rpartition("/")[2].split(",")
+            left = [value for key, value in entries.items() if key.rpartition("/")[0] == group]
+            for rank in range(len(devices)):
+                if f"{group}/{rank}" not in entries:
+                    with contextlib.suppress(Exception):  # another process was faster
+                        client.key_value_set_bytes(f"{group}/{rank}", left[0][:-1])
+
+
+def shut_down(keep_client: bool = False) -> None:
+    """Leave JAX's distributed system and forget all devices and compiled computations.
+
+    Args:
+        keep_client: Whether computations are still under way: destroying their client would wait
+            for them.
+    """
+    import jax
+    from jax._src import dispatch, distributed, xla_bridge
+    from jax.extend import backend
+
+    if isinstance(distributed.global_state.client, InterruptibleClient):
+        distributed.global_state.client = distributed.global_state.client.client
+    if keep_client:
+        _left_behind.append(dict(xla_bridge._backends))
+    dispatch.runtime_tokens.clear()
+    jax.distributed.shutdown()
+    backend.clear_backends()
+    _described.clear()
+    _lasting.clear()
+
+
+_left_behind: list[Any] = []
+
+
+def all_arrays() -> list[Any]:
+    """Return all arrays that are alive, deleted ones too."""
+    from jax._src.array import ArrayImpl
+
+    return [one for one in gc.get_objects() if type(one) is ArrayImpl]
+
+
+def is_committed(array: Any) -> bool:
+    """Return whether an array is bound to its devices."""
+    return bool(array._committed)
+
+
+def make_array(aval: Any, sharding: Any, parts: Sequence[Any], committed: bool) -> Any:
+    """Return an array of a certain type, made of arrays on single devices."""
+    from jax._src.array import ArrayImpl
+
+    return ArrayImpl(aval, sharding, list(parts), committed=committed, _skip_checks=True)
+
+
+def moved_inner_sharding(old: Any, devices: Sequence[Any]) -> Any:
+    """Return a sharding of a kind that JAX makes for itself, on other devices."""
+    from jax._src.sharding_impls import GSPMDSharding, make_single_device_sharding
+
+    if isinstance(old, GSPMDSharding):
+        return GSPMDSharding(tuple(devices), old._hlo_sharding, memory_kind=old.memory_kind)
+    if len(devices) == 1:
+        return make_single_device_sharding(devices[0], memory_kind=old.memory_kind)
+    return None
+
+
+def current_mesh() -> Any:
+    """Return the mesh that `jax.set_mesh` has set in this thread, or None."""
+    from jax._src.mesh import get_concrete_mesh
+
+    mesh = get_concrete_mesh()
+    return None if mesh is None or mesh.empty else mesh
+
+
+def program_text(execute: Any) -> str:
+    """Return a computation's compiled program as HLO text, without what does not matter."""
+    modules = execute.xla_executable.hlo_modules()
+    return "\n".join(module.to_string(_print_options()) for module in modules)

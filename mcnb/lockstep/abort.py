@@ -1,0 +1,116 @@
+"""Abort a hang: shut down the connections on which its collectives wait.
+
+On CPU, processes talk through Gloo, over TCP connections of each to each. When those are shut down,
+every collective that waits on one fails at once, and Python goes on. The communicators do not work
+any more then: `mcnb.recovery.heal` makes new ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import socket
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import FrameType
+
+from mcnb.lockstep import _jax
+from mcnb.lockstep.threads import current_frames
+
+# The folder in which the system lists this process's file descriptors.
+_DESCRIPTORS = Path("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")
+
+
+def abort(ports: Iterable[int], runs_learner: Callable[[FrameType], bool]) -> None:
+    """Have every collective that this process waits in fail.
+
+    Args:
+        ports: The ports at which the processes' communicators listen.
+        runs_learner: Returns whether a frame runs the learner's code.
+    """
+    # First: a connection that is made at this moment would wait for its partner again.
+    _jax.refuse_latecomers()
+    cut_connections(ports)
+    interrupt_callbacks(runs_learner)
+
+
+def listening_ports() -> set[int]:
+    """Return the TCP ports at which this process listens."""
+    with _sockets() as found:
+        return {one.getsockname()[1] for one in found if _listens(one)}
+
+
+def cut_connections(ports: Iterable[int]) -> int:
+    """Shut down this process's connections from or to any of these ports.
+
+    Args:
+        ports: The ports at which the processes' communicators listen.
+
+    Returns:
+        The number of these connections.
+    """
+    ports = set(ports)
+    cut = 0
+    with _sockets() as found:
+        for one in found:
+            try:
+                ends = {one.getsockname()[1], one.getpeername()[1]}
+                if not ends.isdisjoint(ports):
+                    one.shutdown(socket.SHUT_RDWR)
+                    cut += 1
+            except OSError:  # it is not connected, or was closed meanwhile
+                continue
+    return cut
+
+
+@contextlib.contextmanager
+def _sockets() -> Iterator[list[socket.socket]]:
+    """Give copies of this process's TCP sockets."""
+    with contextlib.ExitStack() as stack:
+        found = []
+        for descriptor in [int(path.name) for path in _DESCRIPTORS.iterdir()]:
+            try:
+                if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                    continue
+                copy = os.dup(descriptor)
+            except OSError:  # closed meanwhile
+                continue
+            try:
+                one = stack.enter_context(socket.socket(fileno=copy))
+            except OSError:
+                os.close(copy)
+                continue
+            if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
+                found.append(one)
+        yield found
+
+
+def _listens(one: socket.socket) -> bool:
+    return bool(one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+def callbacks(runs_learner: Callable[[FrameType], bool]) -> list[int]:
+    """Return the threads in which JAX calls back into the learner's code."""
+    own = {threading.get_ident(), threading.main_thread().ident}
+    found = []
+    with current_frames() as frames:
+        for thread, frame in frames.items():
+            stack = [frame]
+            while (outer := stack[-1].f_back) is not None:
+                stack.append(outer)
+            started_by_python = stack[-1].f_globals.get("__name__") == "threading"
+            if thread not in own and not started_by_python and any(map(runs_learner, stack)):
+                found.append(thread)
+    return found
+
+
+def interrupt_callbacks(runs_learner: Callable[[FrameType], bool]) -> None:
+    """Raise KeyboardInterrupt in callbacks: one that never returns keeps a computation alive."""
+    for thread in callbacks(runs_learner):
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt)
+        )

@@ -1,0 +1,124 @@
+"""The sentry put before JAX: from here on, a process's launches are checked."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from types import CodeType, FrameType
+
+from mcnb.lockstep import _jax, programs
+from mcnb.lockstep.abort import abort
+from mcnb.lockstep.client import Sentry
+from mcnb.lockstep.model import Detail, Launch
+from mcnb.lockstep.source import Place, Places, around
+from mcnb.lockstep.wire import Address
+
+# When an interrupt is raised that came while a launch was on its way.
+INTERRUPT_AFTER_S = 0.01
+
+
+def guard(
+    address: Address,
+    process: int,
+    places: Places,
+    gone: Callable[[], None] | None = None,
+    interrupt: Callable[[int, int], None] = lambda *_: None,
+    note: Callable[[str, Place], None] | None = None,
+) -> Sentry | None:
+    """Have this process's launches checked.
+
+    Args:
+        address: Where the referee listens.
+        process: This process's index.
+        places: Finds the learner's lines.
+        gone: Called when the referee is gone, also where launches can't be checked.
+        interrupt: Called, in the sentry's own thread, with the number of a cell that is to be
+            interrupted, and how often it was to be by now.
+        note: Called with the name and the place of each launch that may take long, also of those
+            on devices of this process alone.
+
+    Returns:
+        The sentry; None where this version of JAX can't be checked, which is said in a warning.
+
+    Raises:
+        OSError: The referee can't be reached.
+    """
+
+    def runs(frame: FrameType) -> bool:
+        return places.runs(frame.f_code.co_filename)
+
+    def abort_here(ports: list[int]) -> None:
+        abort(ports, runs)
+
+    sentry = Sentry(address, process, runs, _detail, abort_here, gone or (lambda: None), interrupt)
+
+    def around_launch(launch: Launch) -> AbstractContextManager[None]:
+        # The two frames in between are the hook's and this one.
+        place, called = places.find(sys._getframe(2))
+        if note is not None:
+            note(_known_as(launch.name, called), place)
+        return sentry.passing(_named(launch, called), place)
+
+    def local_launch(name: str, caller: FrameType) -> None:
+        assert note is not None
+        place, called = places.find(caller)
+        note(_known_as(name, called), place)
+
+    def before_launch(launch: Launch, caller: FrameType) -> None:
+        place, called = places.find(caller)
+        if note is not None:
+            note(_known_as(launch.name, called), place)
+        passage = sentry.arrive(_named(launch, called), place, caller)
+        if passage is not None and passage.interrupt is not None:
+            # The others are on their way: the launch is made first, or they would wait for ever.
+            threading.Timer(INTERRUPT_AFTER_S, signal.raise_signal, (signal.SIGINT,)).start()
+
+    try:
+        _jax.install(around_launch, before_launch, programs.describe, note and local_launch)
+    except _jax.UnsupportedJaxError as error:
+        if gone is None:
+            sentry.close()
+        warnings.warn(
+            f"mcnb does not know the inside of this version of JAX ({error}): cells run, but "
+            "processes that part are not told apart before they hang. Versions that it knows: "
+            "0.8 to 0.12",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    # Before what JAX does at exit: it waits for the others there, who may wait for this process.
+    atexit.register(sentry.close)
+    return sentry
+
+
+@functools.lru_cache(maxsize=4096)
+def _named(launch: Launch, called: CodeType | None) -> Launch:
+    """Return a launch under the name of the function that the learner called.
+
+    JAX names what it compiles; what it compiles for functions of its own has an inner name.
+    """
+    if called is None or not launch.name.startswith("jit(_"):
+        return launch
+    return replace(launch, name=called.co_name) if programs.is_public(called.co_name) else launch
+
+
+def _known_as(name: str, called: CodeType | None) -> str:
+    """Return the name of the function of JAX's that the learner called, or else a computation's."""
+    public = called is not None and programs.is_public(called.co_name)
+    return called.co_name if called is not None and public else name
+
+
+def _detail(place: Place, frame: FrameType | None) -> Detail:
+    execute, static, names = programs.call_under_way(frame)
+    program = _jax.program_text(execute).splitlines() if execute is not None else []
+    detail = around(place.filename, place.file_line) if place.filename else Detail()
+    return replace(
+        detail, static=static, names=names, program=tuple(line.strip() for line in program)
+    )

@@ -1,0 +1,407 @@
+"""The sentry: a process's end. It announces each launch that communicates, and waits for its go.
+
+It knows nothing of notebooks, and nothing of JAX either: what it is asked to let pass is a
+`Launch`, and where the process stands is told by who asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from types import FrameType
+
+from mcnb.errors import LockstepError
+from mcnb.lockstep.model import Detail, Launch, LaunchRecord
+from mcnb.lockstep.source import Place
+from mcnb.lockstep.threads import Passage, Threads, Turns, current_frames, interrupt_main
+from mcnb.lockstep.wire import Address, Channel, Message
+
+
+@dataclass(slots=True)
+class Slot:
+    """A thread that waits.
+
+    Attributes:
+        place: Where it stands.
+        thread: Its identifier.
+        woken: Held until there is an answer.
+        answer: The answer.
+        turn: Which of the process's launches it is to make, once it may.
+        announced: Whether the referee was told that it waits.
+    """
+
+    place: Place
+    thread: int
+    woken: threading.Lock
+    answer: Message = field(default_factory=list)
+    turn: int = 0
+    announced: bool = False
+
+    def wake(self) -> None:
+        """Have the thread look whether there is an answer, or read for all."""
+        with contextlib.suppress(RuntimeError):  # it is awake
+            self.woken.release()
+
+
+# While a thread waits, it is looked this often whether others of the process still run.
+LOOK_S = 0.05
+# More launches of one cell are not kept.
+MOST_RECORDS = 100_000
+
+
+class Sentry:
+    """Stands before a process's launches.
+
+    Args:
+        address: Where the referee listens.
+        process: The process's index.
+        is_learners: Whether a frame runs code of the learner's.
+        detail: Returns what there is to tell of a launch, from its place and the innermost frame
+            of the thread that stands at it.
+        abort: Ends what hangs in this process, given the ports at which communicators listen.
+        gone: Called when the referee is gone, though this process had not left it.
+        interrupt: Called with the number of a cell that is to be interrupted, and how often it was
+            to be by now.
+
+    Raises:
+        OSError: The referee can't be reached.
+        PermissionError: One of the two ends does not know the key.
+
+    Attributes:
+        records: The launches since they were last taken.
+        dropped: How many more there were than are kept.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        process: int,
+        is_learners: Callable[[FrameType], bool],
+        detail: Callable[[Place, FrameType | None], Detail] = lambda *_: Detail(),
+        abort: Callable[[list[int]], None] = lambda _: None,
+        gone: Callable[[], None] = lambda: None,
+        interrupt: Callable[[int, int], None] = lambda *_: interrupt_main(),
+    ) -> None:
+        self.process = process
+        self.records: list[LaunchRecord] = []
+        self.dropped = 0
+        self._threads = Threads(is_learners)
+        self._detail = detail
+        self._abort = abort
+        self._gone = gone
+        self._interrupt = interrupt
+        self._channel = Channel(address, process, "launches")
+        self._control = Channel(address, process, "control")
+        self._bell, self._rung = socket.socketpair()
+        self._leading = threading.Lock()
+        self._hearing = threading.RLock()
+        self._numbers: dict[Launch, int] = {}
+        self._slots: dict[int, Slot] = {}
+        self._passed: dict[int, Place] = {}
+        self._tickets = itertools.count()
+        self._turn = 0
+        self._told_alone = False
+        self._busy = False
+        self._cell = 0
+        self._main: int | None = None  # the thread that runs the cell
+        self._over = False  # a script has no cell that could be
+        self._holding = True
+        self._suspended: set[int] = set()
+        self._turns = Turns()
+        self._closed = self._left = False
+        listener = threading.Thread(target=self._listen, name="mcnb sentry", daemon=True)
+        listener.start()
+        self._threads.leave_out(listener.ident)
+
+    @contextmanager
+    def passing(self, launch: Launch, place: Place) -> Iterator[None]:
+        """Wait until a launch may be made; make it inside.
+
+        Raises:
+            LockstepError: It never may: the processes have parted.
+        """
+        passage = self.arrive(launch, place)
+        try:
+            yield
+        finally:
+            if passage is not None:
+                self._turns.end(passage)
+        if passage is not None and passage.interrupt is not None:
+            # The others were on their way: the launch was made, or they would wait for ever.
+            raise passage.interrupt
+
+    def arrive(
+        self, launch: Launch, place: Place, caller: FrameType | None = None
+    ) -> Passage | None:
+        """Wait until a launch may be made. Whoever calls this makes it next.
+
+        Args:
+            launch: The launch.
+            place: Where it is made.
+            caller: The frame from which native code makes the launch, if it does: it is over when
+                that frame goes on.
+
+        Raises:
+            LockstepError: It never may: the processes have parted.
+        """
+        thread = threading.get_ident()
+        if thread in self._suspended:
+            return None
+        announced = time.monotonic()
+        if not launch.communicates or self._closed:
+            self._record(launch, place, announced, announced)
+            return None
+        # Not the thread's identifier: a finalizer may launch something while its thread waits.
+        ticket = next(self._tickets)
+        if not self._holding:
+            self._passed[ticket] = place
+            self._announce(ticket, launch, place, held=False)
+            self._record(launch, place, announced, announced)
+            return None
+        slot = Slot(place, thread, threading.Lock())
+        slot.woken.acquire()
+        self._slots[ticket] = slot
+        try:
+            self._announce(ticket, launch, place)
+            slot.announced = True
+            interrupt = self._wait(ticket, slot)
+        except BaseException:
+            self._record(launch, place, announced, None)
+            raise
+        finally:
+            del self._slots[ticket]
+        if slot.answer[0] in ("stop", "backed"):
+            self._record(launch, place, announced, None)
+            if slot.answer[0] == "stop":
+                raise LockstepError(slot.answer[2], slot.answer[3])
+            assert interrupt is not None
+            raise interrupt
+        passage = Passage(
+            thread, slot.turn, interrupt, *((id(caller), caller.f_lasti) if caller else (0, 0))
+        )
+        self._turns.take(passage)
+        self._record(launch, place, announced, time.monotonic())
+        return passage
+
+    def _record(self, launch: Launch, place: Place, announced: float, began: float | None) -> None:
+        if len(self.records) < MOST_RECORDS:
+            self.records.append(LaunchRecord(self.process, launch, place.line, announced, began))
+        else:
+            self.dropped += 1
+
+    def take_records(self) -> tuple[LaunchRecord, ...]:
+        """Return the launches since the last call, and forget them."""
+        records, self.records = self.records, []
+        return tuple(records)
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Let the launches of this thread pass, unannounced."""
+        self._suspended.add(threading.get_ident())
+        try:
+            yield
+        finally:
+            self._suspended.discard(threading.get_ident())
+
+    def begin(self, cell: int, *, holding: bool = True) -> None:
+        """Begin a cell in this thread.
+
+        Args:
+            cell: The number that the referee's server gave it.
+            holding: Whether a launch waits for its go; otherwise it is announced and goes ahead.
+        """
+        self._passed.clear()
+        with self._hearing:
+            self._cell, self._main, self._over = cell, threading.get_ident(), False
+            self._holding = holding
+
+    def finish(self) -> bool:
+        """End the cell; return whether threads still run the learner's code.
+
+        The referee is told when they don't any more.
+        """
+        if not self._holding or self._slots:
+            self._sync()  # the end of the cell takes another way, and may be faster
+        with self._hearing:
+            self._main, self._over = None, True
+            self._busy = self._others_run(self._waiting())
+        if self._busy:
+            self._bell.send(b".")
+        return self._busy
+
+    def _sync(self) -> None:
+        """Return when the referee knows of all launches that went ahead.
+
+        Otherwise it might hear of them in the next cell.
+        """
+        if self._closed:
+            return
+        ticket, slot = next(self._tickets), Slot(Place(), threading.get_ident(), threading.Lock())
+        slot.woken.acquire()
+        self._slots[ticket] = slot
+        try:
+            self._channel.send(["sync", ticket])
+            self._wait(ticket, slot)
+        except OSError:
+            self._let_all_pass()
+        finally:
+            del self._slots[ticket]
+
+    def close(self, error: str = "") -> None:
+        """Tell the referee that the process ends, with what error; all further launches pass."""
+        self._closed = self._left = True
+        with contextlib.suppress(OSError):
+            self._channel.send(["failed", error] if error else ["left"])
+        self._channel.close()
+        self._control.close()
+
+    def _announce(self, ticket: int, launch: Launch, place: Place, *, held: bool = True) -> None:
+        number = self._numbers.get(launch)
+        described: list[Message] = []
+        if number is None:
+            number = self._numbers[launch] = len(self._numbers)
+            described = [["launch", number, launch.as_data()]]
+        with self._hearing:
+            waiting = self._waiting()
+            self._told_alone = alone = not self._others_run(waiting)
+        others = [other for other in waiting if other != ticket]
+        at = ["at", ticket, number, place.line, place.name, alone, others, held]
+        try:
+            self._channel.send(*described, at)
+        except OSError:
+            self._let_all_pass()
+        if not alone:
+            self._bell.send(b".")
+
+    def _wait(self, ticket: int, slot: Slot) -> BaseException | None:
+        """Wait for the answer; return an interrupt that came meanwhile.
+
+        One of the threads that wait reads for all. To have a thread do nothing but read would cost
+        another switch of threads for each launch, which is most of what a launch costs here.
+        """
+        interrupt: BaseException | None = None
+        while not slot.answer:
+            try:
+                if interrupt is None and self._leading.acquire(blocking=False):
+                    self._lead(slot)
+                else:
+                    slot.woken.acquire()
+            except BaseException as error:
+                if interrupt is not None:
+                    raise
+                interrupt = error
+                with contextlib.suppress(OSError):
+                    self._channel.send(["back", ticket])
+        return interrupt
+
+    def _lead(self, slot: Slot) -> None:
+        """Read until there is an answer for a thread; then let another one read."""
+        try:
+            while not slot.answer:
+                messages = self._channel.receive()
+                if not messages:
+                    self._let_all_pass()
+                for message in messages:
+                    self._hear(message)
+        except OSError:
+            self._let_all_pass()
+        finally:
+            self._leading.release()
+            for other in list(self._slots.values()):
+                if not other.answer and other is not slot:
+                    other.wake()
+                    break
+
+    def _waiting(self) -> dict[int, int]:
+        """Return the threads that wait, by their tickets."""
+        slots = list(self._slots.items())
+        return {t: slot.thread for t, slot in slots if slot.announced and not slot.answer}
+
+    def _others_run(self, waiting: dict[int, int]) -> bool:
+        return self._threads.others_run(waiting.values(), self._main)
+
+    def _listen(self) -> None:
+        poller = select.poll()
+        for end in (self._control.socket, self._rung):
+            poller.register(end, select.POLLIN)
+        try:
+            while True:
+                looks = self._busy or (bool(self._slots) and not self._told_alone)
+                ready = poller.poll(LOOK_S * 1000 if looks else None)
+                if not ready:
+                    self._look()
+                elif ready[0][0] == self._rung.fileno():
+                    self._rung.recv(64)
+                else:
+                    messages = self._control.receive()
+                    if not messages:
+                        break
+                    for message in messages:
+                        self._hear(message)
+        except OSError:
+            pass
+        self._let_all_pass()
+        for end in (self._control.socket, self._channel.socket, self._bell, self._rung):
+            end.close()
+        if not self._left:
+            self._gone()
+
+    def _look(self) -> None:
+        """Tell the referee if no thread is left that may announce something."""
+        with self._hearing:
+            waiting = self._waiting()
+            if self._others_run(waiting):
+                return
+            self._busy = False
+            self._told_alone = True
+            quiet = ["quiet", self._cell, self._over, list(waiting)]
+        self._channel.send(quiet)
+
+    def _hear(self, message: Message) -> None:
+        if message[0] == "abort":
+            self._abort(message[1])
+            return
+        if message[0] == "interrupt":
+            self._interrupt(message[1], message[2])
+            return
+        kind, ticket = message[0], message[1]
+        slot = self._slots.get(ticket)
+        if kind == "explain":
+            self._channel.send(["detail", ticket, asdict(self._explain(ticket, slot))])
+            return
+        with self._hearing:
+            if slot is None or slot.answer:
+                return
+            if kind in ("go", "went"):
+                slot.turn = self._turn
+                self._turn += 1
+            slot.answer = message
+            others_wait = len(self._slots) > 1
+            if others_wait:
+                self._told_alone = False  # the thread runs on, and may end without another launch
+        slot.wake()
+        if others_wait:
+            self._bell.send(b".")
+
+    def _explain(self, ticket: int, slot: Slot | None) -> Detail:
+        place = self._passed.get(ticket) if slot is None else slot.place
+        with current_frames() as frames:  # this one stands still: its thread waits
+            frame = None if slot is None else frames.get(slot.thread)
+        try:
+            return Detail() if place is None else self._detail(place, frame)
+        except Exception:  # whatever it is: the verdict is known without it
+            return Detail()
+
+    def _let_all_pass(self) -> None:
+        """Hold nobody back when there is no referee any more."""
+        self._closed = True
+        for ticket, slot in list(self._slots.items()):
+            if not slot.answer:
+                self._hear(["go", ticket])

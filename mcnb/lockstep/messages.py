@@ -1,0 +1,404 @@
+"""Verdicts in words: who stands where, the first thing that differs, and what usually helps."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from mcnb._text import label, name_processes, plural
+from mcnb.lockstep.model import Detail, Launch, LaunchRecord, Stand, Verdict
+
+
+def other_lines(records: Sequence[LaunchRecord], count: int) -> str:
+    """Return that processes launched the same together from different lines, if they did.
+
+    It may be meant: both branches of a condition may hold the same computation. It may also be one
+    step on some processes and another one on the others, and then the values are wrong.
+
+    Args:
+        records: A cell's launches, in the order of time.
+        count: How many processes there are.
+
+    Returns:
+        The first such launch, in a sentence; empty if there is none.
+
+    Example:
+        >>> from mcnb.lockstep.model import Launch
+        >>> f = Launch("jit(f)", "1", (0, 1))
+        >>> print(other_lines([LaunchRecord(0, f, 3, 0, 1), LaunchRecord(1, f, 6, 0, 1)], 2))
+        process 0 launched jit(f) at line 3, and process 1 at line 6. It is the same computation, \
+so nothing hung; if these are different steps of the program, the values are wrong
+    """
+    made: dict[tuple[str, tuple[int, ...]], dict[int, list[LaunchRecord]]] = {}
+    for record in records:
+        if record.began is not None and record.launch.communicates:
+            key = record.launch.program, record.launch.participants
+            made.setdefault(key, {}).setdefault(record.process, []).append(record)
+    odd = [
+        together
+        for by_process in made.values()
+        for together in zip(*by_process.values(), strict=False)
+        if len({record.line for record in together}) > 1
+        and all(record.line is not None for record in together)
+    ]
+    if not odd:
+        return ""
+    first = min(odd, key=lambda together: min(record.announced for record in together))
+    by_line: dict[int | None, list[int]] = {}
+    for record in sorted(first, key=lambda record: record.process):
+        by_line.setdefault(record.line, []).append(record.process)
+    (line, ks), *others = by_line.items()
+    said = [f"{name_processes(ks, count)} launched {first[0].launch.name} at line {line}"]
+    said += [f"and {name_processes(ks, count)} at line {line}" for line, ks in others]
+    return (
+        f"{', '.join(said)}. It is the same computation, so nothing hung; if these are different "
+        "steps of the program, the values are wrong"
+    )
+
+
+def met_nobody(verdict: Verdict, records: Iterable[LaunchRecord], count: int) -> str:
+    """Return which processes launched by the same name, but without communication, if some did.
+
+    Args:
+        verdict: How the processes parted.
+        records: The cell's launches.
+        count: How many processes there are.
+
+    Returns:
+        It in a sentence; empty if nobody did.
+    """
+    for stand in verdict.stands.values():
+        if stand.doing != "waits" or stand.launch is None:
+            continue
+        alone = [
+            record
+            for record in records
+            if (record.launch.name, record.line) == (stand.launch.name, stand.line)
+            and record.began is not None
+            and not record.launch.communicates
+        ]
+        if alone:
+            ks = sorted({record.process for record in alone})
+            other, own = alone[0].launch, stand.launch
+            how = ""
+            if other.arguments != own.arguments:
+                how = f", with {' '.join(other.arguments)} where it takes {' '.join(own.arguments)}"
+            elif other.shardings != own.shardings:
+                how = f", sharded as {' '.join(other.shardings)} instead of "
+                how += " ".join(own.shardings)
+            return (
+                f"{name_processes(ks, count)} launched {other.name} at line {stand.line}, too"
+                f"{how}: that one does not communicate, and meets nobody"
+            )
+    return ""
+
+
+_Group: TypeAlias = tuple[list[int], Stand]
+_HINTS = {
+    "condition": (
+        "{0} runs only where `{1}` holds. What communicates must run on all participants: "
+        "take it out of the condition. Only what does not communicate, such as printing, may stay "
+        "inside"
+    ),
+    "loop": (
+        "the loop `{0}` ran a different number of times. Agree on the number of steps before it, "
+        "such as the smallest of all processes, or drop the last, incomplete batch"
+    ),
+    "skipped": (
+        "in the loop `{0}`, that line may be skipped by `{1}`. Have all processes decide "
+        "alike, from a value that they all have, such as one that was broadcast"
+    ),
+    "shape": (
+        "all processes must pass the same global shapes. Pad to a length that all agree on, and "
+        "drop or pad the last batch"
+    ),
+    "dtype": "all processes must pass the same types. Give the dtype where the array is made",
+    "sharding": "all processes must shard an array alike. Make the sharding once, from one spec",
+    "mesh": (
+        "all processes must use the same mesh, with the same devices in the same order. Make it "
+        "from jax.devices() or with jax.make_mesh, without anything that depends on the process"
+    ),
+    "static": (
+        "a static argument is part of the program. Pass what differs between processes as an array"
+    ),
+    "program": (
+        "a value that differs between processes became part of the program: a constant, a closed-"
+        "over value or a branch taken in Python. Pass it as an array instead"
+    ),
+    "order": (
+        "the order in which processes do things must not depend on the process. Sort what comes "
+        "from a set, a directory listing or a random generator before you loop over it"
+    ),
+    "branch": (
+        "the processes took different branches, or one has an extra or a missing launch. Have all "
+        "participants run the same lines in the same order"
+    ),
+    "not invited": (
+        "run the cell on all participants, or give the computation a mesh of devices that belong "
+        "to the processes which run it"
+    ),
+    "cycle": (
+        "each of them communicates with the next before it does with the one before. Have all do "
+        "so in one order, such as along rows first and along columns then"
+    ),
+}
+_HAPPENED = {
+    "hung": "it hung until the computations were cut off",
+    "crashed": "it crashed",
+    "failed": "a computation failed with an error",
+    "returned": (
+        "nothing stopped it. Launches that do not belong together met, and what they returned may "
+        "be wrong"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Wording:
+    """A verdict in words.
+
+    Attributes:
+        sentence: All of it in a few sentences; deterministic.
+        lines: The same for a notebook: with labels, and with the lines of source.
+    """
+
+    sentence: str
+    lines: tuple[str, ...]
+
+
+def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
+    """Put a verdict into words.
+
+    Args:
+        verdict: The verdict.
+        count: How many processes there are.
+        consequence: What has become of the cluster, in a sentence.
+
+    Example:
+        >>> launch = Launch("device_put", "1", (0, 1))
+        >>> stands = {0: Stand("waits", launch, line=4), 1: Stand("finished")}
+        >>> explain(Verdict("missing", stands), 2).sentence
+        'missing: process 0 waits at line 4 in device_put; process 1 finished without it'
+    """
+    groups = _groups(verdict)
+    with_arguments = verdict.kind in ("mismatch", "cycle")
+    said = [f"{name_processes(ks, count)} {_does(s, ks, with_arguments)}" for ks, s in groups]
+    if verdict.kind == "cycle":
+        said.append(_ring(verdict.ring))
+    differs, why = _differs(verdict, count) if verdict.kind == "mismatch" else ("", "")
+    hint = _hint(verdict, groups, why)
+    happened = _HAPPENED.get(verdict.happened, "")
+    rest = [
+        *([f"What happened: {happened}"] if happened else []),
+        *([f"What differs: {differs}"] if differs else []),
+        *([f"Hint: {hint}"] if hint else []),
+        *([consequence] if consequence else []),
+    ]
+    sentence = ". ".join([f"{verdict.kind}: {'; '.join(said)}", *rest])
+    width = max(len(label(ks, count)) for ks, _ in groups)
+    heading = "The cell stalled" if verdict.kind == "stalled" else "The processes parted"
+    lines = [heading if verdict.kind == "stalled" else f"{heading}: {verdict.kind}", ""]
+    for ks, stand in groups:
+        lines.append(f"{label(ks, count):<{width}} {_does(stand, ks, with_arguments)}")
+        source = next((verdict.details[k].source for k in ks if k in verdict.details), "")
+        if source and stand.line is not None:
+            lines.append(f"{'':<{width}} ----> {stand.line} {source}")
+    if verdict.kind == "cycle":
+        lines.append(said[-1])
+    if rest:
+        lines += ["", *rest]
+    return Wording(sentence, tuple(lines))
+
+
+def _ring(ring: Sequence[int]) -> str:
+    first, *others = [
+        f"process {k} {{}}for process {after}"
+        for k, after in zip(ring, (*ring[1:], ring[0]), strict=True)
+    ]
+    others = [other.format("") for other in others]
+    return f"{', '.join([first.format('waits '), *others[:-1]])}, and {others[-1]}"
+
+
+def _groups(verdict: Verdict) -> list[_Group]:
+    """Return the processes that stand alike, those that wait first."""
+    groups: dict[object, _Group] = {}
+    for k, stand in sorted(verdict.stands.items()):
+        launch = stand.launch
+        key = (
+            stand.doing,
+            launch and str(launch),
+            stand.line,
+            stand.place,
+            stand.error,
+        )
+        groups.setdefault(key, ([], stand))[0].append(k)
+    order = {"waits": 0, "raised": -1, "died": -1}
+    return sorted(groups.values(), key=lambda group: (order.get(group[1].doing, 1), group[0]))
+
+
+def _does(stand: Stand, ks: list[int], with_arguments: bool) -> str:
+    one = len(ks) == 1
+    if stand.doing == "waits" and stand.launch is not None:
+        what = str(stand.launch) if with_arguments else stand.launch.name
+        where = f" at {_where(stand)}" if _where(stand) else ""
+        return f"{'waits' if one else 'wait'}{where} in {what}"
+    where = f" at {_where(stand)}" if _where(stand) else ""
+    return {
+        "runs": f"{'was' if one else 'were'}{where}" if where else "had not come that far yet",
+        "hangs": f"waited inside JAX{where}",
+        "finished": "finished without it",
+        "left": "ended without it",
+        "raised": f"raised {stand.error}",
+        "died": stand.error if one else stand.error.replace("was ", "were ", 1),
+        "not invited": f"{'was' if one else 'were'} not given this cell",
+    }[stand.doing]
+
+
+def _where(stand: Stand) -> str:
+    if stand.place:
+        return stand.place
+    return "" if stand.line is None else f"line {stand.line}"
+
+
+def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
+    """Return the first thing in which the launches differ, and which kind of thing it is."""
+    stood: dict[object, tuple[list[int], Launch]] = {}
+    for k, stand in sorted(verdict.stands.items()):
+        if stand.launch is not None:
+            key = (stand.launch.name, stand.launch.program, stand.launch.participants)
+            stood.setdefault(key, ([], stand.launch))[0].append(k)
+    waiting = list(stood.values())
+    launches = [launch for _, launch in waiting]
+    if len({(one.program, one.participants) for one in launches}) < 2:
+        return "", ""
+
+    def known(ks: list[int]) -> Detail | None:
+        return next((verdict.details[k] for k in ks if k in verdict.details), None)
+
+    def told(value: Callable[[Launch, Detail], str]) -> str:
+        """Say what each group has, if it is not the same."""
+        values: dict[str, list[int]] = {}
+        for ks, launch in waiting:
+            values.setdefault(value(launch, known(ks) or Detail()), []).extend(ks)
+        if len(values) < 2:
+            return ""
+        return "; ".join(
+            f"{text or 'none'} on {name_processes(sorted(ks), count)}"
+            for text, ks in values.items()
+        )
+
+    def argument(i: int, part: Callable[[str], str] = str) -> str:
+        return told(lambda launch, _: part(launch.arguments[i]))
+
+    if say := told(lambda launch, _: launch.name):
+        return f"the computation: {say}", "order"
+    if say := told(lambda launch, _: plural(len(launch.arguments), "argument", "arguments")):
+        return f"the number of arguments: {say}", "shape"
+    names = next((d.names for d in verdict.details.values() if d.names), ())
+    called = [f"argument {n}" for n in names] + [
+        f"argument {i}" for i in range(len(names), len(launches[0].arguments))
+    ]
+    for i in range(len(launches[0].arguments)):
+        if argument(i, _shape):
+            return f"the shape of {called[i]}: {argument(i)}", "shape"
+        if say := argument(i):
+            return f"the dtype of {called[i]}: {say}", "dtype"
+    for i in range(min(len(launch.shardings) for launch in launches)):
+        if say := told(functools.partial(_sharding, i)):
+            return f"the sharding of {called[i]}: {say}", "sharding"
+    if say := told(lambda launch, _: launch.mesh):
+        return f"the mesh: {say}", "mesh"
+    if say := told(lambda launch, _: launch.devices):
+        return f"the devices, or their order: {say}", "mesh"
+    details = [detail for ks, _ in waiting if (detail := known(ks)) is not None]
+    if len(details) < len(waiting):  # somebody was too busy to tell
+        return "the compiled program", "program"
+    for name in sorted({n for detail in details for n in detail.static}):
+        if say := told(functools.partial(_static, name)):
+            return f"the static argument {name}: {say}", "static"
+    for number, lines in enumerate(itertools.zip_longest(*(d.program for d in details))):
+        if len(set(lines)) > 1:
+            say = told(functools.partial(_program_line, number))
+            return f"the compiled program, first in: {say}", "program"
+    return "the compiled program", "program"
+
+
+def _shape(argument: str) -> str:
+    return argument.partition("[")[2]
+
+
+def _sharding(i: int, launch: Launch, _: Detail) -> str:
+    return launch.shardings[i]
+
+
+def _static(name: str, _: Launch, detail: Detail) -> str:
+    return detail.static.get(name, "none")
+
+
+def _program_line(number: int, _: Launch, detail: Detail) -> str:
+    return f"`{detail.program[number]}`" if number < len(detail.program) else "nothing"
+
+
+def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
+    details = [verdict.details[k] for ks, _ in groups for k in ks if k in verdict.details]
+    conditions = {detail.condition for detail in details}
+    loops = {detail.loop for detail in details}
+    if verdict.kind in ("not invited", "cycle"):
+        return _HINTS[verdict.kind]
+    if any(stand.doing == "raised" for _, stand in groups) or verdict.kind == "died":
+        return ""
+    if len(conditions) == 1 and "" not in conditions and verdict.kind == "missing":
+        return _HINTS["condition"].format("that line", *conditions)
+    if verdict.kind == "missing":
+        if len(loops) != 1 or "" in loops:
+            return ""
+        skips = {detail.skip for detail in details}
+        hint = "skipped" if "" not in skips else "loop"
+        return _HINTS[hint].format(*loops, sorted(skips)[0])
+    if verdict.kind == "mismatch" and all(
+        any(k in verdict.details and verdict.details[k].condition for k in ks)
+        for ks, stand in groups
+        if stand.launch is not None
+    ):
+        return _HINTS["branch"]  # one side of a condition each
+    if conditions - {""}:
+        return _HINTS["condition"].format(*_conditional_line(verdict, groups))
+    if why == "order" and not _same_line(groups):
+        return _HINTS["branch"]
+    return _HINTS.get(why, "")
+
+
+def _conditional_line(verdict: Verdict, groups: list[_Group]) -> tuple[str, str]:
+    """Return the first line on which there is a condition, and the condition."""
+    line, condition = next(
+        (_where(stand), verdict.details[k].condition)
+        for ks, stand in groups
+        for k in ks
+        if k in verdict.details and verdict.details[k].condition
+    )
+    return "that line" if _same_line(groups) or not line else line, condition
+
+
+def _same_line(groups: Iterable[_Group]) -> bool:
+    return len({(stand.line, stand.place) for _, stand in groups if stand.launch}) == 1
+
+
+def left_waiting(stands: Mapping[int, Stand], count: int) -> str:
+    """Say who waited for a process that failed; empty if nobody did.
+
+    Example:
+        >>> launch = Launch("device_put", "1", (0, 1))
+        >>> left_waiting({0: Stand("waits", launch, line=4), 1: Stand("raised")}, 2)
+        'process 0 waited at line 4 in device_put'
+    """
+    groups: dict[tuple[str, str], list[int]] = {}
+    for k, stand in sorted(stands.items()):
+        if stand.doing == "waits" and stand.launch is not None:
+            groups.setdefault((_where(stand), stand.launch.name), []).append(k)
+    return "; ".join(
+        f"{name_processes(ks, count)} waited{f' at {where}' if where else ''} in {name}"
+        for (where, name), ks in groups.items()
+    )

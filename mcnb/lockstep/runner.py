@@ -1,0 +1,306 @@
+"""Run a program from a file in this process, as `python FILE` would, with its launches checked."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import inspect
+import json
+import linecache
+import os
+import runpy
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from mcnb._system import die_with_parent
+from mcnb.errors import ClusterError, LockstepError, McnbError
+from mcnb.lockstep import _jax, rendezvous
+from mcnb.lockstep.checking import guard
+from mcnb.lockstep.client import Sentry
+from mcnb.lockstep.ranks import OURS, Identity, identify
+from mcnb.lockstep.rendezvous import Keeper
+from mcnb.lockstep.source import Places, is_script
+from mcnb.lockstep.threads import line_at
+from mcnb.lockstep.wire import Address
+
+USAGE = """\
+usage: python -m mcnb.lockstep [--unchecked] FILE.py [ARGS]
+
+Run a JAX program in one of several processes, with its launches checked: processes that part say
+which of them, and at which line. Whoever starts the processes puts it before the program:
+
+  srun python -m mcnb.lockstep train.py
+  mpirun -np 4 python -m mcnb.lockstep train.py
+
+On one machine, mcnb run train.py -n 4 -d 2 starts them, too."""
+EXIT_USAGE = 2
+
+
+def main(words: Sequence[str]) -> int:
+    """Run a program in this process.
+
+    Args:
+        words: The command line.
+
+    Returns:
+        The exit code: the program's own, or 2 if the command line made no sense.
+    """
+    checked = "--unchecked" not in words[:1]
+    words = words if checked else words[1:]
+    if not words or words[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0 if words else EXIT_USAGE
+    path = Path(words[0])
+    try:
+        if words[0].startswith("-"):
+            raise McnbError(f"{words[0]}: there is no such option. There is: --unchecked")
+        if not path.is_file():
+            raise McnbError(f"{path}: there is no such file")
+        identity = identify(os.environ)
+        if identity.launcher == OURS:
+            die_with_parent()
+    except McnbError as error:
+        print(f"python -m mcnb.lockstep: {error}", file=sys.stderr)
+        return EXIT_USAGE
+
+    return run_program(path, words[1:], identity, checked=checked)
+
+
+REFEREE, COORDINATOR = "MCNB_REFEREE", "MCNB_COORDINATOR"
+
+
+def encode_address(address: Address) -> str:
+    """Return an address as it stands in the environment of `mcnb run`'s processes."""
+    return json.dumps(asdict(address))
+
+
+class Joining:
+    """Stands in for `jax.distributed.initialize`.
+
+    Args:
+        identity: Which process this is.
+        checked: Whether launches are to be checked.
+
+    Attributes:
+        sentry: Who announces this process's launches, once it has joined.
+        joined: Whether it has.
+        keeper: The referee that it started, if it is process 0 and nobody else did.
+    """
+
+    def __init__(self, identity: Identity, *, checked: bool) -> None:
+        self.identity = identity
+        self.checked = checked
+        self.sentry: Sentry | None = None
+        self.joined = False
+        # Not for the program's own children.
+        referee = os.environ.pop(REFEREE, "")
+        self._given = Address(**json.loads(referee)) if referee else None
+        self._coordinator = os.environ.pop(COORDINATOR, "")
+        self.keeper: Keeper | None = None
+
+    def install(self) -> None:
+        """Have the program's call come here. It imports JAX."""
+        import jax
+
+        original = jax.distributed.initialize
+
+        @functools.wraps(original)
+        def initialize(*args: Any, **kwargs: Any) -> None:
+            given = inspect.signature(original).bind(*args, **kwargs)
+            self._complete(given.arguments)
+            _stay_at_home(given.arguments)
+            find = self._prepare() if self.checked else None
+            original(*given.args, **given.kwargs)
+            self.joined = True
+            if find is not None:
+                self.sentry = guard(find(), _jax.process_index(), Places(is_script))
+
+        jax.distributed.initialize = initialize
+
+    def _complete(self, given: dict[str, Any]) -> None:
+        """Fill in what the program leaves to its launcher, and refuse what contradicts it."""
+        identity = self.identity
+        if not self._coordinator:
+            return
+        own: dict[str, Any] = {
+            "num_processes": identity.processes,
+            "process_id": identity.process,
+        }
+        for name, value in own.items():
+            if given.get(name) not in (None, value):
+                raise ClusterError(
+                    f"Process {identity.process} of {identity.processes} called "
+                    f"jax.distributed.initialize with {name}={given[name]}, and not {value}. Leave "
+                    "its arguments out: mcnb run fills them in. Or, where the program reads them "
+                    "from its command line, pass {process} and {processes}"
+                )
+        if given.get("coordinator_address") is None and given.get("num_processes") is None:
+            own |= {
+                "coordinator_address": self._coordinator,
+                "coordinator_bind_address": self._coordinator,
+                "cluster_detection_method": "deactivate",
+            }
+            given.update({name: value for name, value in own.items() if given.get(name) is None})
+
+    def _prepare(self) -> Callable[[], Address]:
+        """See to it that there is a referee; return what finds it when all have joined."""
+        if (given := self._given) is not None:
+            return lambda: given
+        path = rendezvous.meeting_point(self.identity, os.environ)
+        if self.identity.process == 0:
+            host = "" if self.identity.one_host else socket.gethostbyname(socket.gethostname())
+            self.keeper = Keeper(self.identity.processes, path, host)
+        return lambda: rendezvous.find(path)
+
+
+def _stay_at_home(given: dict[str, Any]) -> None:
+    """Have a coordinator listen on loopback alone that is reached there; JAX's listens anywhere."""
+    address = given.get("coordinator_address") or ""
+    if address.rpartition(":")[0] in ("localhost", "127.0.0.1"):
+        given.setdefault("coordinator_bind_address", address)
+
+
+REPORT = "MCNB_REPORT"
+EXIT_RAISED, EXIT_INTERRUPTED = 1, 130
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a program ended in a process, as it says itself.
+
+    Attributes:
+        kind: `"done"`; it `"raised"`; its processes `"parted"`; it asked for an `"exit"` code that
+            is not 0; it was `"interrupted"`.
+        error: How the error reads, in a line.
+        place: File and line at which it came up.
+        code: The exit code.
+        joined: Whether it called `jax.distributed.initialize`.
+    """
+
+    kind: Literal["done", "raised", "parted", "exit", "interrupted"] = "done"
+    error: str = ""
+    place: str = ""
+    code: int = 0
+    joined: bool = True
+
+
+def run_program(path: Path, arguments: Sequence[str], identity: Identity, *, checked: bool) -> int:
+    """Run a program; return its exit code.
+
+    Args:
+        path: The file.
+        arguments: What it finds in `sys.argv` after its own name.
+        identity: Which process this is.
+        checked: Whether its launches are checked.
+    """
+    report = os.environ.pop(REPORT, "")
+    last = _Last()
+    atexit.register(last)  # the first to be registered is the last to be called
+    joining = Joining(identity, checked=checked)
+    joining.install()
+    sys.argv = [str(path), *arguments]
+    if not sys.flags.safe_path:
+        sys.path[0] = str(path.resolve().parent)
+    ending = Ending()
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as error:
+        ending = _asked_for(error)
+    except BaseException as error:
+        ending = _failed(error)
+        _print(error)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if report:
+        with os.fdopen(int(report), "w") as file:
+            json.dump(asdict(replace(ending, joined=joining.joined)), file)
+    if joining.sentry is not None:
+        said = f"{ending.error} ({ending.place})" if ending.place else ending.error
+        joining.sentry.close("" if ending.kind == "done" else said)
+    if ending.kind == "parted" and ending.error.startswith("died: "):
+        # At exit, JAX would wait for the dead. Who parted otherwise is waited for, or is aborted.
+        _jax.leave_alone()
+        last.code, last.keeper = ending.code, joining.keeper
+    return ending.code
+
+
+class _Last:
+    """Ends a process that was left by a dead one, when the program's own handlers have run.
+
+    JAX's objects would wait for computations that never end.
+
+    Attributes:
+        code: The exit code; None where Python ends the process as always.
+        keeper: The referee; with this process, JAX's coordinator ends, and JAX aborts the others.
+    """
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self.keeper: Keeper | None = None
+
+    def __call__(self) -> None:
+        if self.code is not None:
+            if self.keeper is not None:
+                self.keeper.wait_for_others()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self.code)
+
+
+def _asked_for(error: SystemExit) -> Ending:
+    if error.code is None or error.code == 0:
+        return Ending()
+    if isinstance(error.code, int):
+        return Ending("exit", f"exit code {error.code}", _place(error), error.code & 0xFF)
+    print(error.code, file=sys.stderr)  # as Python does
+    return Ending("exit", str(error.code), _place(error), EXIT_RAISED)
+
+
+def _failed(error: BaseException) -> Ending:
+    said = f"{type(error).__name__}: {error}".removesuffix(": ").splitlines()[0]
+    if isinstance(error, KeyboardInterrupt):
+        return Ending("interrupted", said, _place(error), EXIT_INTERRUPTED)
+    if isinstance(error, LockstepError):
+        return Ending("parted", str(error), _place(error), EXIT_RAISED)
+    return Ending("raised", said, _place(error), EXIT_RAISED)
+
+
+def _own(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from the program's first frame on."""
+    while trace is not None and not is_script(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return trace
+
+
+def _place(error: BaseException) -> str:
+    """Return the innermost place in the program that an error came through."""
+    if isinstance(error, SyntaxError) and error.filename and is_script(error.filename):
+        return f"{Path(error.filename).name}:{error.lineno}"
+    frames = [
+        f"{Path(frame.f_code.co_filename).name}:{line or line_at(frame.f_code, frame.f_lasti)}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if is_script(frame.f_code.co_filename)
+    ]
+    return frames[-1] if frames else ""
+
+
+def _print(error: BaseException) -> None:
+    """Print an error as Python would, without the frames that ran the program."""
+    linecache.checkcache()
+    if isinstance(error, KeyboardInterrupt):
+        print(f"KeyboardInterrupt at {_place(error)}", file=sys.stderr)
+        return
+    trace = _own(error.__traceback__)
+    if isinstance(error, LockstepError):  # what JAX and mcnb were doing says nothing
+        stack = [f for f in traceback.extract_tb(trace) if is_script(f.filename)]
+        print("Traceback (most recent call last):", file=sys.stderr)
+        print("".join(traceback.format_list(stack)), end="", file=sys.stderr)
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return
+    traceback.print_exception(error.with_traceback(trace))

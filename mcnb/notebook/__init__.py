@@ -1,0 +1,1 @@
+"""What is typed and shown in a notebook: magics, live view, display of results."""

@@ -1,0 +1,112 @@
+"""A result as a notebook's outputs."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from IPython.display import display
+
+from mcnb._text import plural
+from mcnb.cluster.result import Result
+from mcnb.messages import Display
+from mcnb.output.fold import Block, Item, Line
+from mcnb.output.text import Entry, entries, label_width, text_of
+
+# More text than this makes a notebook slow to scroll and to save; the result keeps all of it.
+MOST_LINES = 1000
+MOST_CHARACTERS = 200_000
+# An item with the processes that said it.
+_Said: TypeAlias = tuple[tuple[int, ...], Item]
+
+
+def show(result: Result) -> None:
+    """Show what the processes wrote and displayed, in order; not their errors."""
+    head, omitted, tail = shortened(result.blocks)
+    width = label_width([*head, *tail], result.count)
+    for entry in entries(head, result.count, width):
+        _show(entry)
+    if omitted:
+        where = "mcnb.current_cluster().last.text()"
+        print(f"… {plural(omitted, 'line', 'lines')} more here; all of it: {where} …")
+    for entry in entries(tail, result.count, width):
+        _show(entry)
+    if result.ok:
+        for note in result.notes:
+            print(f"Note: {note}")
+
+
+def _show(entry: Entry) -> None:
+    if entry.kind == "stderr":
+        sys.stderr.write(entry.text)
+        sys.stderr.flush()
+    elif entry.kind == "value":
+        display({"text/plain": entry.text.removesuffix("\n")}, raw=True)
+    else:
+        sys.stdout.write(entry.text)
+        # Written out before what follows, which takes another way to the notebook.
+        sys.stdout.flush()
+    if entry.item is not None and not isinstance(entry.item, Line):
+        display(dict(entry.item.data), metadata=dict(entry.item.metadata), raw=True)
+
+
+def shortened(blocks: Sequence[Block]) -> tuple[list[Block], int, list[Block]]:
+    """Return what of long output is shown.
+
+    Returns:
+        The blocks at its beginning, how many lines are left out after them, and the blocks at its
+        end.
+    """
+    items = [(block.processes, item) for block in blocks for item in block.items]
+    whole = _fitting(items, 1)
+    if len(whole) == len(items):
+        return _blocks(whole), 0, []
+    head = _fitting(items, 2)
+    tail = _fitting(reversed(items[len(head) :]), 2)[::-1]
+    omitted = sum(_lines(item) for _, item in items[len(head) : len(items) - len(tail)])
+    return _blocks(head), omitted, _blocks(tail)
+
+
+def _blocks(items: Iterable[_Said]) -> list[Block]:
+    return [
+        Block(processes, tuple(item for _, item in group))
+        for processes, group in itertools.groupby(items, key=lambda pair: pair[0])
+    ]
+
+
+def _fitting(items: Iterable[_Said], share: int) -> list[_Said]:
+    """Return the first items, as many as make one share of what is shown; long ones are cut."""
+    fitting: list[_Said] = []
+    lines = characters = 0
+    for processes, long in items:
+        item = _clipped(long, MOST_LINES // share)
+        lines += _lines(item)
+        characters += len(text_of(item))
+        if lines > MOST_LINES // share or characters > MOST_CHARACTERS // share:
+            break
+        fitting.append((processes, item))
+    return fitting
+
+
+def _clipped(item: Item, most_lines: int) -> Item:
+    text = shown = text_of(item)
+    more = ""
+    lines = text.count("\n")
+    if lines > most_lines:
+        kept = text.split("\n", most_lines // 2)[:-1]
+        shown = "".join(f"{line}\n" for line in kept)
+        more = f"… {lines - len(kept)} lines more\n"
+    if len(shown) > MOST_CHARACTERS // 8:
+        shown = text[: MOST_CHARACTERS // 16]
+        more = f" … {len(text) - len(shown)} characters more\n"
+    if not more:
+        return item
+    if isinstance(item, Line):
+        return Line(item.stream, shown + more)
+    return Display({"text/plain": (shown + more).removesuffix("\n")}, item.metadata, item.is_value)
+
+
+def _lines(item: Item) -> int:
+    return max(text_of(item).count("\n"), 1)

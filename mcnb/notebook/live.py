@@ -1,0 +1,133 @@
+"""The live view: who still runs a cell, since when, and what each said last."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from IPython.display import clear_output, display
+
+from mcnb._text import label, name_processes
+from mcnb.cluster.workers import Pending
+from mcnb.lockstep.server import Waits
+from mcnb.output.text import gutter
+
+FIRST_S = 1.0
+PERIOD_S = 0.5
+WIDEST_LINE = 100
+AGAIN = "To replace the processes at once, without their variables: press stop again"
+
+
+class LiveView:
+    """Shows a running cell's progress in a notebook, and takes it away again.
+
+    Nothing is shown of cells that take less than a second, nor where nobody looks: there, outputs
+    are kept for later, and must be the same on every run.
+
+    Args:
+        count: How many processes the cluster has.
+        looked_at: Whether somebody looks.
+    """
+
+    def __init__(self, count: int, looked_at: bool) -> None:
+        self._count = count
+        self._looked_at = looked_at
+        self._next = time.monotonic() + FIRST_S
+        self._shown = False
+        self._stage = ""
+
+    def __call__(self, pending: Pending) -> None:
+        """Show where a cell's processes stand, now and then; and at once how it is being ended."""
+        now = time.monotonic()
+        news = pending.stage != self._stage
+        self._stage = pending.stage
+        due = news or now >= self._next
+        if self._looked_at and due and (pending.waiting or pending.stage):
+            self._next = now + PERIOD_S
+            self.show(progress_text(pending, now, self._count))
+
+    def show(self, text: str) -> None:
+        """Show a text in place of the last one."""
+        if self._looked_at:
+            clear_output(wait=True)
+            display({"text/plain": text}, raw=True)
+            self._shown = True
+
+    def remove(self) -> None:
+        """Take away what is shown."""
+        if self._shown:
+            clear_output()
+
+
+def progress_text(pending: Pending, now: float, count: int) -> str:
+    """Return where a cell's processes stand, and who waits for whom since when.
+
+    Args:
+        pending: The cell.
+        now: The time on the monotonic clock, in seconds.
+        count: How many processes the cluster has.
+    """
+    running = sorted(pending.waiting)
+    if not running:
+        return "\n".join(_ending(pending))
+    verb = "runs" if len(running) == 1 else "run"
+    heading = f"{name_processes(running, count)} still {verb}, for {now - pending.started:.0f} s"
+    lines = [heading[0].upper() + heading[1:]]
+    width = max(len(label([k], count)) for k in running)
+    for k in running:
+        progress = pending.progress(k)
+        where = "" if progress.line is None else f"line {progress.line}"
+        if k in pending.waits:
+            where = waiting_text(pending.waits[k], pending.waits, now)
+        elif progress.waits_s:
+            where += " " if where else ""
+            where += f"waits inside JAX, for {progress.waits_s:.0f} s"
+        said = progress.newest_line[:WIDEST_LINE]
+        text = " · ".join(part for part in (where, said) if part)
+        lines.append(gutter(text, label([k], count), width).removesuffix("\n"))
+    if pending.stage:
+        lines += _ending(pending)
+    return "\n".join(lines)
+
+
+def _ending(pending: Pending) -> list[str]:
+    """Return what is being done to end the cell, and what the user can do."""
+    return [pending.stage, AGAIN] if pending.replaceable else [pending.stage]
+
+
+def waiting_text(waiting: Waits, waits: Mapping[int, Waits], now: float) -> str:
+    """Return where a process waits, for whom, and since when.
+
+    Args:
+        waiting: Where it waits.
+        waits: Which processes wait for others before a launch.
+        now: The time on the monotonic clock, in seconds.
+    """
+    stand = waiting.stand
+    assert stand.launch is not None
+    place = stand.place or ("" if stand.line is None else f"line {stand.line}")
+    absent = [
+        p
+        for p in stand.launch.participants
+        if p not in waits or getattr(waits[p].stand.launch, "program", "") != stand.launch.program
+    ]
+    whom = f" for {name_processes(absent)}" if absent else ""
+    return f"{place} waits in {stand.launch.name}{whom}, for {now - waiting.since:.0f} s".strip()
+
+
+def somebody_looks(shell: Any) -> bool:
+    """Return whether a person looks at what this shell shows, while it runs.
+
+    A program that executes notebooks, such as nbclient or nbval, says with each cell that it can't
+    answer `input()`; a notebook that a person has open says that it can.
+    """
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None:
+        return bool(sys.stdout.isatty())
+    try:
+        parent = kernel.get_parent("shell")
+    except TypeError:
+        parent = kernel.get_parent()
+    return bool(parent.get("content", {}).get("allow_stdin", False))

@@ -1,0 +1,1 @@
+"""Fold the outputs of n processes into one."""

@@ -1,0 +1,156 @@
+r"""Blocks as text: each with the label of its processes in a column of its own at the left.
+
+[all 4] 8 devices
+[0]     my part is [0 1]
+[1-3]   my part is [[2 3]
+         [4 5]]
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mcnb._text import label
+from mcnb.output.fold import Block, Item, Line
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_RESET = "\x1b[0m"
+_SEQUENCE = re.compile(r"(\x1b\[[0-9;?]*[A-Za-z])")
+_COLOUR_ENDS = re.compile(r"\x1b\[(?:0*|39|49|39;49)m")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A stretch of text with its label, as it is shown.
+
+    Attributes:
+        kind: `"stdout"`, `"stderr"`, `"value"`, or `"rich"` for something that is more than text.
+        text: The labelled lines, each with its line end; for `"rich"`, the label alone.
+        item: What is shown beneath the label, for `"rich"`.
+    """
+
+    kind: str
+    text: str
+    item: Item | None = None
+
+
+def label_width(blocks: Iterable[Block], count: int) -> int:
+    """Return the width in characters of the widest label."""
+    return max((len(label(block.processes, count)) for block in blocks), default=0)
+
+
+def entries(blocks: Sequence[Block], count: int, width: int | None = None) -> list[Entry]:
+    """Return what is to be shown for blocks, in order.
+
+    Args:
+        blocks: From `fold`.
+        count: How many processes the cluster has.
+        width: The width of the column of labels, in characters; that of the widest by default.
+    """
+    if width is None:
+        width = label_width(blocks, count)
+    result: list[Entry] = []
+    for block in blocks:
+        name = label(block.processes, count)
+        fresh = True  # the label stands at the beginning of a block and after a change of kind
+        for item in block.items:
+            kind = _kind(item)
+            if kind == "rich":
+                result.append(Entry(kind, f"{name}\n", item))
+                fresh = True
+                continue
+            same = bool(result) and result[-1].kind == kind
+            shown = gutter(text_of(item), name if fresh or not same else "", width)
+            result.append(Entry(kind, shown))
+            fresh = False
+    return _joined(result)
+
+
+def _kind(item: Item) -> str:
+    if isinstance(item, Line):
+        return item.stream
+    return "value" if set(item.data) == {"text/plain"} else "rich"
+
+
+def text_of(item: Item) -> str:
+    """Return an item's text with its line end; none for one that is more than text."""
+    if isinstance(item, Line):
+        return item.text
+    return f"{item.data['text/plain']}\n" if _kind(item) == "value" else ""
+
+
+def gutter(text: str, name: str, width: int) -> str:
+    r"""Return lines with a label before the first and as much space before the others.
+
+    Example:
+        >>> gutter("[[0]\n [1]]\n", "[0-2]", 7)
+        '[0-2]   [[0]\n         [1]]\n'
+    """
+    lines = [overwritten(line) for line in text.removesuffix("\n").split("\n")]
+    shown = "".join(
+        f"{name if number == 0 else '':<{width}} {line}".rstrip() + "\n"
+        for number, line in enumerate(lines)
+    )
+    # A colour that is left on would run into the next label.
+    escapes = _ESCAPE.findall(shown)
+    if escapes and not _COLOUR_ENDS.fullmatch(escapes[-1]):
+        shown = shown.removesuffix("\n") + _RESET + "\n"
+    return shown
+
+
+def overwritten(line: str) -> str:
+    r"""Return a line as a terminal shows it after its carriage returns, as of a progress bar.
+
+    Example:
+        >>> overwritten("10%\r50%\r100%\r"), overwritten("abcdef\rAB")
+        ('100%', 'ABcdef')
+    """
+    line = line.rstrip("\r")
+    if "\r" not in line:
+        return line
+    cells: list[tuple[str, str]] = []  # each character, with the colours that it has before it
+    colour = ""
+    for part in line.split("\r"):
+        column = 0
+        for number, piece in enumerate(_SEQUENCE.split(part)):
+            if number % 2 == 0:
+                cells[column : column + len(piece)] = [(colour, character) for character in piece]
+                column += len(piece)
+            elif piece.endswith("m"):
+                colour = "" if _COLOUR_ENDS.fullmatch(piece) else colour + piece
+            elif piece.endswith("K"):  # erases the line; "2": also what stands before the column
+                cells[column:] = []
+                if "2" in piece:
+                    cells = [("", " ")] * column
+    shown, before = "", ""
+    for new, group in itertools.groupby([*cells, (colour, "")], key=lambda cell: cell[0]):
+        end = _RESET if before and new != before else ""
+        shown += end + new + "".join(character for _, character in group)
+        before = new
+    return shown
+
+
+def _joined(parts: Iterable[Entry]) -> list[Entry]:
+    result: list[Entry] = []
+    texts: list[str] = []
+    for part in [*parts, Entry("", "")]:
+        if result and (part.kind != result[-1].kind or part.kind == "rich"):
+            result[-1] = Entry(result[-1].kind, "".join(texts), result[-1].item)
+            texts = []
+        if part.kind and (not texts or part.kind == "rich"):
+            result.append(part)
+        texts.append(part.text)
+    return result
+
+
+def without_escapes(text: str) -> str:
+    r"""Return text without the sequences that colour it.
+
+    Example:
+        >>> without_escapes("\x1b[31mred\x1b[0m")
+        'red'
+    """
+    return _ESCAPE.sub("", text)

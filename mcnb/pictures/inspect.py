@@ -1,0 +1,368 @@
+"""From JAX's objects to models: only what they say about themselves, no data, no communication."""
+
+from __future__ import annotations
+
+import functools
+import re
+import traceback
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import numpy as np
+
+from mcnb._text import a_or_an, plural, spec_text
+from mcnb.errors import PictureError
+from mcnb.pictures.model import (
+    Axis,
+    Device,
+    Layout,
+    MeshModel,
+    Region,
+    device_count,
+    named,
+    process_count,
+)
+from mcnb.pictures.program import Use, uses
+from mcnb.pictures.scenes.program import ProgramModel
+
+
+def mesh_model(mesh: Any) -> MeshModel:
+    """Return the model of a `jax.sharding.Mesh` or `AbstractMesh`."""
+    axes = tuple(
+        Axis(str(name), int(size), str(kind).rpartition(".")[2])
+        for (name, size), kind in zip(mesh.shape.items(), mesh.axis_types, strict=True)
+    )
+    if isinstance(mesh, jax.sharding.AbstractMesh):
+        return MeshModel(axes, ())
+    devices = list(mesh.devices.flat)
+    _refuse_strangers(devices, "mesh")
+    names = named(devices)
+    return MeshModel(
+        axes, tuple(names[d] for d in devices), process_count(devices), device_count(devices)
+    )
+
+
+def _refuse_strangers(devices: Sequence[Any], what: str) -> None:
+    """Refuse devices of a system that this process has left, which hold nothing any more.
+
+    Devices of no system at all, which exist on paper only, are welcome.
+    """
+    client = getattr(devices[0], "client", None) if devices else None
+    try:
+        current = jax.devices(devices[0].platform)[0].client
+    except (AttributeError, IndexError, RuntimeError):
+        return
+    if client is not current and type(client) is type(current):
+        raise PictureError(
+            f"The {what} is of devices that are gone: this process has left the system that they "
+            f"belong to, and joined a new one. Make the {what} anew, on jax.devices()"
+        )
+
+
+def shape_of(given: Any) -> tuple[int, ...]:
+    """Return a shape: one that is given, or that of an array.
+
+    Raises:
+        PictureError: It is no shape.
+
+    Example:
+        >>> shape_of((8, np.int64(4))), shape_of(8), shape_of(np.zeros((2, 3)))
+        ((8, 4), (8,), (2, 3))
+    """
+    sizes = getattr(given, "shape", given)
+    sizes = list(sizes) if isinstance(sizes, (tuple, list)) else [sizes]
+    if not all(hasattr(size, "__index__") and int(size) >= 0 for size in sizes):
+        raise PictureError(
+            f"{given!r} is no shape. A shape is a tuple of whole numbers, none of them below 0: "
+            "mcnb.show(sharding, (8, 4))"
+        )
+    return tuple(map(int, sizes))
+
+
+def layout_of(thing: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Layout:
+    """Return the layout of an array, of a `ShapeDtypeStruct` with a sharding, or of a sharding.
+
+    Args:
+        thing: What has a sharding, or is one.
+        shape: The global shape, where `thing` is a sharding.
+        dtype: The type of the elements, where `thing` is a sharding and it is known.
+
+    Raises:
+        PictureError: It has no sharding, no devices, or a shape that can't be split like that.
+    """
+    if isinstance(thing, jax.sharding.Sharding):
+        if shape is None:
+            raise PictureError(
+                "A sharding alone has no shape. Say which: mcnb.show(sharding, (8, 4))"
+            )
+        kind = None if dtype is None else jax.numpy.dtype(dtype)
+        return _layout(thing, tuple(shape), str(kind or ""), kind.itemsize if kind else 0)
+    if isinstance(thing, jax.Array) and thing.is_deleted():
+        raise PictureError(
+            f"The array of shape {_shape(thing.shape)} has been deleted or donated, so it lies "
+            "nowhere. Show what was computed from it"
+        )
+    sharding = getattr(thing, "sharding", None)
+    if sharding is None:
+        raise PictureError(
+            f"{a_or_an(type(thing).__name__)} of shape {_shape(thing.shape)} without a sharding "
+            "does not say where it would lie. Give it one: jax.ShapeDtypeStruct(shape, dtype, "
+            "sharding=NamedSharding(mesh, P('x')))"
+        )
+    return _layout(sharding, tuple(thing.shape), str(thing.dtype), int(thing.dtype.itemsize))
+
+
+def _layout(sharding: Any, shape: tuple[int, ...], dtype: str, item_bytes: int) -> Layout:
+    spec = getattr(sharding, "spec", None)
+    mesh = getattr(sharding, "mesh", None)
+    if isinstance(mesh, jax.sharding.AbstractMesh):
+        raise PictureError(
+            f"The sharding {spec_text(spec)} is over an abstract mesh, which has no devices yet. "
+            "Show the mesh, or give the sharding a mesh of devices"
+        )
+    unreduced = tuple(sorted(getattr(spec, "unreduced", None) or ()))
+    indices = _indices(sharding, shape, spec, mesh, bool(unreduced))
+    names = named(indices)
+    devices = list(indices)
+    _refuse_strangers(devices, "array" if dtype else "sharding")
+    return Layout(
+        shape=shape,
+        dtype=dtype,
+        item_bytes=item_bytes,
+        regions=_regions(indices, shape, names),
+        spec=spec_text(spec),
+        mesh=None if mesh is None else mesh_model(mesh),
+        split=_split(spec, len(shape)),
+        unreduced=unreduced,
+        memory=_memory(sharding, devices),
+        processes=process_count(devices),
+        all_devices=device_count(devices),
+    )
+
+
+def _indices(
+    sharding: Any, shape: tuple[int, ...], spec: Any, mesh: Any, unreduced: bool
+) -> Mapping[Any, tuple[slice, ...]]:
+    if unreduced:  # JAX does not say where summands lie: where the sum would
+        sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*_parts(spec)))
+    if spec is not None and len(_parts(spec)) > len(shape):
+        raise PictureError(
+            f"An array of shape {_shape(shape)} can't be split as {spec_text(spec)}, which speaks "
+            f"of {plural(len(_parts(spec)), 'dimension', 'dimensions')}"
+        )
+    try:
+        found: Mapping[Any, tuple[slice, ...]] = sharding.devices_indices_map(shape)
+    except ValueError as error:
+        raise PictureError(
+            f"An array of shape {_shape(shape)} can't be split as {spec_text(spec)}: "
+            f"{_reason(error)}"
+        ) from None
+    return found
+
+
+def _reason(error: ValueError) -> str:
+    text = str(error).replace("\n", " ").strip()
+    _, found, reason = text.partition("implies that ")
+    return reason.strip() if found else text
+
+
+def _regions(
+    indices: Mapping[Any, tuple[slice, ...]], shape: tuple[int, ...], names: Mapping[Any, Device]
+) -> tuple[Region, ...]:
+    holders: dict[tuple[tuple[int, int], ...], list[Device]] = {}
+    for device, index in indices.items():
+        bounds = tuple(
+            (part.indices(size)[0], part.indices(size)[1])
+            for part, size in zip(index, shape, strict=True)
+        )
+        holders.setdefault(bounds, []).append(names[device])
+    return tuple(Region(bounds, tuple(sorted(holders[bounds]))) for bounds in sorted(holders))
+
+
+def _split(spec: Any, rank: int) -> tuple[tuple[str, ...], ...]:
+    if spec is None:
+        return ()
+    parts = [*_parts(spec), *[None] * (rank - len(_parts(spec)))]
+    return tuple(
+        tuple(map(str, part))
+        if isinstance(part, tuple)
+        else (part,)
+        if isinstance(part, str)
+        else ()  # whole, or left to XLA
+        for part in parts
+    )
+
+
+def _parts(spec: Any) -> tuple[Any, ...]:
+    """Return what a spec says of each dimension; newer ones with more to say can't be unpacked."""
+    return tuple(getattr(spec, "partitions", None) or spec)
+
+
+def _memory(sharding: Any, devices: Sequence[Any]) -> str:
+    kind = getattr(sharding, "memory_kind", None)
+    try:
+        usual = devices[0].default_memory().kind
+    except (AttributeError, IndexError, RuntimeError):
+        return ""
+    return "" if kind in (None, usual) else str(kind)
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return str(tuple(int(size) for size in shape))
+
+
+def is_host_value(thing: Any) -> bool:
+    """Return whether something is a value that lies on the host, and on no device."""
+    return isinstance(thing, (np.ndarray, np.generic, int, float, complex, bool))
+
+
+_HEADER = re.compile(r"HloModule (?P<name>[^,\s]+)")
+_NOT_LEARNERS = {"jax", "jaxlib", "mcnb", "contextlib", "functools", "inspect", "numpy"}
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_PARTITIONS = re.compile(r"num_partitions=(\d+)")
+# What memory is needed for, as `jax.stages.Compiled.memory_analysis` calls it.
+_MEMORY = (
+    ("arguments", "argument_size_in_bytes"),
+    ("results", "output_size_in_bytes"),
+    ("what is in between", "temp_size_in_bytes"),
+)
+
+
+def compiled(
+    function: Any, args: Sequence[Any], keywords: Mapping[str, Any] = MappingProxyType({})
+) -> Any:
+    """Compile a function for arguments, or shapes of arguments, without running it.
+
+    Args:
+        function: The function, jitted or not; or what is compiled already.
+        args: Its arguments.
+        keywords: Its keyword arguments. Where it is not jitted, those that are no arrays are
+            constants of the program.
+
+    Raises:
+        PictureError: It takes other arguments, or none of these.
+    """
+    if isinstance(function, (jax.stages.Compiled, jax.stages.Lowered)):
+        if args or keywords:
+            raise PictureError(
+                "What is compiled already takes no arguments: mcnb.show(compiled), or "
+                "mcnb.show(f, x) of the function itself"
+            )
+        return function.compile() if isinstance(function, jax.stages.Lowered) else function
+    name = getattr(function, "__name__", type(function).__name__)
+    try:
+        lowered = _lowered(function, args, keywords)
+    except Exception as error:
+        if _is_learners(error):
+            raise  # with the line of the function at which it happened
+        message = _ADDRESS.sub("", str(error).strip().partition("\n")[0])
+        if not args and not keywords:
+            raise PictureError(
+                f"What {name} communicates depends on its arguments. Give them, or their shapes: "
+                f"mcnb.show({name}, x) ({message})"
+            ) from None
+        raise PictureError(
+            f"{name} can't be compiled for these arguments. {type(error).__name__}: {message}"
+        ) from None
+    return lowered.compile()
+
+
+def _lowered(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    if hasattr(function, "lower"):
+        return function.lower(*args, **keywords)
+    arrays = {
+        key: value
+        for key, value in keywords.items()
+        if isinstance(value, (jax.Array, jax.ShapeDtypeStruct, np.ndarray))
+    }
+    rest = {key: value for key, value in keywords.items() if key not in arrays}
+    partial = functools.partial(function, **rest) if rest else function
+    return jax.jit(partial).lower(*args, **arrays)
+
+
+def _is_learners(error: BaseException) -> bool:
+    """Return whether an error came from a line of the learner's, within the function."""
+    modules = (
+        str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
+    return any(module not in _NOT_LEARNERS for module in modules)
+
+
+def moving(thing: Any, sharding: Any) -> tuple[Use, ...] | None:
+    """Return the collectives with which XLA would move an array to another sharding.
+
+    Returns:
+        None where it is no matter of XLA's, as for other devices, or can't be compiled.
+    """
+    before = thing.sharding
+    if before is None or set(before.device_set) != set(sharding.device_set):
+        return None
+    shape = jax.ShapeDtypeStruct(thing.shape, thing.dtype, sharding=before)
+    try:
+        program = jax.jit(lambda x: x, out_shardings=sharding).lower(shape).compile()
+    except (ValueError, TypeError, RuntimeError, AttributeError):
+        return None  # devices on paper, or in another order
+    count = _PARTITIONS.search(program.as_text().partition("\n")[0])
+    return tuple(uses(program.as_text(), int(count[1]) if count else 1))
+
+
+def program_model(program: Any, name: str = "") -> ProgramModel:
+    """Return the model of a `jax.stages.Compiled`.
+
+    Args:
+        program: The compiled program.
+        name: What to call it; as its function, by default.
+    """
+    text = program.as_text()
+    header = text.partition("\n")[0]
+    count = _PARTITIONS.search(header)
+    shardings = [
+        sharding
+        for sharding in jax.tree.leaves((program.input_shardings, program.output_shardings))
+        if isinstance(sharding, jax.sharding.Sharding)
+    ]
+    mesh, devices = _where(shardings)
+    results = jax.tree_util.tree_leaves_with_path(program.out_info)
+    outputs = tuple(
+        (jax.tree_util.keystr(path) or "the result", layout_of(leaf))
+        for path, leaf in results
+        if leaf.sharding is not None
+    )
+    memory = _program_memory(program)
+    if memory and len(outputs) == len(results):
+        # XLA counts its table of results, too.
+        held = sum(max(layout.device_bytes.values(), default=0) for _, layout in outputs)
+        memory = tuple((what, held if what == "results" else n) for what, n in memory)
+    title = _HEADER.match(header)
+    return ProgramModel(
+        name=name or (title["name"].removeprefix("jit_").strip("_") if title else "") or "program",
+        uses=tuple(uses(text, int(count[1]) if count else 1)),
+        devices=devices,
+        mesh=mesh,
+        outputs=outputs,
+        memory=memory,
+    )
+
+
+def _where(shardings: list[Any]) -> tuple[MeshModel | None, tuple[Device, ...]]:
+    """Return the mesh, and the devices in the program's order, which is the mesh's."""
+    for sharding in shardings:
+        mesh = getattr(sharding, "mesh", None)
+        if isinstance(mesh, jax.sharding.Mesh):
+            model = mesh_model(mesh)
+            return model, model.devices
+    devices = {device for sharding in shardings for device in sharding.device_set}
+    return None, tuple(sorted(named(sorted(devices, key=lambda d: d.id)).values()))
+
+
+def _program_memory(program: Any) -> tuple[tuple[str, int], ...]:
+    try:
+        analysis = program.memory_analysis()
+    except (NotImplementedError, RuntimeError):
+        return ()
+    if analysis is None:
+        return ()
+    return tuple((what, int(getattr(analysis, key))) for what, key in _MEMORY)

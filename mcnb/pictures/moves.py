@@ -1,0 +1,236 @@
+"""From one layout of an array to another: what has to move, and between whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import jax
+
+from mcnb._text import plural, size
+from mcnb.errors import PictureError
+from mcnb.pictures.inspect import layout_of, moving, shape_of
+from mcnb.pictures.model import Device, Layout, Region
+from mcnb.pictures.program import Use
+from mcnb.pictures.scene import Grid, Scene, Table
+from mcnb.pictures.scenes.layout import layout_scene
+
+MOST_ROWS = 16
+DeviceOrder: TypeAlias = Literal["same", "reordered", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What has to move.
+
+    Attributes:
+        stays: How many bytes each device has already, all together; or elements, where it is not
+            known how large these are.
+        moved: How many go from one process to one process, which may be the same.
+    """
+
+    stays: int
+    moved: tuple[tuple[tuple[int, int], int], ...]
+
+    @property
+    def between(self) -> int:
+        """How many bytes go from one process to another."""
+        return sum(count for (source, target), count in self.moved if source != target)
+
+    @property
+    def within(self) -> int:
+        """How many bytes go from one device of a process to another."""
+        return sum(count for (source, target), count in self.moved if source == target)
+
+
+def moves(before: Layout, after: Layout) -> Moves:
+    """Return the least that has to move.
+
+    Each device keeps what it has. What it lacks comes from a device of its own process, where one
+    has it, or else from the holders in turn.
+
+    Args:
+        before: Where the array lies.
+        after: Where it shall lie; of the same shape.
+    """
+    own = {device: region for region in before.regions for device in region.devices}
+    stays = 0
+    moved: Counter[tuple[int, int]] = Counter()
+    for region in after.regions:
+        for turn, device in enumerate(region.devices):
+            had = own.get(device)
+            for source in before.regions:
+                count = _common(source, region) * (before.item_bytes or 1)
+                if not count:
+                    continue
+                if had is not None and source.bounds == had.bounds:
+                    stays += count
+                else:
+                    moved[_nearest(source.devices, device, turn), device.process] += count
+    return Moves(stays, tuple(sorted(moved.items())))
+
+
+def _common(one: Region, other: Region) -> int:
+    """Return how many elements two regions have in common."""
+    count = 1
+    for (begin, end), (first, last) in zip(one.bounds, other.bounds, strict=True):
+        count *= max(0, min(end, last) - max(begin, first))
+    return count
+
+
+def _nearest(holders: Sequence[Device], device: Device, turn: int) -> int:
+    if any(holder.process == device.process for holder in holders):
+        return device.process
+    return holders[turn % len(holders)].process
+
+
+def change_scene(
+    before: Layout,
+    after: Layout,
+    uses: Sequence[Use] | None,
+    *,
+    devices: DeviceOrder = "same",
+    name: str = "",
+    bounds: bool = False,
+    ids: bool = False,
+) -> Scene:
+    """Return the scene of two layouts side by side.
+
+    Args:
+        before: Where the array lies.
+        after: Where it shall lie.
+        uses: The collectives that XLA moves it with; None where that is not known.
+        devices: How the devices of the two compare: `"same"`, `"reordered"` or `"other"`.
+        name: What the array is called.
+        bounds: Whether the bounds of regions stand at the edges.
+        ids: Whether devices are told by JAX's numbers for them.
+    """
+    found = moves(before, after)
+    parts: list[Grid | Table] = []
+    for title, layout in (("before", before), ("after", after)):
+        for part in layout_scene(layout, bounds=bounds, ids=ids).parts:
+            if isinstance(part, Grid):
+                said = f"{title}: {layout.spec}" if layout.spec else title
+                parts.append(replace(part, title=f"{said} {part.title}".rstrip()))
+    crossing = [((s, t), count) for (s, t), count in found.moved if s != t]
+    rows = [] if _is_host_value(before, after) else _rows(crossing, before.item_bytes)
+    if rows:
+        unit = "bytes" if before.item_bytes else "elements"
+        parts.append(Table(("from", "to", unit), tuple(rows[:MOST_ROWS]), numbers=(2,)))
+    shape = f"{before.dtype or 'an array'}[{','.join(map(str, before.shape))}]"
+    title = f"{name}: {shape}" if name else shape
+    arrow = f"{before.spec or 'as it is'} → {after.spec or 'as given'}"
+    notes = _notes(before, after, uses, devices)
+    if len(rows) > MOST_ROWS:
+        notes.insert(1, f"{len(rows) - MOST_ROWS} pairs of processes more are not listed.")
+    return Scene(f"{title}  {arrow}", tuple(notes), tuple(parts))
+
+
+def _is_host_value(before: Layout, after: Layout) -> bool:
+    """Return whether a process's own array is to be spread over several processes."""
+    members = {device.process for device in before.devices}
+    return len(members) == 1 and not {device.process for device in after.devices} <= members
+
+
+def _rows(
+    crossing: Sequence[tuple[tuple[int, int], int]], item_bytes: int
+) -> list[tuple[str, str, str]]:
+    """Return who sends how much to whom; in one row where each sends as much to each other."""
+    members = sorted({process for pair, _ in crossing for process in pair})
+    amounts = {count for _, count in crossing}
+    if len(amounts) == 1 and len(crossing) == len(members) * (len(members) - 1) > 2:
+        return [("each", "each other", _amount(amounts.pop(), item_bytes, short=True))]
+    return [(f"P{s}", f"P{t}", _amount(n, item_bytes, short=True)) for (s, t), n in crossing]
+
+
+def _amount(count: int, item_bytes: int, *, short: bool = False) -> str:
+    """Return how much something is; in elements where it is not known how large these are."""
+    if item_bytes:
+        return size(count)
+    return str(count) if short else plural(count, "element", "elements")
+
+
+def _notes(
+    before: Layout, after: Layout, uses: Sequence[Use] | None, devices: DeviceOrder
+) -> list[str]:
+    found = moves(before, after)
+    if _is_host_value(before, after):
+        return [
+            f"An array on P{before.devices[0].process} alone is taken for a value that every "
+            "process has: each keeps its part of it, and nothing is sent."
+        ]
+    if not found.moved:
+        notes = ["Nothing has to move: each device has what it needs."]
+    else:
+        between, within, stays = (
+            _amount(count, before.item_bytes)
+            for count in (found.between, found.within, found.stays)
+        )
+        notes = [
+            f"{between} have to go between processes and {within} between devices of one process; "
+            f"{stays} stay where they are."
+        ]
+    if devices == "other":
+        notes.append(
+            "These are other devices: jax.device_put moves an array to them only from where one "
+            "process has all of it."
+        )
+    if devices == "reordered" and uses is None:
+        notes.append("With the devices in another order, XLA does not tell beforehand how.")
+    if uses is not None:
+        kinds = Counter(use.operation.kind for use in uses)
+        said = ", ".join(plural(n, kind, f"{kind}s") for kind, n in kinds.items())
+        notes.append(f"XLA moves it with {said}." if said else "XLA needs no collective for it.")
+    return notes
+
+
+def change_of(before: Any, after: Any, more: Sequence[Any], **options: Any) -> Scene:
+    """Return the scene of an array before and after a move.
+
+    Args:
+        before: An array, a `ShapeDtypeStruct`, or a sharding.
+        after: The same.
+        more: A shape, or what has one, if both are shardings.
+        options: Those of `change_scene`.
+
+    Raises:
+        PictureError: There is no shape, there are two, or it can't be laid out like that.
+    """
+    arrays = [one for one in (before, after) if not isinstance(one, jax.sharding.Sharding)]
+    if arrays and more:
+        raise PictureError(
+            "An array has a shape of its own, so there is nothing more to say: "
+            "mcnb.show(x, sharding)"
+        )
+    if not arrays and not more:
+        raise PictureError(
+            "Two shardings alone have no shape. Say which: mcnb.show(before, after, (8, 4))"
+        )
+    if len(more) > 1:
+        raise PictureError("Two shardings take one shape: mcnb.show(before, after, (8, 4))")
+    given = arrays[0] if arrays else more[0]
+    shape = shape_of(given)
+    dtype = getattr(given, "dtype", None)
+    if len(arrays) == 2 and arrays[1].shape != shape:
+        raise PictureError(
+            f"What moves keeps its shape, and these have two: {shape} and {arrays[1].shape}"
+        )
+    layouts = [
+        layout_of(one, shape, dtype) if isinstance(one, jax.sharding.Sharding) else layout_of(one)
+        for one in (before, after)
+    ]
+    old, new = (getattr(one, "sharding", one) for one in (before, after))
+    uses = moving(jax.ShapeDtypeStruct(shape, dtype or "float32", sharding=old), new)
+    return change_scene(layouts[0], layouts[1], uses, devices=_compared(old, new), **options)
+
+
+def _compared(old: Any, new: Any) -> DeviceOrder:
+    if set(old.device_set) != set(new.device_set):
+        return "other"
+    orders = [
+        list(sharding.mesh.devices.flat) if isinstance(sharding, jax.sharding.NamedSharding) else []
+        for sharding in (old, new)
+    ]
+    return "same" if orders[0] == orders[1] else "reordered"

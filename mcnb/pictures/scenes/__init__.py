@@ -1,0 +1,1 @@
+"""What each kind of picture shows: one module for each kind."""

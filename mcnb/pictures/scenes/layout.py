@@ -1,0 +1,209 @@
+"""A layout as a scene: boxes for its regions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from mcnb._text import plural, size
+from mcnb.pictures.model import Layout, Region, by_id, process_ranges, ranges
+from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided, label_lines
+
+MOST_FACETS = 8  # where there are more devices than are told one by one
+MOST_NAMES = 4  # in a box, then
+LONG = 12  # parts of a single dimension, which are read more easily below each other
+Bounds = tuple[int, int]
+Label = Callable[[Region], tuple[str, ...]]
+
+
+def layout_scene(
+    layout: Layout,
+    *,
+    name: str = "",
+    bounds: bool = False,
+    ids: bool = False,
+    label: Label | None = None,
+) -> Scene:
+    """Return the scene of a layout.
+
+    Args:
+        layout: The layout.
+        name: What the array is called.
+        bounds: Whether the bounds of regions stand at the edges.
+        ids: Whether devices are told by JAX's numbers for them.
+        label: What stands in a region's box; its devices by default.
+    """
+    label = label or _labels(layout, ids)
+    cut = [sorted({region.bounds[d] for region in layout.regions}) for d in _dims(layout)]
+    parted = [d for d in _dims(layout) if len(cut[d]) > 1]
+    drawn = parted[-2:] if len(layout.shape) > 2 else list(_dims(layout))
+    facets = [d for d in parted if d not in drawn]
+    by_facet: dict[tuple[Bounds, ...], list[Region]] = {}
+    for region in layout.regions:
+        by_facet.setdefault(tuple(region.bounds[d] for d in facets), []).append(region)
+    grids = [
+        _grid(layout, regions, drawn, cut, bounds, label, _facet_title(layout, facets, where))
+        for where, regions in by_facet.items()
+    ]
+    notes = list(_notes(layout, drawn, facets, len(grids)))
+    title = f"{name}: {layout.title()}" if name else layout.title()
+    return Scene(title, tuple(notes), tuple(grids[: _most_facets(layout)]))
+
+
+def _dims(layout: Layout) -> range:
+    return range(len(layout.shape))
+
+
+def _most_facets(layout: Layout) -> int:
+    return MOST_FACETS if len(layout.devices) > MOST_DEVICES else MOST_DEVICES
+
+
+def _labels(layout: Layout, ids: bool) -> Label:
+    if ids:
+        return lambda region: (by_id(region.devices),)
+    if len(layout.devices) > MOST_DEVICES:
+        return lambda region: _few(ranges(region.devices).split(), len(region.devices))
+    per_line = 2 if layout.copies <= 8 else 8
+    return lambda region: label_lines(region.devices, per_line)
+
+
+def _few(names: Sequence[str], count: int) -> tuple[str, ...]:
+    if len(names) <= MOST_NAMES:
+        return tuple(names)
+    return (*names[:2], "…", names[-1], f"({count} devices)")
+
+
+def _grid(
+    layout: Layout,
+    regions: Sequence[Region],
+    drawn: Sequence[int],
+    cut: Sequence[Sequence[Bounds]],
+    with_bounds: bool,
+    label: Label,
+    title: str,
+) -> Grid:
+    down = drawn[0] if len(drawn) == 2 else None
+    across = drawn[-1] if drawn else None
+    if len(drawn) == 1 and len(cut[drawn[0]]) > LONG and len(layout.shape) == 1:
+        down, across = drawn[0], None  # a long column is read more easily than a long row
+    cells: Mapping[tuple[Bounds | None, Bounds | None], Cell] = {
+        (_bound(region, down), _bound(region, across)): Cell(
+            tuple(sorted({device.process for device in region.devices})),
+            label(region),
+            len(region.devices),
+        )
+        for region in regions
+    }
+    row_bounds = [None] if down is None else list(cut[down])
+    column_bounds = [None] if across is None else list(cut[across])
+    large = len(layout.devices) > MOST_DEVICES
+    rows, columns = elided(row_bounds, large), elided(column_bounds, large)
+    return Grid(
+        rows=tuple(
+            tuple(
+                None if row == "…" or column == "…" else cells.get((row, column))
+                for column in columns
+            )
+            for row in rows
+        ),
+        row_heads=_heads(rows, with_bounds or len(rows) != len(row_bounds)),
+        column_heads=_heads(columns, with_bounds or len(columns) != len(column_bounds)),
+        row_axis=_edge(layout, down, len(row_bounds)),
+        column_axis=_edge(layout, across, len(column_bounds)),
+        title=title,
+        heights=_extents(rows),
+        widths=_extents(columns),
+    )
+
+
+def _bound(region: Region, dim: int | None) -> Bounds | None:
+    return None if dim is None else region.bounds[dim]
+
+
+def _heads(bounds: Sequence[Bounds | str | None], wanted: bool) -> tuple[str, ...]:
+    if not wanted or bounds == [None]:
+        return ()
+    return tuple("…" if isinstance(b, str) or b is None else f"{b[0]}:{b[1]}" for b in bounds)
+
+
+def _extents(bounds: Sequence[Bounds | str | None]) -> tuple[float, ...]:
+    lengths = [b[1] - b[0] for b in bounds if isinstance(b, tuple)]
+    usual = max(lengths, default=1)
+    relative = {"…": 0.4, None: 1.0}
+    return tuple(
+        ((b[1] - b[0]) / usual if usual else 1.0) if isinstance(b, tuple) else relative[b]
+        for b in bounds
+    )
+
+
+def _edge(layout: Layout, dim: int | None, parts: int) -> str:
+    """Return what stands at an edge: the dimension, and the axes of the mesh that split it."""
+    if dim is None:
+        return ""
+    text = f"dim {dim}: {layout.shape[dim]}"
+    names = layout.split[dim] if dim < len(layout.split) else ()
+    if names:
+        over = ", ".join(f"'{name}'" for name in names)
+        return f"{text}, split over {over}" if parts > 1 else f"{text}, over {over}"
+    return f"{text}, in {parts} parts" if parts > 1 else f"{text}, whole"
+
+
+def _facet_title(layout: Layout, facets: Sequence[int], where: tuple[Bounds, ...]) -> str:
+    if not facets:
+        return ""
+    at = dict(zip(facets, where, strict=True))
+    parts = [f"{at[d][0]}:{at[d][1]}" if d in at else ":" for d in _dims(layout)]
+    return f"[{', '.join(parts)}]"
+
+
+def _notes(layout: Layout, drawn: Sequence[int], facets: Sequence[int], grids: int) -> list[str]:
+    notes = [_holders(layout)]
+    if 0 in layout.shape:
+        return [*notes, "It has no elements."]
+    mesh = layout.mesh
+    sizes = {axis.name: axis.size for axis in mesh.axes} if mesh is not None else {}
+    replicated = layout.replicated()
+    if replicated:
+        axes = " and ".join(f"'{name}' ({sizes[name]})" for name in replicated)
+        notes.append(f"Replicated over {axes}: each part lies on {layout.copies} devices.")
+    elif layout.copies > 1:
+        notes.append(f"Each part lies on {layout.copies} devices.")
+    if layout.unreduced:
+        axes = " and ".join(f"'{name}'" for name in layout.unreduced)
+        notes.append(f"Not summed up yet over {axes}: each device has a summand, not the value.")
+    whole = [d for d in _dims(layout) if d not in drawn and d not in facets]
+    if whole:
+        dims = ", ".join(f"{d} ({layout.shape[d]})" for d in whole)
+        notes.append(
+            f"Not drawn, as it is not split: {'dim' if len(whole) == 1 else 'dims'} {dims}."
+        )
+    most = _most_facets(layout)
+    if grids > most:
+        over = " and ".join(f"dim {d}" for d in facets)
+        notes.append(f"{most} of {grids} slices along {over} are drawn.")
+    if layout.memory:
+        notes.append(f"In memory of kind {layout.memory}.")
+    return notes
+
+
+def _holders(layout: Layout) -> str:
+    devices = layout.devices
+    members = sorted({device.process for device in devices})
+    held = set(layout.device_bytes.values())
+    if layout.item_bytes and held:
+        each = size(max(held)) if len(held) == 1 else f"{size(min(held))} to {size(max(held))}"
+        amount = f", {each} on each"
+    else:
+        amount = ""
+    on = plural(len(devices), "device", "devices")
+    of = plural(len(members), "process", "processes")
+    return f"On {on} of {of}: {process_ranges(members)}{amount}{_scope(layout, members)}."
+
+
+def _scope(layout: Layout, members: Sequence[int]) -> str:
+    if layout.processes <= 1:
+        return ""
+    if len(members) == 1:
+        return f"; local to process {members[0]}"
+    if len(layout.devices) == layout.all_devices:
+        return "; global: spans all devices"
+    return f"; spans {len(members)} of {layout.processes} processes"

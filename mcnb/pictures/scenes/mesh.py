@@ -1,0 +1,117 @@
+"""A mesh as a scene: a box for each device."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from mcnb._text import plural
+from mcnb.pictures.model import MeshModel, by_id, process_ranges
+from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided
+
+MOST_FACETS = 8  # where there are more devices than are told one by one
+Index = tuple[int, ...]
+
+
+def mesh_scene(mesh: MeshModel, *, ids: bool = False) -> Scene:
+    """Return the scene of a mesh: the last two axes as boxes, slices for those before.
+
+    Args:
+        mesh: The mesh.
+        ids: Whether devices are told by JAX's numbers for them.
+    """
+    sizes = [axis.size for axis in mesh.axes]
+    outer = [range(size) for size in sizes[:-2]]
+    facets = list(itertools.product(*outer))
+    most = MOST_FACETS if mesh.size > MOST_DEVICES else MOST_DEVICES
+    grids = [_grid(mesh, facet, ids) for facet in facets[:most]]
+    notes = [_scope(mesh), *_kinds(mesh)]
+    if len(facets) > most:
+        names = " and ".join(f"'{axis.name}'" for axis in mesh.axes[:-2])
+        notes.append(f"{most} of {len(facets)} slices along {names} are drawn.")
+    if mesh.devices and mesh.size > MOST_DEVICES:
+        notes.append(_blocks(mesh))
+    shape = ", ".join(f"'{axis.name}': {axis.size}" for axis in mesh.axes)
+    what = "Mesh" if mesh.devices else "Abstract mesh"
+    return Scene(f"{what} {shape}" if shape else f"{what} without axes", tuple(notes), tuple(grids))
+
+
+def _grid(mesh: MeshModel, facet: Index, ids: bool) -> Grid:
+    sizes = [axis.size for axis in mesh.axes]
+    down = sizes[-2] if len(sizes) > 1 else 1
+    across = sizes[-1] if sizes else 1
+    large = mesh.size > MOST_DEVICES
+    rows, columns = elided(range(down), large), elided(range(across), large)
+    names = [axis.name for axis in mesh.axes]
+    return Grid(
+        rows=tuple(
+            tuple(
+                None
+                if row == "…" or column == "…"
+                else _cell(mesh, (*facet, *(row, column)[2 - len(sizes[-2:]) :]), ids)
+                for column in columns
+            )
+            for row in rows
+        ),
+        row_heads=tuple(map(str, rows)) if down > 1 else (),
+        column_heads=tuple(map(str, columns)) if across > 1 else (),
+        row_axis=f"'{names[-2]}': {down}" if len(names) > 1 else "",
+        column_axis=f"'{names[-1]}': {across}" if names else "",
+        title=", ".join(f"'{name}' = {i}" for name, i in zip(names, facet, strict=False)),
+        heights=tuple(0.5 if row == "…" else 1.0 for row in rows),
+        widths=tuple(0.5 if column == "…" else 1.0 for column in columns),
+    )
+
+
+def _cell(mesh: MeshModel, place: Index, ids: bool) -> Cell:
+    index = 0
+    for axis, i in zip(mesh.axes, place, strict=True):
+        index = index * axis.size + i
+    if not mesh.devices:
+        return Cell((), (",".join(map(str, place)),))
+    device = mesh.devices[index]
+    return Cell((device.process,), (by_id([device]) if ids else str(device),))
+
+
+def _scope(mesh: MeshModel) -> str:
+    if not mesh.devices:
+        return f"{plural(mesh.size, 'place', 'places')} for devices, and no devices yet."
+    members = mesh.members
+    devices = plural(len(mesh.devices), "device", "devices")
+    if len(members) == 1 and mesh.processes > 1:
+        return f"Local: {devices} of process {members[0]} alone."
+    of = f"{plural(len(members), 'process', 'processes')}: {process_ranges(members)}"
+    if mesh.processes <= 1:
+        return f"{devices} of {of}."
+    if len(mesh.devices) == mesh.all_devices:
+        return f"Global: all {devices} of all {of}."
+    return f"Process-spanning: {devices} of {of}; there are {mesh.processes} processes."
+
+
+def _kinds(mesh: MeshModel) -> list[str]:
+    by_kind: dict[str, list[str]] = {}
+    for axis in mesh.axes:
+        by_kind.setdefault(axis.kind, []).append(f"'{axis.name}'")
+    if not by_kind:
+        return []
+    said = [f"{_listed(names)} {kind}" for kind, names in by_kind.items()]
+    return [f"Axis types: {', '.join(said)}."]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _blocks(mesh: MeshModel) -> str:
+    """Say how devices of a process stand together, where they do."""
+    runs = [len(list(run)) for _, run in itertools.groupby(d.process for d in mesh.devices)]
+    if len(set(runs)) == 1:
+        order = _order([d.process for d in mesh.devices][:: runs[0]])
+        each = plural(runs[0], "device", "devices")
+        return f"In the mesh's order, each process has {each} in a row{order}."
+    return f"The devices of a process stand in runs of {min(runs)} to {max(runs)}."
+
+
+def _order(processes: Sequence[int]) -> str:
+    ascending = list(processes) == sorted(processes)
+    return ", processes ascending" if ascending and len(set(processes)) == len(processes) else ""

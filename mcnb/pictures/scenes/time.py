@@ -1,0 +1,337 @@
+"""A cell's time as a scene, to scale: a lane for each process, joined where processes meet."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mcnb._text import plural
+from mcnb.pictures.model import process_ranges
+from mcnb.pictures.scene import KINDS_OF_BARS, Bar, Join, Lane, Lanes, Part, Scene, Table
+from mcnb.pictures.timeline import KINDS, Kind, Meeting, Stretch, Timeline
+
+MOST_LANES = 64
+MOST_ROWS = 12
+LEAST_LATE = 0.1  # of the cell: who has others wait for longer is named
+LEAST_DONE = 0.2  # of the time that others wait: what a process did for longer is named
+COLUMNS = 400  # into so many columns a lane is cut: what is shorter than one can't be seen
+
+
+def time_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
+    """Return the scene of a cell's time.
+
+    Args:
+        time: What the processes did.
+        absent: What stands in the lanes of processes that have nothing to show.
+    """
+    length = time.length or 1.0
+    lanes = [
+        Lane(k, tuple(_bars(time.lanes.get(k, ()), length)), absent.get(k, ""))
+        for k in sorted({*time.lanes, *absent})
+    ]
+    notes = [*_latecomer(time), *_in_vain(time), *_remarks(time)]
+    if len(lanes) > MOST_LANES:
+        notes.append(f"{MOST_LANES} of {len(lanes)} lanes are drawn.")
+    groups = grouped(time.meetings)
+    if len(groups) > MOST_ROWS:
+        notes.append(f"{MOST_ROWS} of {len(groups)} launches are in the table.")
+    parts: list[Part] = [
+        Lanes(tuple(lanes[:MOST_LANES]), _joins(time), tuple(_ticks(length))),
+        _times(time),
+    ]
+    if groups:
+        parts.append(_waits(groups[:MOST_ROWS]))
+    who = plural(len(time.lanes), "process", "processes")
+    return Scene(f"The cell took {seconds(time.length)} on {who}", tuple(notes), tuple(parts))
+
+
+def seconds(amount: float) -> str:
+    """Return a time in words, as exactly as it is of use.
+
+    Args:
+        amount: The time in seconds.
+
+    Example:
+        >>> [seconds(amount) for amount in (0.0, 0.000437, 0.0437, 0.4371, 1.437, 143.7)]
+        ['0 ms', '0.4 ms', '44 ms', '437 ms', '1.44 s', '144 s']
+    """
+    if round(amount * 1e4) == 0:
+        return "0 ms"
+    if amount < 0.9995:
+        thousandths = amount * 1e3
+        return f"{thousandths:.1f} ms" if thousandths < 9.95 else f"{thousandths:.0f} ms"
+    return f"{amount:.2f} s" if amount < 9.995 else f"{amount:.3g} s"
+
+
+def lines_of(meetings: Iterable[Meeting]) -> str:
+    """Return the lines of the cell at which processes launch something, in words."""
+    lines = sorted({line for m in meetings for line in m.lines.values() if line is not None})
+    if not lines:
+        return ""
+    return ("line " if len(lines) == 1 else "lines ") + ", ".join(map(str, lines))
+
+
+def grouped(meetings: Iterable[Meeting]) -> list[list[Meeting]]:
+    """Return meetings that repeat each other together, those first that came first."""
+    groups: dict[tuple[str, str, tuple[int, ...], tuple[int, ...]], list[Meeting]] = {}
+    for m in meetings:
+        groups.setdefault((str(m.launch), lines_of([m]), m.present, m.missing), []).append(m)
+    return list(groups.values())
+
+
+def _bars(stretches: Sequence[Stretch], length: float) -> Iterable[Bar]:
+    """Cut a lane into columns, and tell of each what most of it is."""
+    columns: list[dict[tuple[Kind, int | None], float]] = [{} for _ in range(COLUMNS)]
+    for stretch in stretches:
+        what = (stretch.kind, stretch.line)
+        begin, end = stretch.begin / length * COLUMNS, stretch.end / length * COLUMNS
+        for c in range(min(int(begin), COLUMNS - 1), min(math.ceil(end), COLUMNS)):
+            share = min(end, c + 1) - max(begin, c)
+            columns[c][what] = columns[c].get(what, 0.0) + share
+    runs: list[tuple[tuple[Kind, int | None] | None, int]] = []
+    for c, shares in enumerate(columns):
+        # A column in which nothing happened for most of its time is the lane's end.
+        most = max(shares, key=lambda what: shares[what]) if sum(shares.values()) > 0.5 else None
+        if not runs or runs[-1][0] != most:
+            runs.append((most, c))
+    for (most, begin), (_, end) in zip(runs, [*runs[1:], (None, COLUMNS)], strict=True):
+        if most is not None:
+            kind, line = most
+            name = KINDS_OF_BARS[kind][0]
+            texts = (name,) if line is None else (f"{name}, line {line}", f"line {line}")
+            yield Bar(kind, begin / COLUMNS, end / COLUMNS, texts)
+
+
+def _joins(time: Timeline) -> tuple[Join, ...]:
+    """Return where processes met; what can't be told apart is drawn once."""
+    length = time.length or 1.0
+    joins: dict[tuple[object, ...], Join] = {}
+    for m in time.meetings:
+        if m.met:
+            at = m.at / length
+            joins.setdefault((int(at * COLUMNS), m.present), *joins_at(at, [m]))
+    vain = [m for m in time.meetings if not m.met]
+    end = min((m.at for m in vain if not m.launched), default=0.0) / length
+    parted = joins_at(end, [m for m in vain if not m.launched], length)
+    alone = [join for m in vain if m.launched for join in joins_at(m.at / length, [m], length)]
+    return (*joins.values(), *parted, *alone)
+
+
+def joins_at(at: float, meetings: Sequence[Meeting], length: float = 0.0) -> list[Join]:
+    """Return how meetings are drawn at one place.
+
+    Args:
+        at: The place, in parts of the lanes' length.
+        meetings: The meetings.
+        length: How long the cell took, in seconds, to mark where each came that came in vain; 0 to
+            have all marks at that place.
+    """
+    # Who stands at another launch is not away.
+    elsewhere = {k for m in meetings if not m.met for k in m.present}
+    lines = dict.fromkeys(filter(None, (lines_of([m]) for m in meetings)))
+    label = (", " if all(m.met for m in meetings) else " ≠ ").join(lines)
+    return [
+        Join(
+            at,
+            m.present,
+            tuple(k for k in m.missing if k not in elsewhere),
+            label,
+            m.met,
+            tuple(m.came[k] / length for k in m.present) if length and not m.met else (),
+        )
+        for m in meetings
+    ]
+
+
+def _ticks(length: float) -> Iterable[tuple[float, str]]:
+    """Return three to nine round times."""
+    step = 10.0 ** math.floor(math.log10(length))
+    step = next(step * part for part in (0.2, 0.5, 1.0, 2.0) if length / (step * part) <= 8)
+    for i in range(int(length / step) + 1):
+        yield i * step / length, seconds(i * step) if i else "0"
+
+
+def _latecomer(time: Timeline) -> Iterable[str]:
+    """Say for whom the others waited longest, and what it did meanwhile."""
+    m = max((m for m in time.meetings if m.met), key=_lateness, default=None)
+    if m is None or _lateness(m) < LEAST_LATE * time.length:
+        return
+    waited = max(map(m.waited, m.came))
+    last = max(m.came, key=lambda k: m.came[k])
+    at = f"At {lines_of([m])}, others" if lines_of([m]) else "Others"
+    doing = _doing(time.lanes.get(last, ()), min(m.came.values()), m.came[last])
+    yield f"{at} waited up to {seconds(waited)} for P{last}{doing}."
+
+
+def _lateness(m: Meeting) -> float:
+    return max(m.came.values()) - min(m.came.values())
+
+
+def _doing(lane: Sequence[Stretch], begin: float, end: float) -> str:
+    """Say what a process mostly did in a time, in its order."""
+    during: dict[tuple[Kind, int | None], float] = {}
+    for s in lane:
+        share = min(s.end, end) - max(s.begin, begin)
+        if share > 0:
+            during[s.kind, s.line] = during.get((s.kind, s.line), 0.0) + share
+    said = []
+    for (kind, line), share in during.items():
+        if share >= LEAST_DONE * (end - begin):
+            name = "in Python" if kind == "python" else KINDS_OF_BARS[kind][0]
+            said.append(name if line is None else f"{name} at line {line}")
+    return f", which was {', then '.join(said)}" if said else ""
+
+
+def _in_vain(time: Timeline) -> Iterable[str]:
+    """Say who waited for whom in vain, or went ahead alone."""
+    for m in [m for m in time.meetings if not m.met][:MOST_ROWS]:
+        where = f" at {lines_of([m])}" if lines_of([m]) else ""
+        who, missing = process_ranges(m.present), process_ranges(m.missing)
+        if m.launched:
+            yield f"{who} went ahead{where} without {missing}."
+        elif m.missing:
+            yield f"{who} waited{where} in vain for {missing}."
+        else:
+            yield f"{who} gave up{where}."
+
+
+def _remarks(time: Timeline) -> Iterable[str]:
+    if not time.meetings:
+        yield "Nothing was launched that spans processes."
+    if any(s.kind == "computes" for lane in time.lanes.values() for s in lane):
+        yield "Computing: Python waits for a result. What runs while Python goes on is not seen."
+
+
+def _times(time: Timeline) -> Table:
+    rows = []
+    for k, stretches in sorted(time.lanes.items())[:MOST_LANES]:
+        sums = [sum(s.end - s.begin for s in stretches if s.kind == kind) for kind in KINDS]
+        rows.append((f"P{k}", *map(seconds, sums)) if stretches else (f"P{k}", *[""] * len(KINDS)))
+    heads = ("process", *(KINDS_OF_BARS[kind][0] for kind in KINDS))
+    return Table(heads, tuple(rows), tuple(range(1, len(heads))))
+
+
+def _waits(groups: Sequence[Sequence[Meeting]]) -> Table:
+    rows = []
+    for group in groups:
+        waits = [(m.waited(k), k) for m in group if not m.launched or m.met for k in m.present]
+        longest, who = max(waits, key=lambda pair: pair[0], default=(0.0, -1))
+        late = max(group, key=_lateness)
+        last = max(late.came, key=lambda k: late.came[k])
+        rows.append(
+            (
+                lines_of(group).removeprefix("lines ").removeprefix("line "),
+                group[0].launch.brief(),
+                str(len(group)),
+                f"P{who}, {seconds(longest)}" if waits else "",
+                f"{process_ranges(late.missing)} never" if late.missing else f"P{last}",
+            )
+        )
+    return Table(("line", "launch", "times", "longest wait", "last to come"), tuple(rows), (2,))
+
+
+MOST_STEPS = 24
+LAST_STEPS = 6  # of them, from the end: how it ended is what one wants to see
+LONGEST_PATTERN = 12  # so many steps that repeat each other are told once
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is drawn above each other.
+
+    Attributes:
+        meetings: The launches.
+        times: How often it happened; more than once as a part of a pattern.
+    """
+
+    meetings: tuple[Meeting, ...]
+    times: int = 1
+
+
+def order_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
+    """Return the scene of the order in which processes met.
+
+    Args:
+        time: What the processes did.
+        absent: What stands in the lanes of processes that have nothing to show.
+    """
+    steps = _folded(_columns(time.meetings))
+    shown: list[Step | None] = [*steps]
+    if len(steps) > MOST_STEPS:
+        shown = [*steps[: MOST_STEPS - LAST_STEPS], None, *steps[-LAST_STEPS:]]
+    joins: list[Join] = []
+    rows = []
+    for i, step in enumerate(shown, 1):
+        if step is None:
+            rows.append(("…", "", "", "", ""))
+            continue
+        at, repeated = i / (len(shown) + 1), f" x {step.times}" if step.times > 1 else ""
+        joins += [replace(j, label=j.label + repeated) for j in joins_at(at, step.meetings)]
+        for m in step.meetings:
+            line = lines_of([m]).removeprefix("lines ").removeprefix("line ")
+            who = process_ranges(m.present), process_ranges(m.missing)
+            rows.append((line, m.launch.brief(), str(step.times), *who))
+    lanes = tuple(
+        Lane(k, () if k in absent else (Bar("python", 0.0, 1.0),), absent.get(k, ""))
+        for k in sorted({*time.lanes, *absent})
+    )
+    notes = ["In the order in which the processes launched; not to scale."]
+    if not rows:
+        notes = ["Nothing was launched that spans processes."]
+    if len(steps) > MOST_STEPS:
+        notes.append(f"{MOST_STEPS} of {len(steps)} steps are drawn, the first and the last.")
+    heads = ("line", "launch", "times", "processes", "missing")
+    parts = (Lanes(lanes[:MOST_LANES], tuple(joins)), Table(heads, tuple(rows), (2,)))
+    who_ran = plural(len(time.lanes), "process", "processes")
+    return Scene(
+        f"The cell's launches on {who_ran}, in order", tuple(notes), parts if rows else parts[:1]
+    )
+
+
+def _columns(meetings: Sequence[Meeting]) -> list[list[Meeting]]:
+    """Return what stands above each other.
+
+    A meeting comes right after the last one that any of its processes had before, each process by
+    its own account: clocks of two processes decide nothing, nor does when one gave up waiting.
+    """
+    own = {
+        k: deque(sorted((m for m in meetings if k in m.came), key=lambda m: m.came[k]))
+        for k in sorted({k for m in meetings for k in m.came})
+    }
+    columns: list[list[Meeting]] = []
+    placed: set[int] = set()
+    while queues := [queue for queue in own.values() if queue]:
+        # Where they wait in a circle, nobody was first; the lowest process's goes ahead.
+        heads = {id(queue[0]): queue[0] for queue in queues}.values()
+        column = [m for m in heads if all(own[k][0] is m for k in m.came)] or [queues[0][0]]
+        columns.append(sorted(column, key=lambda m: (m.present, m.missing, str(m.launch))))
+        placed.update(id(m) for m in column)
+        for queue in queues:
+            while queue and id(queue[0]) in placed:
+                queue.popleft()
+    return columns
+
+
+def _folded(columns: Sequence[Sequence[Meeting]]) -> list[Step]:
+    """Return the steps, those that repeat each other once: also where several do, in turn."""
+    keys = [[_key(m) for m in own] for own in columns]
+    steps: list[Step] = []
+    i = 0
+    while i < len(columns):
+        best, times = 1, 1
+        for length in range(1, LONGEST_PATTERN + 1):
+            count = 1
+            first = keys[i : i + length]
+            while keys[i + count * length : i + (count + 1) * length] == first:
+                count += 1
+            if count > 1 and count * length > best * times:
+                best, times = length, count
+        steps += [Step(tuple(columns[c]), times) for c in range(i, i + best)]
+        i += best * times
+    return steps
+
+
+def _key(m: Meeting) -> tuple[object, ...]:
+    return m.launch.program, dict(m.lines), m.missing, m.met

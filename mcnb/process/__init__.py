@@ -1,1 +1,0 @@
-"""What runs in process k of n: an ipyparallel engine that is a JAX controller."""

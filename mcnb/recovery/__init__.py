@@ -1,0 +1,1 @@
+"""Abort a hang, and heal its processes in place with their arrays."""

@@ -1,0 +1,276 @@
+"""Heal a process in place: shut JAX down, reconnect, and give the arrays their values back.
+
+After an abort the communicators do not work any more. So JAX is shut down and initialized again in
+the same processes: arrays are copied out and back in, and every reference to an old array,
+sharding, mesh or device is replaced by one to the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mcnb.lockstep import _jax
+from mcnb.lockstep.programs import device_names
+from mcnb.recovery.references import names_of, replace_references
+
+_ALIGNMENT = 64  # bytes
+
+
+def living(*kinds: type) -> list[list[Any]]:
+    """Return all objects of some classes that are alive, in one pass through the heap.
+
+    Args:
+        kinds: The classes; an object is listed under the first one of which it is an instance.
+
+    Example:
+        >>> class Mine: ...
+        >>> one = Mine()
+        >>> living(Mine) == [[one]]
+        True
+    """
+    found: list[list[Any]] = [[] for _ in kinds]
+    # The heap has many objects of few classes.
+    known: dict[type, list[Any] | None] = {}
+    for one in gc.get_objects():
+        kind = type(one)
+        if kind not in known:
+            known[kind] = next(
+                (found[i] for i, wanted in enumerate(kinds) if issubclass(kind, wanted)), None
+            )
+        place = known[kind]
+        if place is not None:
+            place.append(one)
+    return found
+
+
+def moved_mesh(old: Any, new: Mapping[int, tuple[Any, Any]]) -> Any:
+    """Return a mesh on new devices; None for what is no mesh of old ones."""
+    import jax
+
+    if not isinstance(old, jax.sharding.Mesh) or old.empty:
+        return None
+    if not all(id(device) in new for device in old.devices.flat):
+        return None
+    devices = np.array([new[id(device)][1] for device in old.devices.flat])
+    return jax.sharding.Mesh(
+        devices.reshape(old.devices.shape), old.axis_names, axis_types=old.axis_types
+    )
+
+
+def moved_sharding(old: Any, new: Mapping[int, tuple[Any, Any]]) -> Any:
+    """Return a sharding on new devices; None for what is not on old ones."""
+    import jax
+
+    mesh = getattr(old, "mesh", None)
+    if isinstance(old, jax.sharding.NamedSharding):
+        if id(mesh) not in new:
+            return None
+        return jax.sharding.NamedSharding(new[id(mesh)][1], old.spec, memory_kind=old.memory_kind)
+    devices = tuple(getattr(old, "_device_assignment", None) or ())
+    if not devices or not all(id(device) in new for device in devices):
+        return None
+    return _jax.moved_inner_sharding(old, [new[id(device)][1] for device in devices])
+
+
+def copied(data: Any) -> np.ndarray:
+    """Return the values of an array of one device, out of JAX's hands.
+
+    They are aligned as JAX wants it, so that a new array can take this memory over: to touch fresh
+    memory twice would be most of what healing costs.
+    """
+    view = np.asarray(data)
+    raw = np.empty(view.nbytes + _ALIGNMENT, np.uint8)
+    begin = -raw.ctypes.data % _ALIGNMENT
+    copy = raw[begin : begin + view.nbytes].view(view.dtype).reshape(view.shape)
+    copy[...] = view
+    return copy
+
+
+@dataclass(frozen=True)
+class ArrayForm:
+    """All of an array but its values.
+
+    Attributes:
+        aval: Its type.
+        sharding: Its sharding.
+        committed: Whether it is bound to its devices.
+        devices: The devices of its addressable shards, in order.
+    """
+
+    aval: Any
+    sharding: Any
+    committed: bool
+    devices: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, array: Any) -> ArrayForm:
+        """Return an array's form."""
+        devices = tuple(shard.device for shard in array.addressable_shards)
+        return cls(array.aval, array.sharding, array._committed, devices)
+
+    def build(self, shards: Sequence[np.ndarray], new: dict[int, tuple[Any, Any]]) -> Any:
+        """Return an array of that form on new devices, with these values."""
+        import jax
+
+        if id(self.sharding) not in new:
+            new[id(self.sharding)] = (self.sharding, moved_sharding(self.sharding, new))
+        sharding = new[id(self.sharding)][1]
+        places = [new[id(device)][1] for device in self.devices]
+        parts = jax.device_put(list(shards), places)
+        return _jax.make_array(self.aval, sharding, parts, self.committed)
+
+
+@dataclass(frozen=True)
+class MeshContext:
+    """What `jax.set_mesh` and `jax_default_device` are set to.
+
+    Attributes:
+        mesh: The mesh, or None.
+        device: The device, or None.
+    """
+
+    mesh: Any
+    device: Any
+
+    @classmethod
+    def current(cls) -> MeshContext:
+        """Return what they are set to in this thread."""
+        import jax
+
+        return cls(_jax.current_mesh(), jax.config.jax_default_device)
+
+    def restore(self, new: Mapping[int, tuple[Any, Any]]) -> None:
+        """Set them to the same on new devices."""
+        import jax
+
+        if id(self.mesh) in new:
+            jax.set_mesh(new[id(self.mesh)][1])
+        if id(self.device) in new:
+            jax.config.update("jax_default_device", new[id(self.device)][1])
+
+
+@dataclass(frozen=True, slots=True)
+class Healed:
+    """What healing did in a process.
+
+    Attributes:
+        arrays: How many of the learner's arrays have their values back, bit for bit.
+        bytes: How large this process's parts of them are.
+        deleted: How many arrays had been deleted or donated before, and still are.
+        lost: Names of arrays without a value: what was to compute them was ended.
+        stale: Names of what could not be restored, with what to do.
+    """
+
+    arrays: int = 0
+    bytes: int = 0
+    deleted: int = 0
+    lost: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+
+
+def heal(
+    namespace: MutableMapping[str, Any], rejoin: Callable[[], None], keep_client: bool = False
+) -> Healed:
+    """Shut JAX down in this process, join anew, and restore what the learner has.
+
+    All processes have to do it at once, none of them inside a computation.
+
+    Args:
+        namespace: The learner's variables.
+        rejoin: Initializes JAX's distributed system and its devices anew.
+        keep_client: Whether computations may still be under way.
+
+    Returns:
+        What could be restored, and what could not.
+    """
+    import jax
+
+    gc.unfreeze()  # what a forked process shares with its parent may refer to the learner's arrays
+    gc.collect()  # what JAX computed on the way to something else, and nobody has any more
+    saved = [_Saved(array) for array in _jax.all_arrays()]
+    names = names_of([one.array for one in saved], namespace)
+    context = MeshContext.current()
+    old_devices = jax.devices()
+    names_of_devices = device_names(old_devices)
+    compiled = _compiled(namespace)
+    _jax.shut_down(keep_client)
+    rejoin()
+    by_name = dict(zip(device_names(jax.devices()), jax.devices(), strict=True))
+    new: dict[int, tuple[Any, Any]] = {
+        id(old): (old, by_name[name])
+        for old, name in zip(old_devices, names_of_devices, strict=True)
+    }
+    _restore_shardings(new)
+    healed = [one for one in saved if one.restore(new)]
+    context.restore(new)
+    own = [saved, healed, new, context, old_devices, *saved, *(one.form for one in healed)]
+    left = replace_references(new, [namespace], ignored=own)
+    for one in saved:
+        with contextlib.suppress(Exception):  # what was to compute it was ended
+            one.array.delete()  # what still refers to it must not take it for a value
+    kept = [one for one in healed if id(one.array) in names]
+    lost = [names[id(one.array)] for one in saved if one.failed and id(one.array) in names]
+    held = names_of([holder for holder, _ in left] + [old for _, old in left], namespace)
+    stale = sorted({held[id(one)] for pair in left for one in pair if id(one) in held})
+    return Healed(
+        arrays=len(kept),
+        bytes=sum(shard.nbytes for one in kept for shard in one.shards or ()),
+        deleted=sum(one.deleted for one in saved if id(one.array) in names),
+        lost=tuple(sorted(lost)),
+        stale=tuple(f"{name}: make it anew" for name in stale) + tuple(compiled),
+    )
+
+
+def _compiled(namespace: MutableMapping[str, Any]) -> list[str]:
+    import jax
+
+    [found] = living(jax.stages.Compiled)
+    named = names_of(found, namespace)
+    return [f"{name}: compile it again" for name in sorted(named.values())]
+
+
+def _restore_shardings(new: dict[int, tuple[Any, Any]]) -> None:
+    """Add the meshes and shardings that are alive, on the new devices."""
+    import jax
+
+    meshes, shardings = living(jax.sharding.Mesh, jax.sharding.Sharding)
+    for old in meshes:
+        if id(old) not in new:
+            made = moved_mesh(old, new)
+            if made is not None:
+                new[id(old)] = (old, made)
+    for old in shardings:
+        if id(old) not in new:
+            made = moved_sharding(old, new)
+            if made is not None:
+                new[id(old)] = (old, made)
+
+
+class _Saved:
+    """An array's values, outside of JAX."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.deleted = array.is_deleted()
+        self.failed = False
+        self.shards: list[np.ndarray] | None = None
+        if self.deleted:
+            return
+        self.form = ArrayForm.of(array)
+        try:
+            self.shards = [copied(shard.data) for shard in array.addressable_shards]
+        except Exception:  # what was to compute it was ended
+            self.failed = True
+
+    def restore(self, new: dict[int, tuple[Any, Any]]) -> bool:
+        """Make the array anew; return whether there was one."""
+        if self.shards is None or id(self.array) in new:
+            return False
+        new[id(self.array)] = (self.array, self.form.build(self.shards, new))
+        return True

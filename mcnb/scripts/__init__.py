@@ -1,1 +1,0 @@
-"""Programs in files, checked without a notebook: `mcnb run`, and `python -m mcnb.lockstep`."""

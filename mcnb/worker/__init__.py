@@ -1,0 +1,1 @@
+"""What runs in each JAX process of a cluster."""

@@ -1,0 +1,434 @@
+"""The record of what a process wrote and displayed during a cell, in its order."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import ctypes
+import io
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any, cast
+
+from mcnb.messages import STREAMS, Display, Event, Stream, Text
+
+# Gloo announces each connected context on stdout with
+#   cout << "[Gloo] Rank " << r << " is connected to " << n << " peer ranks. "
+#        << "Expected number of connected peer ranks is : " << n << endl;
+# (gloo/rendezvous/context.cc). Two contexts that connect at once mix their pieces; each piece is
+# written whole.
+_OPENING = "[Gloo] Rank "
+_WORDS = (
+    _OPENING,
+    " is connected to ",
+    " peer ranks. ",
+    "Expected number of connected peer ranks is : ",
+    "\n",
+)
+_NUMBERS_IN_NOTE = 3
+_PIECE = re.compile("|".join([r"[0-9]+", *map(re.escape, _WORDS)]))
+# Longer than any line of Gloo's, times the contexts that may connect at once.
+_LONGEST_HELD = 4096
+
+
+class GlooFilter:
+    r"""Takes Gloo's connection notes out of a stream of text and leaves all else as it was.
+
+    Example:
+        >>> gloo = GlooFilter()
+        >>> gloo.feed("my[Gloo] Rank 1 is connected to 3 peer ranks. Expected number of")
+        'my'
+        >>> gloo.feed(" connected peer ranks is : 3\n own line\n")
+        ' own line\n'
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, text: str, final: bool = False) -> str:
+        """Return what can be passed on by now.
+
+        Args:
+            text: The next stretch of the stream.
+            final: Whether nothing follows: then nothing is held back.
+        """
+        text = self._held + text
+        passed: list[str] = []
+        position = 0
+        while (start := text.find(_OPENING, position)) >= 0:
+            end = _end_of_notes(text, start)
+            if end is None and not final:  # the rest of the note is still to come
+                break
+            if end is None or end < 0:  # it only looked like one
+                passed.append(text[position : start + len(_OPENING)])
+                position = start + len(_OPENING)
+            else:
+                passed.append(text[position:start])
+                position = end
+        if start < 0:
+            start = len(text) - (0 if final else _partial(text[position:], _OPENING))
+        passed.append(text[position:start])
+        self._held = text[start:]
+        return "".join(passed)
+
+    def rest(self) -> str:
+        """Return what is held back, unless it is a note that has begun and is still to end."""
+        if self._held.startswith(_OPENING):
+            return ""
+        held, self._held = self._held, ""
+        return held
+
+
+def _partial(text: str, piece: str) -> int:
+    """Return how many characters at the end of the text may be the beginning of the piece."""
+    for length in range(min(len(piece) - 1, len(text)), 0, -1):
+        if text.endswith(piece[:length]):
+            return length
+    return 0
+
+
+def _end_of_notes(text: str, start: int) -> int | None:
+    """Return where the notes that begin at `start` end, None if they may go on, -1 if none do."""
+    position = start
+    said = dict.fromkeys(_WORDS, 0)
+    digits = 0
+    while position < min(len(text), start + _LONGEST_HELD):
+        match = _PIECE.match(text, position)
+        if match is None:
+            rest = text[position:]
+            return None if any(word.startswith(rest) for word in _WORDS) else -1
+        position = match.end()
+        if match[0] in said:
+            said[match[0]] += 1
+            counts = list(said.values())
+            if counts != sorted(counts, reverse=True):
+                return -1  # no note says its words in this order
+            if counts[0] == counts[-1]:
+                return position if digits >= _NUMBERS_IN_NOTE * counts[0] else -1
+        else:
+            digits += len(match[0])
+    return None if position - start < _LONGEST_HELD else -1
+
+
+class NativeOutput:
+    """One file descriptor's output, read from the file that it goes to.
+
+    Args:
+        path: The file that it is, or was before a cell redirected it, opened for appending.
+        hide_gloo: Whether Gloo's connection notes are left out.
+
+    Attributes:
+        reported: How many bytes were read so far.
+    """
+
+    def __init__(self, path: str, hide_gloo: bool) -> None:
+        self._reader = os.open(path, os.O_RDONLY)
+        self.reported = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._gloo = GlooFilter() if hide_gloo else None
+
+    def read(self, cell_ends: bool = False) -> str:
+        """Return what was written since the last call, as far as it is known to be whole.
+
+        Args:
+            cell_ends: Whether what is written later belongs to another cell.
+        """
+        # Not fstat: this is called with each write of Python's, and takes a quarter of the time.
+        size = os.lseek(self._reader, 0, os.SEEK_END)
+        if size == self.reported and not cell_ends:
+            return ""
+        # A child process that writes to /dev/stdout opens the file anew, which may empty it.
+        if size < self.reported:
+            self.reported = 0
+        data = os.pread(self._reader, size - self.reported, self.reported)
+        self.reported += len(data)
+        text = self._decoder.decode(data)
+        if self._gloo:
+            text = self._gloo.feed(text)
+            if cell_ends:
+                text += self._gloo.rest()
+        return text
+
+
+def flush_c_stdio() -> None:
+    """Have C's own buffers written out: `printf` holds text back when stdout is a file."""
+    ctypes.CDLL(None).fflush(None)
+
+
+_DIGITS = 20
+_HEADER = 2 * _DIGITS
+# More is not kept of one cell: a cell that prints for ever must not fill the disk.
+MOST_BYTES = 8 << 20
+_INSIDE_CHARACTER = bytes(range(0x80, 0xC0))  # what no character begins with in UTF-8
+
+
+class BlackBox:
+    """The process's end: writes.
+
+    Args:
+        output: The files' common path, without their endings.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._file = os.open(f"{output}.said", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        self.begin(0, 0)
+
+    def begin(self, reported_out: int, reported_err: int) -> None:
+        """Begin a cell, with the number of bytes of `.out` and `.err` that are reported."""
+        with contextlib.suppress(OSError):  # a full disk must not end the cell
+            self._size = _HEADER
+            os.ftruncate(self._file, 0)
+            header = f"{reported_out:0{_DIGITS}d}{reported_err:0{_DIGITS}d}"
+            os.pwrite(self._file, header.encode(), 0)
+
+    def add(self, text: str) -> None:
+        """Keep text; where it becomes too much, the newest of it."""
+        data = text.encode("utf-8", "replace")
+        try:
+            if self._size + len(data) > MOST_BYTES:
+                data = self._newest(data)
+                os.pwrite(self._file, data, _HEADER)
+                self._size = _HEADER + len(data)
+                os.ftruncate(self._file, self._size)
+            else:
+                self._size += os.pwrite(self._file, data, self._size)
+        except OSError:  # a full disk must not end the cell
+            return
+
+    def _newest(self, data: bytes) -> bytes:
+        """Return half of what may be kept: the end of what was said, of which `data` is the end."""
+        length = MOST_BYTES // 2
+        before = max(self._size - max(length - len(data), 0), _HEADER)
+        data = (os.pread(self._file, self._size - before, before) + data)[-length:]
+        line_end = data.find(b"\n", 0, -1)
+        if line_end >= 0:
+            return data[line_end + 1 :]
+        return data.lstrip(_INSIDE_CHARACTER)
+
+
+@dataclass(frozen=True)
+class LastWords:
+    """What a process said in its last cell, or since its start.
+
+    Attributes:
+        said: What Python printed, both streams in their order.
+        out: What native code wrote to stdout.
+        err: What native code wrote to stderr; a crash's own report is here.
+    """
+
+    said: str
+    out: str
+    err: str
+
+
+def read_black_box(output: str) -> LastWords:
+    """Return what the files hold.
+
+    Args:
+        output: The files' common path, without their endings.
+    """
+    contents = {}
+    for ending in ("said", "out", "err"):
+        try:
+            contents[ending] = Path(f"{output}.{ending}").read_bytes()
+        except OSError:
+            contents[ending] = b""
+    said = contents["said"]
+    starts = [int(said[i : i + _DIGITS] or 0) for i in (0, _DIGITS)]
+    pieces = (said[_HEADER:], contents["out"][starts[0] :], contents["err"][starts[1] :])
+    words = LastWords(*(piece.decode("utf-8", "replace") for piece in pieces))
+    return replace(words, out=GlooFilter().feed(words.out, final=True))
+
+
+# A write of more lines than this is a listing, not one thing to be kept together.
+MOST_JOINED_LINES = 200
+# More of one line than this is of no use where there is room for one line.
+LONGEST_NEWEST_LINE = 1000
+
+
+class Record:
+    """Collects a cell's output from Python and from native code.
+
+    Args:
+        native: The file descriptors' outputs, by stream.
+        black_box: Keeps a copy of what Python prints, for when the process dies before it can
+            answer.
+    """
+
+    def __init__(self, native: Mapping[Stream, NativeOutput], black_box: BlackBox) -> None:
+        self._native = native
+        self._black_box = black_box
+        # Reentrant: a signal handler may print while the main thread is in the middle of a write.
+        self._lock = threading.RLock()
+        self._events: list[Event | tuple[str, Display]] = []
+        self._parts: list[str] = []
+        self._joins: list[int] = []
+        self._length = 0
+        self._stream: Stream = "stdout"
+        self._clear_next = False
+
+    def write(self, stream: Stream, text: str) -> None:
+        """Add text that Python wrote."""
+        with self._lock:
+            self._add_native()
+            self._add(stream, text)
+            self._black_box.add(text)
+
+    def display(
+        self,
+        data: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        display_id: str | None = None,
+        is_value: bool = False,
+    ) -> None:
+        """Add something displayed; with an id, it can be updated later in the same cell."""
+        with self._lock:
+            self._add_native()
+            self._close_text()
+            self._clear_if_asked()
+            shown = Display(dict(data), dict(metadata), is_value)
+            self._events.append(shown if display_id is None else (display_id, shown))
+
+    def update_display(
+        self, data: Mapping[str, Any], metadata: Mapping[str, Any], display_id: str
+    ) -> None:
+        """Replace what was displayed under an id."""
+        with self._lock:
+            for position, event in enumerate(self._events):
+                if isinstance(event, tuple) and event[0] == display_id:
+                    self._events[position] = (display_id, Display(dict(data), dict(metadata)))
+
+    def clear(self, wait: bool) -> None:
+        """Forget the cell's output so far, or do so when the next output comes."""
+        with self._lock:
+            self._add_native()
+            self._clear_next = True
+            if not wait:
+                self._clear_if_asked()
+
+    def newest_line(self) -> str:
+        """Return the last line with something in it that was written in this cell."""
+        with self._lock:
+            self._add_native()
+            newest = ""
+            for text in self._newest_first():
+                newest = (text[-LONGEST_NEWEST_LINE:] + newest).rstrip()
+                if len(newest) >= LONGEST_NEWEST_LINE or len(newest.splitlines()) > 1:
+                    break
+        return newest.splitlines()[-1].strip() if newest else ""
+
+    def _newest_first(self) -> Iterator[str]:
+        yield from reversed(self._parts)
+        for event in reversed(self._events):
+            if isinstance(event, Text):
+                yield event.text + "\n"
+
+    def take(self) -> tuple[Event, ...]:
+        """Return what was recorded and begin anew."""
+        flush_c_stdio()
+        with self._lock:
+            self._add_native(cell_ends=True)
+            self._close_text()
+            self._black_box.begin(*(self._native[stream].reported for stream in STREAMS))
+            self._clear_next = False
+            events = tuple(e[1] if isinstance(e, tuple) else e for e in self._events)
+            self._events.clear()
+        return events
+
+    def _add_native(self, cell_ends: bool = False) -> None:
+        for stream, native in self._native.items():
+            if text := native.read(cell_ends):
+                self._add(stream, text, as_one=False)
+
+    def _add(self, stream: Stream, text: str, as_one: bool = True) -> None:
+        if not text:
+            return
+        if self._clear_next:
+            self._clear_if_asked()
+        if stream != self._stream:
+            self._close_text()
+            self._stream = stream
+        inner = text.find("\n")
+        if as_one and -1 < inner < len(text) - 1 and text.count("\n") <= MOST_JOINED_LINES:
+            while -1 < inner < len(text) - 1:
+                self._joins.append(self._length + inner)
+                inner = text.find("\n", inner + 1)
+        self._parts.append(text)
+        self._length += len(text)
+
+    def _close_text(self) -> None:
+        if self._parts:
+            self._events.append(Text(self._stream, "".join(self._parts), tuple(self._joins)))
+            self._parts.clear()
+            self._joins.clear()
+            self._length = 0
+
+    def _clear_if_asked(self) -> None:
+        if self._clear_next:
+            self._clear_next = False
+            self._close_text()
+            self._events.clear()
+
+
+class _Bytes(io.BufferedIOBase):
+    """`sys.stdout.buffer`: bytes that go into the record as UTF-8 text."""
+
+    def __init__(self, stream: RecordedStream) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        raw = bytes(data)
+        self._stream.write(self._decoder.decode(raw))
+        return len(raw)
+
+
+class RecordedStream(io.TextIOBase):
+    """`sys.stdout` or `sys.stderr` of a process."""
+
+    def __init__(self, record: Record, name: Stream) -> None:
+        self._record = record
+        self._name = name
+        self.buffer = _Bytes(self)
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """UTF-8, always."""
+        return "utf-8"
+
+    @property
+    def errors(self) -> str:  # type: ignore[override]
+        """As Python's own streams in a notebook."""
+        return "strict"
+
+    @property
+    def name(self) -> str:
+        """`<stdout>` or `<stderr>`, as Python's own streams."""
+        return f"<{self._name}>"
+
+    def fileno(self) -> int:
+        """Return the descriptor that child processes write to; its output is recorded too."""
+        return STREAMS.index(self._name) + 1
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Record text."""
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        self._record.write(self._name, text)
+        return len(text)
+
+
+def as_text_io(stream: RecordedStream) -> IO[str]:
+    """Return the stream as the type that `sys.stdout` is declared with."""
+    return cast("IO[str]", stream)

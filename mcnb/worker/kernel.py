@@ -1,0 +1,162 @@
+"""A process as an ipyparallel engine, with all that mcnb puts around its cells."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import builtins
+import faulthandler
+import getpass
+import importlib
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from traitlets import Type
+
+from mcnb._ipyparallel import Engine, Kernel, adopt_engine, publish_data
+from mcnb.errors import LockstepError
+from mcnb.messages import STREAMS
+from mcnb.worker import signals
+from mcnb.worker.capture import BlackBox, NativeOutput, Record, RecordedStream, as_text_io
+from mcnb.worker.monitor import Watch
+from mcnb.worker.rpc import Call
+from mcnb.worker.session import Lockstep
+from mcnb.worker.settings import profile_folder, read_settings
+from mcnb.worker.shell import (
+    ProcessShell,
+    RecordingHook,
+    RecordingPublisher,
+    adopt_shell,
+    refuse_input,
+)
+from mcnb.worker.signals import leave_with_connection
+from mcnb.worker.tracebacks import describe_error, format_error
+
+# Of a thread whose process diverged, or that was interrupted with its cell: the cell says so.
+_ENDS_QUIETLY = (LockstepError, SystemExit, KeyboardInterrupt)
+
+
+class WorkerKernel(Kernel):
+    """The kernel of a worker, with mcnb's shell and a short way for mcnb's own calls."""
+
+    shell_class = Type(ProcessShell)
+
+    def answers(self, function: object) -> bool:
+        """Return whether this is one of mcnb's own calls."""
+        return isinstance(function, Call)
+
+    def answer(self, function: Call, args: Any, kwargs: Any) -> Any:
+        """Return what mcnb's own function returns, or a description of its error."""
+        try:
+            module, _, name = function.target.rpartition(".")
+            return getattr(importlib.import_module(module), name)(self.shell, *args, **kwargs)
+        except (Exception, KeyboardInterrupt) as error:
+            return describe_error(error, "")
+
+
+class WorkerEngine(Engine):
+    """The engine of a worker."""
+
+    kernel_type = WorkerKernel
+
+    def handle_signals(self) -> None:
+        """Have SIGHUP end the process, and SIGINT reach cells only."""
+        signals.install(ProcessShell.lockstep.runs_learners_code)
+
+
+def main() -> None:
+    """Run this process until it is told to end."""
+    shared = profile_folder(sys.argv[1:])
+    if shared is not None and read_settings(shared).sent:
+        leave_with_connection(shared)
+    output = os.environ.pop("MCNB_OUTPUT", None) or _output_of_its_own(shared)
+    record = _prepare(output)
+    engine = WorkerEngine.instance()
+    engine.initialize(sys.argv[1:])
+    _log_to_file(engine.log, f"{output}.log")
+    _take_over(record)
+    engine.start()
+    asyncio.set_event_loop(None)
+
+
+def adopt(folder: Path) -> None:
+    """Make the engine that runs in this process one of mcnb's.
+
+    Args:
+        folder: Where its output goes, if this host has that folder.
+
+    Raises:
+        ClusterError: This is no engine of ipyparallel's.
+    """
+    output = _output_of_its_own(folder if os.access(folder, os.W_OK) else None)
+    record = _prepare(output)
+    kernel = adopt_engine(WorkerKernel)
+    adopt_shell(kernel.shell)
+    signals.install(ProcessShell.lockstep.runs_learners_code)
+    _log_to_file(kernel.log, f"{output}.log")
+    _take_over(record)
+
+
+def _prepare(output: str) -> Record:
+    """Make what a process's shell works with; return the record of what cells say."""
+    paths = {"stdout": f"{output}.out", "stderr": f"{output}.err"}
+    faulthandler.enable(file=2, all_threads=False)  # where sys.stderr may be no file
+    record = Record(
+        {stream: NativeOutput(paths[stream], hide_gloo=stream == "stdout") for stream in STREAMS},
+        BlackBox(output),
+    )
+    for recording in (RecordingHook, RecordingPublisher, ProcessShell):
+        recording.record = record
+    ProcessShell.output = output
+    ProcessShell.lockstep = Lockstep()
+    ProcessShell.watch = Watch(
+        lambda progress: publish_data({"progress": progress}),
+        record.newest_line,
+        ProcessShell.lockstep.tracer.sample,
+    )
+    return record
+
+
+def _take_over(record: Record) -> None:
+    """Have all that cells say go into the record from now on."""
+    record.take()
+    sys.stdout = as_text_io(RecordedStream(record, "stdout"))
+    sys.stderr = as_text_io(RecordedStream(record, "stderr"))
+    threading.excepthook = _show_thread_error
+    builtins.input = refuse_input
+    getpass.getpass = refuse_input
+
+
+def _show_thread_error(args: threading.ExceptHookArgs) -> None:
+    """Show an error that ended a thread, unless the cell says it."""
+    error = args.exc_value
+    if error is not None and not isinstance(error, _ENDS_QUIETLY):
+        name = args.thread.name if args.thread is not None else "unknown"
+        print(f"Error in thread {name}:\n{format_error(error)}", file=sys.stderr)
+
+
+def _log_to_file(log: logging.Logger, path: str) -> None:
+    """Keep the engine's own messages out of the cells' output, and leave the small talk out."""
+    log.setLevel(logging.WARNING)
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    log.handlers[:] = [handler]
+
+
+def _output_of_its_own(shared: Path | None) -> str:
+    """Return a path for output files, in that folder if there is one, where nobody gave one."""
+    folder = Path(tempfile.mkdtemp(prefix="process-" if shared else "mcnb-process-", dir=shared))
+    if shared is None:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    output = str(folder / "process")
+    for number, kind in ((1, "out"), (2, "err")):
+        file = os.open(f"{output}.{kind}", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.dup2(file, number)
+        os.close(file)
+    return output

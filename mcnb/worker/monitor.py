@@ -1,0 +1,224 @@
+"""The watching thread: sees what a process does in a cell, and tells the notebook meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from mcnb.lockstep.threads import current_frames
+from mcnb.lockstep.trace import Sample
+from mcnb.messages import Progress
+from mcnb.worker.cellcode import frame_line
+
+# Python's own modules that wait for other threads, as XLA does.
+_WAITING_THEMSELVES = {"threading", "queue", "concurrent", "multiprocessing", "asyncio"}
+# The number of futex(2), on x86-64 and on ARM.
+_FUTEX = {"202"} if platform.machine() in ("x86_64", "AMD64") else {"98"}
+
+
+class MainThread:
+    """The main thread, seen from another one. Make it in the main thread."""
+
+    def __init__(self) -> None:
+        self._ident = threading.get_ident()
+        self._task = Path(f"/proc/self/task/{threading.get_native_id()}")
+        self._cpu_clock = _cpu_clock(self._ident)
+
+    @contextmanager
+    def frame(self) -> Iterator[FrameType | None]:
+        """Look at the frame that it runs. Don't keep it: it holds the learner's variables."""
+        with current_frames() as frames:
+            yield frames.get(self._ident)
+
+    def stands_in_jax(self, frame: FrameType | None) -> bool:
+        """Return whether it is inside JAX, given its frame; without one, as far as it shows."""
+        if runs_jax(frame):
+            return True
+        module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+        # Native code that is called from the learner's line has no frame of its own. A thread that
+        # sleeps, reads or waits for a process is in another system call than one that waits for
+        # a thread of XLA's.
+        if module.partition(".")[0] in _WAITING_THEMSELVES:
+            return False
+        try:
+            return (self._task / "syscall").read_text().split()[0] in _FUTEX
+        except (OSError, IndexError):
+            return False
+
+    def busy_s(self) -> float:
+        """Return for how long it has run, or was ready to run and got no core, in seconds."""
+        busy = _task_busy_s(self._task)
+        if busy is not None:
+            return busy
+        return 0.0 if self._cpu_clock is None else time.clock_gettime(self._cpu_clock)
+
+
+def runs_jax(frame: FrameType | None) -> bool:
+    """Return whether a frame runs Python code of JAX's."""
+    module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+    return module.startswith(("jax.", "jax_", "jaxlib"))
+
+
+def _task_busy_s(task: Path) -> float | None:
+    try:
+        # Time on a core, and time in the queue for one, in nanoseconds: see proc(5).
+        ran, queued = (task / "schedstat").read_text().split()[:2]
+        return (int(ran) + int(queued)) / 1e9
+    except (OSError, ValueError):
+        return None
+
+
+def _cpu_clock(thread: int) -> int | None:
+    clock_of = getattr(time, "pthread_getcpuclockid", None)
+    return None if clock_of is None else int(clock_of(thread))
+
+
+def all_threads_sleep() -> bool:
+    """Return whether no thread of this process runs, or is ready to, but for the one that asks."""
+    # A process that gets no processor, on a machine with too much to do, is not one that waits.
+    own = str(threading.get_native_id())
+    for task in Path("/proc/self/task").glob("*"):
+        if _task_state(task) in ("R", "D") and task.name != own:
+            return False
+    return True
+
+
+def native_busy_s(named: str = "") -> dict[int, float]:
+    """Return for how long each thread has run, or was ready to, that Python knows nothing of.
+
+    Args:
+        named: Only threads whose names in the system begin so.
+
+    Returns:
+        The seconds by the thread's id in the system; empty where the system does not tell.
+    """
+    found = {}
+    for task in _native_tasks():
+        busy = _task_busy_s(task)
+        if busy is not None and (not named or _task_name(task).startswith(named)):
+            found[int(task.name)] = busy
+    return found
+
+
+def native_ready() -> bool:
+    """Return whether a thread that Python knows nothing of runs, or waits for a core."""
+    return any(_task_state(task) == "R" for task in _native_tasks())
+
+
+def _native_tasks() -> list[Path]:
+    # Of the main thread, Python has the id from before the fork.
+    known = {os.getpid(), *(thread.native_id for thread in threading.enumerate())}
+    return [task for task in Path("/proc/self/task").glob("*") if int(task.name) not in known]
+
+
+def _task_state(task: Path) -> str:
+    """Return the state of a thread, as in proc(5); empty if it has ended."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def _task_name(task: Path) -> str:
+    try:
+        return (task / "comm").read_text()
+    except OSError:
+        return ""
+
+
+PERIOD_S = 0.25
+# A process that waits in a collective uses next to no processor time; one that compiles does.
+IDLE_SHARE = 0.05
+# When the main thread is looked at first: most cells are over by then, and cost nothing more.
+FIRST_LOOK_S = 0.005
+# How often it is looked at: at most, and as a part of the time that has gone by.
+SOONEST_S = 0.003
+SAMPLE_SHARE = 0.01
+
+
+class Watch:
+    """Looks at a running cell from a thread of its own, and reports four times a second.
+
+    The main thread may be blocked in native code meanwhile: XLA releases the interpreter lock.
+    Make it in the main thread.
+
+    Args:
+        publish: Sends a report to the notebook.
+        newest_line: Returns the cell's newest line of output.
+        note: Takes note of what the main thread was seen doing.
+    """
+
+    def __init__(
+        self,
+        publish: Callable[[Progress], None],
+        newest_line: Callable[[], str],
+        note: Callable[[Sample], None],
+    ) -> None:
+        self._publish = publish
+        self._newest_line = newest_line
+        self._note = note
+        self._main = MainThread()
+        self._cell: tuple[str] | None = None
+        self._begun = threading.Lock()
+        self._begun.acquire()
+        # Held while a report is sent, so that none follows the end of its cell.
+        self._reporting = threading.Lock()
+        threading.Thread(target=self._run, name="mcnb watch", daemon=True).start()
+
+    def begin(self, label: str) -> None:
+        """Begin to watch the cell of that label."""
+        self._cell = (label,)
+        with contextlib.suppress(RuntimeError):  # it is awake
+            self._begun.release()
+
+    def end(self) -> None:
+        """End it; no report follows."""
+        with self._reporting:
+            self._cell = None
+
+    def _run(self) -> None:
+        while True:
+            self._begun.acquire()
+            cell = self._cell
+            if cell is not None:
+                self._follow(cell)
+
+    def _follow(self, cell: tuple[str]) -> None:
+        """Look at a cell again and again until it ends."""
+        waits_since = None
+        began = looked = reported = time.monotonic()
+        busy, cpu = self._main.busy_s(), time.process_time()
+        while True:
+            first = looked == began
+            pause = FIRST_LOOK_S if first else max(SOONEST_S, SAMPLE_SHARE * (looked - began))
+            time.sleep(max(min(pause, reported + PERIOD_S - looked), 0.0))
+            with self._reporting:
+                if self._cell is not cell:
+                    return
+                last, last_busy = looked, busy
+                looked, busy = time.monotonic(), self._main.busy_s()
+                reports = looked >= reported + PERIOD_S
+                with self._main.frame() as frame:
+                    line = frame_line(frame, cell[0])
+                    in_jax, inside_jax = self._main.stands_in_jax(frame), runs_jax(frame)
+                del frame  # it would keep the learner's variables alive
+                blocked = busy - last_busy < (looked - last) / 2
+                self._note(Sample(looked, blocked and in_jax, line))
+                if not reports:
+                    continue
+                last_cpu, cpu = cpu, time.process_time()
+                idle = cpu - last_cpu < IDLE_SHARE * (looked - reported)
+                if not (idle and in_jax and all_threads_sleep()):
+                    waits_since = None
+                elif waits_since is None:
+                    waits_since = reported
+                reported = looked
+                waits_s = 0.0 if waits_since is None else looked - waits_since
+                self._publish(Progress(self._newest_line(), line, waits_s, inside_jax))

@@ -1,0 +1,148 @@
+"""What the notebook has a process do: the functions that it calls there, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from mcnb.lockstep import _jax
+from mcnb.messages import Reply
+from mcnb.worker import signals
+from mcnb.worker.join import numbers_are_right
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of this module, to be called in a process with its shell and more arguments.
+
+    Args:
+        target: The function's full name.
+    """
+
+    target: str
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        """Refuse: only mcnb's own engines know what to do with it."""
+        raise RuntimeError("this engine was not started by mcnb")
+
+
+def run_cell(
+    shell: Any, number: int, source: str, label: str, first_line: int, checked: bool
+) -> Reply:
+    """Run a cell."""
+    shell.watch.begin(label)
+    shell.lockstep.begin(number, label, checked=checked)
+    signals.begin(number)
+    try:
+        reply: Reply = shell.run(source, label, first_line)
+    finally:
+        shell.watch.end()
+    launches, busy, trace = shell.lockstep.end()
+    return replace(reply, launches=launches, busy=busy, trace=trace)
+
+
+def pull(shell: Any, number: int, expression: str) -> Any:
+    """Return a value in a form that can leave the process: JAX arrays as NumPy arrays."""
+    import jax
+
+    with _interruptible(shell, number):
+        value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
+        jax.block_until_ready(value)  # an interrupt ends this wait, but not that of NumPy below
+        return jax.tree.map(partial(_to_host, expression), value)
+
+
+@contextmanager
+def _interruptible(shell: Any, number: int) -> Iterator[None]:
+    """Make what is inside a cell as far as the referee and interrupts are concerned."""
+    shell.watch.begin("")
+    shell.lockstep.begin(number)
+    signals.begin(number)
+    try:
+        with signals.armed():
+            yield
+    finally:
+        shell.watch.end()
+        shell.lockstep.end()
+
+
+def _to_host(expression: str, leaf: Any) -> Any:
+    import jax
+    import numpy as np
+
+    if not isinstance(leaf, jax.Array):
+        return leaf
+    if not (leaf.is_fully_addressable or leaf.is_fully_replicated):
+        raise ValueError(
+            f"{expression} spans several processes, and this one holds only a part of it. Pull "
+            "the part, for example x.addressable_shards[0].data, or gather the whole in a cell "
+            "first: jax.experimental.multihost_utils.process_allgather(x, tiled=True)"
+        )
+    return np.asarray(leaf)
+
+
+def scene(shell: Any, number: int, expression: str, options: Mapping[str, Any]) -> Any:
+    """Return what a picture of a value shows, as plain data."""
+    from mcnb.pictures.show import scene_of
+
+    try:
+        with _interruptible(shell, number):
+            value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
+            return scene_of(value, **{**options, "name": options.get("name") or expression})
+    finally:
+        shell.record.take()  # what the expression printed belongs to no cell
+
+
+def push(shell: Any, number: int, values: Mapping[str, Any]) -> None:
+    """Set variables."""
+    with _interruptible(shell, number):
+        shell.user_ns.update(values)
+
+
+def settle(shell: Any) -> bool:
+    """Wait until what was launched has come to its end; return whether all of it succeeded."""
+    import jax
+
+    shell.watch.begin("")
+    try:
+        with signals.armed():
+            jax.effects_barrier()
+            fates = [_succeeds(array) for array in _jax.all_arrays()]
+            return all(fates)
+    except KeyboardInterrupt:
+        return False
+    finally:
+        shell.watch.end()
+
+
+def _succeeds(array: Any) -> bool:
+    import jax
+
+    try:
+        if not array.is_deleted():
+            jax.block_until_ready(array)
+    except Exception:
+        return False
+    return True
+
+
+def probe(shell: Any, salt: int, budget_s: float) -> bool:
+    """Return whether this process and all others can compute together.
+
+    Every process contributes known numbers to a gather, and looks for the others'.
+
+    Args:
+        shell: The process's shell.
+        salt: Makes the numbers others than those of the last call.
+        budget_s: For how many seconds to wait for the others at most.
+    """
+    shell.watch.begin("")
+    try:
+        with shell.lockstep.unseen(), signals.armed():
+            return numbers_are_right(salt, budget_s)
+    except KeyboardInterrupt:
+        return False
+    finally:
+        shell.watch.end()

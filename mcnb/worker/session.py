@@ -1,0 +1,157 @@
+"""A process of a notebook in lockstep: its cells' launches are checked and recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from mcnb._text import cell_label, cell_name, place_name
+from mcnb.errors import LockstepError
+from mcnb.lockstep.abort import callbacks
+from mcnb.lockstep.checking import guard
+from mcnb.lockstep.client import Sentry
+from mcnb.lockstep.model import LaunchRecord
+from mcnb.lockstep.source import Place, Places, is_script
+from mcnb.lockstep.threads import current_frames
+from mcnb.lockstep.trace import Trace, Tracer
+from mcnb.lockstep.wire import Address
+from mcnb.worker import signals
+from mcnb.worker.cellcode import frame_line
+
+
+def _is_learners(filename: str) -> bool:
+    return cell_label(filename) is not None or is_script(filename)
+
+
+class Lockstep:
+    """What stands between a process's cells and JAX.
+
+    Attributes:
+        sentry: Who announces the launches; None where they can't be checked.
+        tracer: Who notes what a cell does, and when.
+    """
+
+    def __init__(self) -> None:
+        self.sentry: Sentry | None = None
+        self._places = Places(_is_learners, place_name)
+        self.tracer = Tracer(self._places)
+        self._label = ""
+        self._threads_before: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self._newest = self.newest_cell = ""
+        self._unseen = False
+
+    @staticmethod
+    def _is_news(record: logging.LogRecord) -> bool:
+        """Return whether a callback failed for another reason than that it was ended."""
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, (LockstepError, KeyboardInterrupt))
+
+    def enter(
+        self, referee: Address, process_index: int, gone: Callable[[], None] | None = None
+    ) -> str:
+        """Have this process's launches checked from now on.
+
+        Args:
+            referee: Where the referee listens.
+            process_index: This process's index.
+            gone: Called when the referee is gone.
+
+        Returns:
+            Why they are not; empty if they are.
+        """
+        import jax
+
+        logging.getLogger("jax._src.callback").addFilter(self._is_news)
+        jax.monitoring.register_event_duration_secs_listener(self.tracer.compiled)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.sentry = guard(
+                referee, process_index, self._places, gone, signals.deliver, self._note
+            )
+        return "; ".join(str(warning.message) for warning in caught)
+
+    def begin(self, number: int, label: str = "", *, checked: bool = True) -> None:
+        """Begin a cell: have launches told by their lines in it.
+
+        Args:
+            number: The number that the referee's server gave it.
+            label: The cell's label; empty for what is no cell.
+            checked: Whether launches wait until all participants stand at them.
+        """
+        if label:
+            self._places.cell, self._label = cell_name(label), label
+            self._threads_before = weakref.WeakSet(threading.enumerate())
+            self.tracer.begin()
+        if self.sentry is not None:
+            self.sentry.take_records()
+            self.sentry.begin(number, holding=checked)
+
+    def end(self) -> tuple[tuple[LaunchRecord, ...], bool, Trace]:
+        """End the cell; return its launches, whether threads of it still run, and what it did."""
+        trace = self.tracer.end()
+        if self.sentry is None:
+            return (), False, trace
+        busy = self.sentry.finish()
+        return self.sentry.take_records(), busy, trace
+
+    def callbacks_run(self) -> bool:
+        """Return whether callbacks of computations run the learner's code."""
+        return bool(callbacks(self.runs_learners_code))
+
+    def runs_learners_code(self, frame: FrameType) -> bool:
+        """Return whether a frame runs the learner's code."""
+        return self._places.runs(frame.f_code.co_filename)
+
+    @property
+    def newest_launch(self) -> str:
+        """The launch that was made last, of those that may take long: its name and its line."""
+        return self._newest
+
+    def _note(self, name: str, place: Place) -> None:
+        if not self._unseen:
+            where = place.name if place.line is None else f"In[{self._label}], line {place.line}"
+            self._newest = f"{name} ({where})" if where else name
+            self.newest_cell = self._label
+
+    def threads_of_the_cell(self) -> dict[int, int | None]:
+        """Return the threads that the last cell has started, and that run the learner's code.
+
+        A thread counts as the cell's, too, that is older but runs code of the cell: one of a pool.
+
+        Returns:
+            The line of the cell that each is at, or None, by the thread's identifier.
+        """
+        found: dict[int, int | None] = {}
+        before = {thread.ident for thread in self._threads_before}
+        own = {threading.get_ident(), threading.main_thread().ident}
+        with current_frames() as frames:
+            for thread, frame in frames.items():
+                if thread in own:
+                    continue
+                line = frame_line(frame, self._label)
+                stack = [frame]
+                while (outer := stack[-1].f_back) is not None:
+                    stack.append(outer)
+                runs = any(map(self.runs_learners_code, stack))
+                if line is not None or (runs and thread not in before):
+                    found[thread] = line
+                stack.clear()  # it would keep the learner's variables alive
+        return found
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """Let launches pass that are mcnb's own."""
+        self._unseen = True
+        try:
+            with contextlib.ExitStack() as stack:
+                if self.sentry is not None:
+                    stack.enter_context(self.sentry.suspended())
+                yield
+        finally:
+            self._unseen = False

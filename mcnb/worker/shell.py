@@ -1,0 +1,199 @@
+"""The IPython shell of a process: what it would send to a notebook goes into the record."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ipykernel.displayhook import ZMQShellDisplayHook
+from ipykernel.jsonutil import encode_images, json_clean
+from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
+
+from mcnb.messages import Reply
+from mcnb.worker import signals
+from mcnb.worker.capture import Record
+from mcnb.worker.cellcode import CellCompiler, leading_blank_lines
+from mcnb.worker.monitor import Watch
+from mcnb.worker.session import Lockstep
+from mcnb.worker.tracebacks import describe_error, format_error
+
+NO_INPUT = (
+    "input() can't work in a %%mcjax cell: the cell runs on several processes and there is one "
+    "keyboard. Read the value in an ordinary cell and hand it over: "
+    "mcnb.current_cluster().push({'name': value})"
+)
+
+
+class RecordingPublisher(ZMQDisplayPublisher):
+    """Puts what a process displays into its record."""
+
+    record: ClassVar[Record]
+
+    def publish(
+        self,
+        data: Mapping[str, Any],
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        transient: Mapping[str, Any] | None = None,
+        update: bool = False,
+        **_: Any,
+    ) -> None:
+        """Record something displayed, or an update of it."""
+        data, metadata = json_clean(encode_images(data)), json_clean(metadata or {})
+        display_id = (transient or {}).get("display_id")
+        if update and display_id is not None:
+            self.record.update_display(data, metadata, display_id)
+        else:
+            self.record.display(data, metadata, display_id)
+
+    def clear_output(self, wait: bool = False) -> None:
+        """Forget the cell's output so far."""
+        self.record.clear(wait)
+
+
+class RecordingHook(ZMQShellDisplayHook):
+    """Puts the value of a cell's last expression into the record."""
+
+    record: ClassVar[Record]
+    source = ""
+    value_text: str | None = None
+
+    def quiet(self) -> bool:
+        """Return whether the cell ends in a semicolon."""
+        return bool(self.semicolon_at_end_of_expression(self.source))
+
+    def start_displayhook(self) -> None:
+        """Begin nothing: the record takes whole values."""
+
+    def write_output_prompt(self) -> None:
+        """Write no prompt: the notebook labels values by process."""
+
+    def write_format_data(
+        self, format_dict: Mapping[str, Any], md_dict: Mapping[str, Any] | None = None
+    ) -> None:
+        """Record the value's representations."""
+        self.value_text = format_dict.get("text/plain")
+        self.record.display(
+            json_clean(encode_images(format_dict)), json_clean(md_dict or {}), is_value=True
+        )
+
+    def finish_displayhook(self) -> None:
+        """Write nothing after it."""
+
+
+class ProcessShell(ZMQInteractiveShell):
+    """The shell that runs `%%mcjax` cells in a process."""
+
+    compiler_class = CellCompiler
+    displayhook_class = RecordingHook
+    display_pub_class = RecordingPublisher
+
+    record: ClassVar[Record]
+    watch: ClassVar[Watch]
+    lockstep: ClassVar[Lockstep]
+    output: ClassVar[str]
+    process_index = 0
+    _depth = 0
+    _cell_loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, source: str, label: str, first_line: int) -> Reply:
+        """Run a cell and return all that there is to say about it.
+
+        Args:
+            source: The cell's code.
+            label: What stands in the notebook's prompt for it.
+            first_line: Which line of the notebook's cell the first line of the code is.
+        """
+        self.compile.label = label
+        self.compile.first_line = first_line + leading_blank_lines(source)
+        self.displayhook.source, self.displayhook.value_text = source, None
+        error: BaseException | None
+        try:
+            with signals.armed():
+                result = self._run_here(source)
+            error = result.error_before_exec or result.error_in_exec
+        except KeyboardInterrupt as interrupted:
+            error = interrupted
+        described = error and describe_error(error, label)
+        return Reply(self.record.take(), described or None, self.displayhook.value_text)
+
+    def _run_here(self, source: str) -> Any:
+        # The engine's own event loop runs this very call. A cell gets a loop of its own, so that
+        # `await` and asyncio.run work in it.
+        engine_loop = asyncio.events._get_running_loop()
+        asyncio.events._set_running_loop(None)
+        try:
+            if self._cell_loop is None:
+                self._cell_loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self._cell_loop)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="To exit: use 'exit'")
+                return self.run_cell(source, store_history=False)
+        finally:
+            asyncio.set_event_loop(None)
+            asyncio.events._set_running_loop(engine_loop)
+
+    def run_cell(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a cell as IPython does, within another one too."""
+        self._depth += 1
+        try:
+            return super().run_cell(*args, **kwargs)
+        finally:
+            self._depth -= 1
+
+    def showtraceback(
+        self, exc_tuple: Any = None, *_: Any, running_compiled_code: bool = False, **__: Any
+    ) -> None:
+        """Show an error that does not end the cell: the one that does goes into the reply."""
+        error = exc_tuple[1] if exc_tuple else sys.exc_info()[1]
+        ends_cell = running_compiled_code or isinstance(error, (SystemExit, KeyboardInterrupt))
+        if error is not None and not (ends_cell and self._depth == 1):
+            self.record.write("stderr", format_error(error) + "\n")
+
+    def showsyntaxerror(
+        self, filename: str | None = None, running_compiled_code: bool = False
+    ) -> None:
+        """Show a syntax error in code that the cell runs, but not the one that ends the cell."""
+        del filename
+        self.showtraceback(running_compiled_code=running_compiled_code)
+
+    def _showtraceback(self, etype: type, evalue: BaseException, stb: list[str]) -> None:
+        del etype, evalue
+        self.record.write("stderr", "\n".join(stb) + "\n")
+
+    def system(self, cmd: str) -> None:
+        """Run `!command`, without the terminal that IPython would fork for it.
+
+        JAX is multithreaded, and a fork of this process might never return. What the command
+        writes goes to the process's own file descriptors, and from there into the record.
+        """
+        status = subprocess.run(self.var_expand(cmd, depth=1), shell=True, check=False)  # noqa: S602
+        self.user_ns["_exit_code"] = status.returncode
+
+    system_piped = system_raw = system
+
+    def ask_exit(self) -> None:
+        """Refuse to leave: `exit` would take this one process out of the cluster."""
+        raise SystemExit("exit ends nothing here. To end all processes: %mcjax stop")
+
+
+def adopt_shell(shell: Any) -> None:
+    """Make the shell of an engine that somebody else started one of mcnb's, with its variables."""
+    shell.__class__ = ProcessShell
+    shell.compile = CellCompiler()
+    for name, made in (
+        ("displayhook", RecordingHook(parent=shell, shell=shell)),
+        ("display_pub", RecordingPublisher(parent=shell, shell=shell)),
+    ):
+        made.session = shell.kernel.session
+        setattr(shell, name, made)
+    shell.display_trap.hook = shell.displayhook
+
+
+def refuse_input(*_: object, **__: object) -> str:
+    """Stand in for `input` and `getpass` in a process."""
+    raise RuntimeError(NO_INPUT)

@@ -1,0 +1,305 @@
+"""Deliver interrupts to the cell that a process runs, and to nothing else in the process.
+
+SIGINT raises KeyboardInterrupt in the learner's code and is ignored between cells. SIGHUP ends the
+process. SIGTERM is left to `jax.distributed`, which takes it as the notice of a preemption.
+
+An interrupt can miss its cell in four ways, and each has its answer here:
+
+- It arrives before the cell has begun: the cell's number is remembered, and the cell ends at once.
+- Native code, or the cell itself, has SIGINT ignored (as C's `system` does while it waits):
+  Python raises KeyboardInterrupt as soon as the main thread runs bytecode again.
+- The code catches KeyboardInterrupt, as a bare `except:` does: a repeated interrupt is raised a
+  second time while the first one is being handled.
+- The main thread waits for a child process: children that the cell started get SIGINT, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psutil
+
+GRACE_S = 1.0  # for atexit handlers and open files
+
+
+def leave() -> None:
+    """End this process, from another thread than its main one."""
+    try:
+        os.kill(os.getpid(), signal.SIGHUP)
+        if _sent is not None:
+            shutil.rmtree(_sent, ignore_errors=True)
+        time.sleep(GRACE_S)
+    finally:
+        os._exit(1)
+
+
+def forget(output: str) -> None:
+    """Remove this process's output files, and the notebook's folder if they were the last there.
+
+    For a process that goes on without its notebook, which may have been killed.
+
+    Args:
+        output: The files' common path.
+    """
+    own = Path(output).parent
+    shutil.rmtree(own, ignore_errors=True)
+    with contextlib.suppress(OSError):  # others have not removed theirs
+        own.parent.rmdir()
+
+
+_sent: Path | None = None
+
+
+def leave_with_connection(folder: Path) -> None:
+    """Have this process leave when the connection over which it was started ends.
+
+    Args:
+        folder: What was sent to it, which is removed then.
+    """
+    global _sent
+    _sent = folder
+    threading.Thread(target=_watch, name="mcnb connection", daemon=True).start()
+
+
+def _watch() -> None:
+    while os.read(0, 1 << 10):
+        pass
+    leave()
+
+
+RETRY_S = 0.01
+# How long SIGINT has to reach the main thread before KeyboardInterrupt is raised another way.
+SIGNAL_S = 0.05
+# After so many jumps, an exception that another thread has asked for has been raised.
+SOON = 100
+# When a process began is told with this resolution; see proc(5).
+CLOCK_S = 0.02
+_armed = False
+_leaving = False
+# The cell that runs or ran last, and the newest one for which an interrupt came too early.
+_cell = 0
+_cancelled = 0
+_begun_at = 0.0  # as psutil says when processes began
+_raised = 0  # how often KeyboardInterrupt was raised in this cell
+_asynchronous = False  # whether it was, or is to be, without a signal
+# Guards _cell, _cancelled, _armed and _asynchronous against the thread that receives interrupts.
+_lock = threading.RLock()
+_is_learners: Callable[[FrameType], bool]
+
+
+def install(is_learners: Callable[[FrameType], bool]) -> None:
+    """Handle the signals in this process; to be called in its main thread.
+
+    Args:
+        is_learners: Whether a frame runs the learner's code.
+    """
+    global _is_learners
+    _is_learners = is_learners
+    signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGHUP, _hang_up)
+    sys.unraisablehook = _unraisable
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    global _raised
+    del signum
+    if not _armed:
+        return
+    _raised += 1
+    if _raised > 1 and _cell:
+        _raise_again(frame)
+    raise KeyboardInterrupt
+
+
+def _raise_again(frame: FrameType | None) -> None:
+    """Have KeyboardInterrupt raised once more, at the next line of the learner's that begins.
+
+    After a bare `except:`, that is the line of the handler itself, so that the exception leaves the
+    `try` statement that caught the first one.
+    """
+
+    def trace(inner: FrameType, event: str, _: Any) -> Any:
+        if event == "line" and _armed and _is_learners(inner):
+            # CPython ends the tracing of a thread when its trace function raises.
+            raise KeyboardInterrupt
+        return trace
+
+    while frame is not None:
+        if _is_learners(frame):
+            frame.f_trace = trace
+        frame = frame.f_back
+    sys.settrace(trace)
+
+
+def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    if isinstance(unraisable.exc_value, KeyboardInterrupt):
+        # It came while a finalizer or JAX's callback of the garbage collector ran, and is lost.
+        threading.Timer(RETRY_S, os.kill, (os.getpid(), signal.SIGINT)).start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _hang_up(signum: int, frame: FrameType | None) -> None:
+    global _leaving
+    del signum, frame
+    _leaving = True
+    raise SystemExit(0)
+
+
+def begin(cell: int) -> None:
+    """Begin a cell: interrupts for it are delivered from now on, in this thread.
+
+    Args:
+        cell: The number that the referee's server gave it.
+    """
+    global _cell, _begun_at, _raised
+    with _lock:
+        _cell, _begun_at, _raised = cell, _now(), 0
+    if signal.getsignal(signal.SIGINT) is not _interrupt:
+        # An earlier cell has put its own handler there, with which no stop would work.
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+@contextmanager
+def armed() -> Iterator[None]:
+    """Let signals end the code inside; before and after, SIGINT is ignored.
+
+    Raises:
+        KeyboardInterrupt: The cell was interrupted before it had begun.
+    """
+    global _armed, _cancelled
+    tracing = sys.gettrace()
+    try:
+        with _lock:
+            _armed = True
+            cancelled = 0 < _cell == _cancelled
+            _cancelled = 0 if cancelled else _cancelled
+        if cancelled:
+            raise KeyboardInterrupt
+        yield
+    finally:
+        # An interrupt that is still on its way may come in the middle of these steps.
+        for step in (_disarm, _absorb, lambda: sys.settrace(tracing)):
+            try:
+                step()
+            except KeyboardInterrupt:
+                step()
+        if _leaving:
+            # The shell took the exit for the cell's own; this one is the event loop's.
+            asyncio.get_running_loop().call_soon(sys.exit, 0)
+
+
+def _disarm() -> None:
+    global _armed
+    with _lock:
+        _armed = False
+
+
+def _absorb() -> None:
+    """Have an exception raised here that was to be raised in the cell, if it was not."""
+    # To take it back is no choice: CPython 3.11 would go on looking for it before each jump.
+    global _asynchronous
+    if _asynchronous:
+        _asynchronous = False
+        for _ in range(SOON):
+            pass
+
+
+def _raise_in(thread: int) -> None:
+    """Have KeyboardInterrupt raised in a thread, as soon as it runs bytecode."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt)
+    )
+
+
+def raise_in_threads(threads: list[int]) -> None:
+    """Have KeyboardInterrupt raised in threads, as soon as each runs bytecode.
+
+    Args:
+        threads: Their identifiers.
+    """
+    for thread in threads:
+        _raise_in(thread)
+
+
+def deliver(cell: int, attempt: int) -> None:
+    """Interrupt a cell; to be called from another thread than the main one, and returns at once.
+
+    Args:
+        cell: The cell's number. Where the process has not begun it yet, it ends as it begins.
+        attempt: How often the cell was to be interrupted by now, this time included.
+    """
+    global _cancelled
+    with _lock:
+        if cell > _cell:
+            _cancelled = max(_cancelled, cell)
+            return
+        if cell < _cell or not _armed:
+            return
+    threading.Thread(
+        target=_pursue, args=(cell, attempt), name="mcnb interrupt", daemon=True
+    ).start()
+
+
+def _pursue(cell: int, attempt: int) -> None:
+    global _raised, _asynchronous
+    main = threading.main_thread().ident
+    assert main is not None
+    # A later attempt comes as a signal from outside, too, which reaches code that keeps the GIL.
+    if attempt == 1 or not _reached(cell, attempt, RETRY_S):
+        signal.pthread_kill(main, signal.SIGINT)
+    signal_children()
+    if not _reached(cell, attempt, SIGNAL_S):
+        with _lock:
+            if _armed and _cell == cell and _raised < attempt:
+                _raised, _asynchronous = attempt, True
+                _raise_in(main)
+
+
+def _reached(cell: int, attempt: int, timeout_s: float) -> bool:
+    """Return whether the interrupt arrives in the cell, or the cell ends, within some seconds."""
+    deadline = time.monotonic() + timeout_s
+    while _armed and _cell == cell and _raised < attempt:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(RETRY_S / 5)
+    return True
+
+
+def _now() -> float:
+    """Return the time as psutil would say it of a process that begins now."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return time.time()
+    # Linux counts from its start, and gives the time of that in whole seconds.
+    return psutil.boot_time() + time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def children() -> list[psutil.Process]:
+    """Return the processes that the cell has started, directly or through others, and that run."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            running = child.status() != psutil.STATUS_ZOMBIE
+            if running and child.create_time() >= _begun_at - CLOCK_S:
+                found.append(child)
+    return found
+
+
+def signal_children() -> None:
+    """Send SIGINT to the processes that the cell has started, as a terminal's Ctrl-C does."""
+    for child in children():
+        with contextlib.suppress(psutil.Error):
+            child.send_signal(signal.SIGINT)

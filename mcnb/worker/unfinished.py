@@ -1,0 +1,191 @@
+"""Find what a cell has left running in its process: computations, threads, child processes.
+
+JAX launches computations asynchronously, so that one may run on when Python is through with its
+cell, and no interrupt reaches it. Nor does JAX say what a device is doing. Three signs together
+tell that nothing runs any more:
+
+- all arrays that are alive have their values;
+- a computation that is put behind all others, on each device, comes to its end. XLA keeps one queue
+  for computations on a single device, by device and launching thread, and another one for those on
+  several devices at once: a computation is put behind each;
+- no thread of native code uses the processor.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from mcnb.messages import Unfinished
+from mcnb.recovery.references import names_of
+from mcnb.worker import signals
+from mcnb.worker.monitor import native_busy_s, native_ready
+
+POLL_S = 0.005
+# How long threads that were interrupted have to end before they are said to run on.
+THREADS_S = 0.4
+# Over what time the use of the processor is measured, and which share of it is use: threads of BLAS
+# and of XLA look for new work for some milliseconds before they sleep.
+WINDOW_S, BUSY_SHARE = 0.02, 0.25
+# A computation for a device takes some milliseconds to compile. With more devices than these, only
+# the computation on all of them at once is put behind the others.
+MOST_SINGLE = 32
+# How long they have to come to their end, where native code uses the processor and where it does
+# not. On an idle device, that takes microseconds, but for the other work of the machine.
+BUSY_S, IDLE_S = 0.6, 1.0
+# After what time with no array in the making, but native code at work, they are launched.
+MARK_AFTER_S = 0.15
+MOST_NAMES = 5
+# How the threads are called in which XLA compiles, from jaxlib 0.12 on.
+COMPILERS = "tf_XLACompile"
+# The results of what was launched behind all others, as long as they are waited for.
+_marks: list[Any] = []
+
+
+def wind_down(shell: Any, ends: bool, heals: bool, budget_s: float) -> Unfinished:
+    """Wait until nothing of the last cell runs in this process any more.
+
+    Args:
+        shell: The process's shell.
+        ends: Whether the cell was told to end: then its threads are interrupted.
+        heals: Whether the process is healed next: then a computation is put behind the others only
+            where native code uses the processor, because to compile it takes time.
+        budget_s: For how many seconds to wait at most.
+
+    Returns:
+        What still runs then.
+    """
+    deadline = time.monotonic() + budget_s
+    shell.watch.begin("")
+    try:
+        with shell.lockstep.unseen(), signals.armed():
+            return _wind_down(shell, ends, heals, deadline)
+    except KeyboardInterrupt:
+        return _described(shell, _unready()[0], True)
+    finally:
+        shell.watch.end()
+
+
+def _wind_down(shell: Any, ends: bool, heals: bool, deadline: float) -> Unfinished:
+    began = time.monotonic()
+    if ends:
+        signals.raise_in_threads(list(shell.lockstep.threads_of_the_cell()))
+    native, at = native_busy_s(), began
+    compiled, marked = native, 0.0
+    used = busy = True
+    while True:
+        devices, _ = _unready()
+        now = time.monotonic()
+        if now - at >= WINDOW_S:
+            last, native = native, native_busy_s()
+            used = _used(last, native) > BUSY_SHARE * (now - at)
+            # The system counts the time in the queue for a core only when it is over.
+            busy, at = used or native_ready(), now
+        threads = ends and now < began + THREADS_S and shell.lockstep.threads_of_the_cell()
+        if not (devices or busy or threads) or now > deadline:
+            break
+        if ends and not marked and not devices and now > began + MARK_AFTER_S:
+            # It may be a computation that nobody holds an array of.
+            compiled, marked = native_busy_s(COMPILERS), now
+            _marks[:] = _launch_behind_all_others()
+            deadline = max(deadline, time.monotonic() + BUSY_S)
+        time.sleep(POLL_S)
+    if not devices and (busy or not heals):
+        compiled, marked = native_busy_s(COMPILERS), time.monotonic()
+        _marks[:] = _launch_behind_all_others()
+        devices = _wait_for_marks(BUSY_S if busy else IDLE_S)
+    compiles = _used(compiled, native_busy_s(COMPILERS))
+    if marked and compiles > BUSY_SHARE * (time.monotonic() - marked):
+        # Newer XLA compiles in threads of its own, and a launch waits until it can.
+        devices, used = set(), True
+    if not devices:
+        _marks.clear()
+    return _described(shell, devices, used)
+
+
+def _used(before: dict[int, float], now: dict[int, float]) -> float:
+    """Return how much processor time threads have used in between, in seconds."""
+    return sum(now[task] - before.get(task, now[task]) for task in now)
+
+
+def _described(shell: Any, devices: set[int], native: bool) -> Unfinished:
+    import jax
+
+    arrays = [one for one in jax.live_arrays() if not one.is_deleted()]
+    unready = [one for one in arrays if not one.is_ready()] if devices else []
+    return Unfinished(
+        tuple(sorted(devices)),
+        shell.lockstep.newest_launch if devices else "",
+        tuple(sorted(names_of(unready, shell.user_ns).values())[:MOST_NAMES]),
+        tuple(sorted(shell.lockstep.threads_of_the_cell().values(), key=lambda line: line or 0)),
+        native,
+        tuple(sorted(child.name() for child in signals.children())),
+        sum(shard.data.nbytes for one in arrays for shard in one.addressable_shards),
+        shell.lockstep.newest_cell if devices else "",
+    )
+
+
+def _unready() -> tuple[set[int], list[Any]]:
+    """Return the local positions of devices on which arrays have no value yet, and these arrays."""
+    import jax
+
+    arrays = [one for one in jax.live_arrays() if not one.is_deleted() and not one.is_ready()]
+    positions = {device: i for i, device in enumerate(jax.local_devices())}
+    return {
+        positions[shard.device]
+        for one in arrays
+        for shard in one.addressable_shards
+        if shard.device in positions and not shard.data.is_ready()
+    }, arrays
+
+
+def _launch_behind_all_others() -> list[Any]:
+    """Launch a computation behind all others on each local device; return the results."""
+    import jax
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    local = jax.local_devices()
+    groups = [[device] for device in local[:MOST_SINGLE]]
+    if len(local) > 1:
+        groups.append(local)
+    marks: list[Any] = []
+    for devices in groups:
+        mesh = Mesh(np.array(devices), ("device",))
+        with jax.set_mesh(mesh):
+            sharding = NamedSharding(mesh, PartitionSpec("device"))
+            parts = [jax.device_put(np.ones(1, np.int32), device) for device in devices]
+            shape = (len(devices),)
+            mark = jax.make_array_from_single_device_arrays(shape, sharding, parts)
+            marks.append(jax.jit(_next)(mark))
+    return marks
+
+
+def _wait_for_marks(budget_s: float) -> set[int]:
+    """Wait for what was launched behind all others.
+
+    Args:
+        budget_s: For how many seconds at most.
+
+    Returns:
+        The local positions of the devices that have not finished it by then.
+    """
+    import jax
+
+    positions = {device: i for i, device in enumerate(jax.local_devices())}
+    deadline = time.monotonic() + budget_s
+    while True:
+        left = {
+            positions[shard.device]
+            for mark in _marks
+            for shard in mark.addressable_shards
+            if not shard.data.is_ready()
+        }
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(POLL_S)
+
+
+def _next(v: Any) -> Any:
+    return v + 1

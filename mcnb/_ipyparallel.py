@@ -15,7 +15,6 @@ import importlib
 import os
 import sys
 import time
-from abc import ABC, abstractmethod
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -34,16 +33,16 @@ from mcnb.errors import ClusterError
 __all__ = ["Engine", "Kernel", "adopt_engine", "publish_data", "run_controller"]
 
 
-class Kernel(IPythonParallelKernel, ABC):
+class Kernel(IPythonParallelKernel):
     """An engine's kernel that answers some calls itself, without a trace in the namespace."""
 
-    @abstractmethod
     def answers(self, function: Any) -> bool:
         """Return whether this kernel answers a call of that function itself."""
+        raise NotImplementedError
 
-    @abstractmethod
     def answer(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Return the result of a call that `answers` accepts; it must not raise."""
+        raise NotImplementedError
 
     def pre_handler_hook(self) -> None:
         """Leave SIGINT alone: the engine's own handler decides what it reaches."""
@@ -74,7 +73,7 @@ class Kernel(IPythonParallelKernel, ABC):
         return {"status": "ok"}, buffers
 
 
-class Engine(engine_app.IPEngine, ABC):
+class Engine(engine_app.IPEngine):
     """The engine application, which redirects no output and lets a subclass handle signals.
 
     Attributes:
@@ -89,9 +88,9 @@ class Engine(engine_app.IPEngine, ABC):
         _leave_debugpy_out()
         super().initialize(argv)
 
-    @abstractmethod
     def handle_signals(self) -> None:
         """Install the handlers of signals."""
+        raise NotImplementedError
 
     def init_signal(self) -> None:
         """Install the handlers of signals."""

@@ -155,3 +155,22 @@ class Unfinished:
     def nothing(self) -> bool:
         """Whether nothing runs any more."""
         return not (self.devices or self.threads or self.native or self.children)
+
+
+@dataclass(frozen=True, slots=True)
+class Healed:
+    """What healing did in a process.
+
+    Attributes:
+        arrays: How many of the learner's arrays have their values back, bit for bit.
+        bytes: How large this process's parts of them are.
+        deleted: How many arrays had been deleted or donated before, and still are.
+        lost: Names of arrays without a value: what was to compute them was ended.
+        stale: Names of what could not be restored, with what to do.
+    """
+
+    arrays: int = 0
+    bytes: int = 0
+    deleted: int = 0
+    lost: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()

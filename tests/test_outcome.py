@@ -6,8 +6,7 @@ import pytest
 
 from mcnb.cluster.result import Outcome, aftermath, healing
 from mcnb.lockstep.model import Verdict
-from mcnb.messages import Unfinished
-from mcnb.recovery.heal import Healed
+from mcnb.messages import Healed, Unfinished
 
 AGAIN = "To run the cells again that made them: %mcjax restart --replay"
 

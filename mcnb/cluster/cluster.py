@@ -12,11 +12,10 @@ from mcnb.cluster.lifetime import Lifetime
 from mcnb.cluster.result import Outcome, Result, aftermath, answers_of, healing, result_of
 from mcnb.cluster.shielding import to_the_end
 from mcnb.errors import CellError, ClusterError
-from mcnb.messages import Reply
+from mcnb.messages import Healed, Reply
 from mcnb.options import LOCAL, Options, host_list, process_set, seconds
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.scene import Scene
-from mcnb.recovery.heal import Healed
 from mcnb.worker import rpc
 from mcnb.worker.cellcode import syntax_error
 

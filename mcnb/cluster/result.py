@@ -12,10 +12,9 @@ from mcnb._text import label, name_processes, plural
 from mcnb.errors import CellError, ClusterError, LockstepError, McnbError
 from mcnb.lockstep.messages import explain, left_waiting, met_nobody, other_lines
 from mcnb.lockstep.model import LaunchRecord, Verdict
-from mcnb.messages import STREAMS, ProcessError, Reply, Stream, Text, Unfinished
+from mcnb.messages import STREAMS, Healed, ProcessError, Reply, Stream, Text, Unfinished
 from mcnb.output.fold import Block, fold_events
 from mcnb.output.text import entries, without_escapes
-from mcnb.recovery.heal import Healed
 
 if TYPE_CHECKING:
     from mcnb.pictures.picture import Picture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import queue
 import signal
 import threading
@@ -16,13 +17,12 @@ from mcnb._system import LOOPBACK
 from mcnb._text import name_processes
 from mcnb.cluster.shielding import Task, to_the_end
 from mcnb.errors import ClusterError
-from mcnb.launchers.base import Start
+from mcnb.launchers.base import Start, process_environment
 from mcnb.launchers.exits import KEEPER, Losses, last_lines, process_index, process_name
-from mcnb.launchers.local import KeptStart
+from mcnb.launchers.forkserver_client import warm
 from mcnb.lockstep.server import Server, Waits
-from mcnb.messages import ProcessError, Progress
+from mcnb.messages import Healed, ProcessError, Progress
 from mcnb.options import LOCAL, Options
-from mcnb.recovery.heal import Healed
 from mcnb.worker.capture import LastWords, read_black_box
 from mcnb.worker.gpus import share
 from mcnb.worker.join import Whereabouts, heal, hold_port, in_order, join, whereabouts
@@ -551,12 +551,16 @@ class Processes:
 
 
 def _start_of(options: Options) -> Start:
-    if options.engines == LOCAL:
-        return KeptStart(options)
     if not options.ours:
         from mcnb.launchers.existing import ConnectedStart
 
         return ConnectedStart(options)
+    # It imports what the processes need while this process imports ipyparallel.
+    warm(process_environment(options, os.environ), gently=False)
+    if options.engines == LOCAL:
+        from mcnb.launchers.local import KeptStart
+
+        return KeptStart(options)
     from mcnb.launchers.batch import LaunchedStart
 
     return LaunchedStart(options)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ipyparallel.cluster.launcher import (
     BatchSystemLauncher,
@@ -28,13 +28,10 @@ from mcnb._system import LOOPBACK, address_toward, check_listen, outward_address
 from mcnb.errors import ClusterError, OptionError
 from mcnb.launchers.base import process_environment
 from mcnb.launchers.exits import ending_of, said_lines
-from mcnb.launchers.local import ENGINE_ARGS, KeptStart
+from mcnb.launchers.local import ENGINE_ARGS, KeptCluster, KeptStart
 from mcnb.launchers.ssh import SshProcesses
 from mcnb.options import Options
 from mcnb.worker.settings import FILE, Settings, leave_settings
-
-if TYPE_CHECKING:
-    from mcnb.launchers.local import KeptCluster
 
 FOLDER = "MCNB_FOLDER"
 LOOK_S = 1.0  # how often it is looked whether a job is still there
@@ -104,8 +101,6 @@ class LaunchedStart(KeptStart):
         return Path(tempfile.mkdtemp(prefix="mcnb-", dir=parent))
 
     def _cluster(self, exits: dict[str, str]) -> KeptCluster:
-        from mcnb.launchers.local import KeptCluster
-
         options = self.options
         config = configure(
             self._kind,

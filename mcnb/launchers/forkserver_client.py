@@ -198,16 +198,17 @@ _lock = threading.Lock()
 _idle: Keeping | None = None
 
 
-def warm(env: Mapping[str, str]) -> None:
-    """Have a keeper import what processes need, unless one has; in the background, gently.
+def warm(env: Mapping[str, str], *, gently: bool = True) -> None:
+    """Have a keeper import what processes need in the background, unless one has.
 
     Args:
         env: The environment of the processes.
+        gently: Whether it does so at the lowest priority, until somebody waits for it.
     """
     global _idle
     with _lock:
         if _idle is None or not _fits(_idle, env):
-            before, _idle = _idle, Keeping(_early(env), gently=True)
+            before, _idle = _idle, Keeping(_early(env), gently=gently)
         else:
             before = None
     if before is not None:

@@ -66,8 +66,6 @@ class KeptStart(Start):
                 return
 
     def _cluster(self, exits: dict[str, str]) -> KeptCluster:
-        # Not before the keeper imports, at the same time, what is the longer part.
-
         return KeptCluster(self.keeping, self.folder, self.options, exits)
 
     def _start(self, cluster: KeptCluster) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from mcnb.lockstep import _jax
 from mcnb.lockstep.programs import device_names
+from mcnb.messages import Healed
 from mcnb.recovery.references import names_of, replace_references
 
 _ALIGNMENT = 64  # bytes
@@ -153,25 +154,6 @@ class MeshContext:
             jax.set_mesh(new[id(self.mesh)][1])
         if id(self.device) in new:
             jax.config.update("jax_default_device", new[id(self.device)][1])
-
-
-@dataclass(frozen=True, slots=True)
-class Healed:
-    """What healing did in a process.
-
-    Attributes:
-        arrays: How many of the learner's arrays have their values back, bit for bit.
-        bytes: How large this process's parts of them are.
-        deleted: How many arrays had been deleted or donated before, and still are.
-        lost: Names of arrays without a value: what was to compute them was ended.
-        stale: Names of what could not be restored, with what to do.
-    """
-
-    arrays: int = 0
-    bytes: int = 0
-    deleted: int = 0
-    lost: tuple[str, ...] = ()
-    stale: tuple[str, ...] = ()
 
 
 def heal(

@@ -19,7 +19,7 @@ from mcnb.lockstep import _jax
 from mcnb.lockstep.abort import listening_ports
 from mcnb.lockstep.ranks import identify
 from mcnb.lockstep.wire import Address
-from mcnb.recovery.heal import Healed
+from mcnb.messages import Healed
 from mcnb.recovery.heal import heal as heal_here
 from mcnb.worker.gpus import VISIBLE, visible_gpus
 from mcnb.worker.signals import forget, leave

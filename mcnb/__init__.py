@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Imported when first used: the processes and the keeper need none of it, and start faster.
+# Imported when first used: the processes and the fork server need none of it, and start faster.
 _HOMES = {
     "CellError": "errors",
     "Cluster": "cluster.cluster",
@@ -76,12 +76,12 @@ def load_ipython_extension(shell: Any) -> None:
     import os
 
     from mcnb.launchers.base import process_environment
-    from mcnb.launchers.forkserver_client import warm
+    from mcnb.launchers.forkserver_client import preload
     from mcnb.options import Options
 
     # By the time somebody starts a cluster, what its processes import has been imported. It begins
     # before what the notebook imports itself.
-    warm(process_environment(Options(), os.environ))
+    preload(process_environment(Options(), os.environ))
     from mcnb.notebook.magics import register
 
     register(shell)

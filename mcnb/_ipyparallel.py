@@ -130,7 +130,7 @@ class _EagerHeartMonitor(heartmonitor.HeartMonitor):
     """Has the hub know an engine as soon as its heart beats.
 
     A new engine is registered when its heart has answered a beat, at the next beat. The period is
-    short, so that this is soon; once engines are known no beat is needed, for the keeper sees
+    short, so that this is soon; once engines are known no beat is needed, for the fork server sees
     deaths, and each would wake all of them up.
     """
 

@@ -18,7 +18,7 @@ import mcnb
 SETUP = """
 import time, jax, jax.numpy as jnp, numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from mcnb.lockstep import jax_hooks
+from mcnb.lockstep import _jax
 
 mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
 whole = NamedSharding(mesh, P())
@@ -37,12 +37,12 @@ def functions():
         "local": (jax.jit(lambda v: v + 1), alone),
     }
 
-guard, gate = jax_hooks._guard, jax_hooks._before
-jax_hooks.remove()
+guard, gate = _jax._guard, _jax._before
+_jax.remove()
 plain = functions()
 for f, v in plain.values():
     f(v).block_until_ready()
-jax_hooks._guard, jax_hooks._before = guard, gate
+_jax._guard, _jax._before = guard, gate
 checked = functions()
 for f, v in checked.values():
     f(v).block_until_ready()
@@ -115,7 +115,7 @@ def cells(cluster: mcnb.Cluster, rounds: int) -> None:
         for name in ("begin", "finish", "fail"):
             setattr(processes.referee, name, lambda *_, **__: None)
         processes.referee.waits = dict  # type: ignore[method-assign, assignment]
-        other.run("get_ipython().lockstep.sentry.close(); get_ipython().lockstep.sentry = None")
+        other.run("get_ipython().lockstep.client.close(); get_ipython().lockstep.client = None")
         for _ in range(rounds):
             taken: tuple[list[float], list[float]] = ([], [])
             for _ in range(50):

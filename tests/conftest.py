@@ -19,7 +19,7 @@ import mcnb
 from mcnb._text import cell_label
 from mcnb.cluster import cluster as clusters
 from mcnb.launchers import forkserver_client
-from mcnb.lockstep.client import Sentry
+from mcnb.lockstep.client import Client
 from mcnb.lockstep.server import Server
 from mcnb.lockstep.source import Places, is_script
 
@@ -70,7 +70,7 @@ def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         patch.setattr(tempfile, "tempdir", None)
         before = descendants()
         yield
-        forkserver_client.cool()
+        forkserver_client.close_idle()
         assert wait_until(lambda: descendants() <= before, RESIDUE_S), descendants() - before
         assert wait_until(lambda: not using(temporary), RESIDUE_S), using(temporary)
         assert [path.name for path in temporary.iterdir() if "mcnb" in path.name] == []
@@ -179,8 +179,8 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def sentries(server: Server) -> Iterator[list[Sentry]]:
-    both = [Sentry(server.address, k, learners_of(k)) for k in range(2)]
+def clients(server: Server) -> Iterator[list[Client]]:
+    both = [Client(server.address, k, learners_of(k)) for k in range(2)]
     yield both
-    for sentry in both:
-        sentry.close()
+    for client in both:
+        client.close()

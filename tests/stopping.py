@@ -225,7 +225,7 @@ def stop_cell(
         os.kill(os.getpid(), signal.SIGINT)
         if how == "second stop":
             time.sleep(AGAIN_S)
-            if cluster._conductor is not None:
+            if cluster._execution is not None:
                 os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=press)

@@ -21,7 +21,7 @@ from .conftest import BUSY, descendants, once, wait_until
 CYCLES = 50
 FIRST = 5  # libraries make what they keep
 MB = 1 << 20
-KEEPER = "mcnb keeper"
+FORKSERVER = "mcnb forkserver"
 COMPUTE = "import jax, jax.numpy as jnp\nprint(jax.device_count(), float(jnp.ones(3).sum()))"
 
 
@@ -37,19 +37,19 @@ def load() -> Iterator[None]:
             one.wait()
 
 
-def keepers() -> set[psutil.Process]:
-    return {one for one in psutil.Process().children(recursive=True) if one.name() == KEEPER}
+def forkservers() -> set[psutil.Process]:
+    return {one for one in psutil.Process().children(recursive=True) if one.name() == FORKSERVER}
 
 
 @pytest.fixture
 def others() -> set[psutil.Process]:
-    """The keepers of other tests' clusters; none is idle, which the next cluster would take."""
-    forkserver_client.cool()
-    return keepers()
+    """The forkservers of other tests' clusters; none is idle, which the next cluster would take."""
+    forkserver_client.close_idle()
+    return forkservers()
 
 
-def held(keeper: psutil.Process) -> dict[str, int]:
-    """Return what this kernel and its keeper hold now."""
+def held(forkserver: psutil.Process) -> dict[str, int]:
+    """Return what this kernel and its fork server hold now."""
     gc.collect()
     own = psutil.Process()
     return {
@@ -58,35 +58,38 @@ def held(keeper: psutil.Process) -> dict[str, int]:
         "threads": threading.active_count(),
         "native threads": own.num_threads(),
         "memory": own.memory_full_info().uss,
-        "keeper's descriptors": keeper.num_fds(),
+        "fork server's descriptors": forkserver.num_fds(),
         # What is its own alone depends on what forked processes have written to.
-        "keeper's memory": keeper.memory_info().rss - keeper.memory_info().shared,
+        "fork server's memory": forkserver.memory_info().rss - forkserver.memory_info().shared,
     }
 
 
-def imported_all(keeper: psutil.Process) -> bool:
-    """Return whether the keeper has imported also what it imports when nothing else is to do."""
-    return any("ft2font" in mapped.path for mapped in keeper.memory_maps())
+def imported_all(forkserver: psutil.Process) -> bool:
+    """Return whether the fork server has imported also what it imports when it is idle."""
+    return any("ft2font" in mapped.path for mapped in forkserver.memory_maps())
 
 
 def assert_nothing_piles_up(cycle: Callable[[], None], others: set[psutil.Process]) -> None:
     """Repeat something, the second half under load, and compare what is held."""
     for _ in range(FIRST):
         cycle()
-    [keeper] = keepers() - others
-    assert wait_until(lambda: imported_all(keeper), 30)
-    before = held(keeper)
+    [forkserver] = forkservers() - others
+    assert wait_until(lambda: imported_all(forkserver), 30)
+    before = held(forkserver)
     for _ in range((CYCLES - FIRST) // 2):
         cycle()
     with load():
         for _ in range(CYCLES - FIRST - (CYCLES - FIRST) // 2):
             cycle()
-    same = ("processes", "descriptors", "threads", "native threads", "keeper's descriptors")
+    same = ("processes", "descriptors", "threads", "native threads", "fork server's descriptors")
     kept = [before[key] for key in same]
-    assert wait_until(lambda: [held(keeper)[key] for key in same] == kept), (before, held(keeper))
-    after = held(keeper)
+    assert wait_until(lambda: [held(forkserver)[key] for key in same] == kept), (
+        before,
+        held(forkserver),
+    )
+    after = held(forkserver)
     print({key: after[key] - before[key] for key in after})
-    for key in ("memory", "keeper's memory"):
+    for key in ("memory", "fork server's memory"):
         assert after[key] - before[key] < 8 * MB, (key, before[key], after[key])
 
 
@@ -100,7 +103,7 @@ def test_fifty_starts_and_stops(others: set[psutil.Process]) -> None:
         cluster.start()
         assert cluster.run(COMPUTE).text() == "[all 2] 2 3.0\n"
         cluster.stop()
-        # The keeper stays, for the next start.
+        # The fork server stays, for the next start.
         assert len(descendants() - before) <= 1
 
     assert_nothing_piles_up(cycle, others)

@@ -310,17 +310,17 @@ def test_cluster_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: object) -> None:
         raise ClusterError("The cluster did not start: no room. Its last lines:\nOut of room")
 
-    monkeypatch.setattr(mcnb.cluster.Cluster, "start", fail)
+    monkeypatch.setattr(mcnb.Cluster, "start", fail)
     assert str(doctor.cluster()) == (
         "missing  The cluster did not start: no room. Its last lines:\n         Out of room"
     )
 
 
 def test_cluster_that_miscomputes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcnb.cluster.Cluster, "start", lambda self: None)
+    monkeypatch.setattr(mcnb.Cluster, "start", lambda self: None)
     result = SimpleNamespace(raise_for_errors=lambda: None)
-    monkeypatch.setattr(mcnb.cluster.Cluster, "run", lambda self, source: result)
-    monkeypatch.setattr(mcnb.cluster.Cluster, "pull", lambda self, name: {0: 10, 1: 9})
+    monkeypatch.setattr(mcnb.Cluster, "run", lambda self, source: result)
+    monkeypatch.setattr(mcnb.Cluster, "pull", lambda self, name: {0: 10, 1: 9})
     assert doctor.cluster() == Finding(
         "missing",
         "The processes computed a wrong sum: {0: 10, 1: 9}, where each should have 10",

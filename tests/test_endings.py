@@ -1,4 +1,4 @@
-"""The stop button at the wrong moment, and a keeper that is told to end what it just started."""
+"""The stop button at the wrong moment, and a fork server that ends what it just started."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def family() -> list[str]:
 
 @pytest.fixture
 def two() -> Iterator[mcnb.Cluster]:
-    forkserver_client.cool()
+    forkserver_client.close_idle()
     cluster = mcnb.Cluster(processes=2, devices_per_process=1)
     yield cluster
     cluster.stop()
@@ -61,11 +61,11 @@ def test_a_stop_is_not_left_half_done(two: mcnb.Cluster, after: float) -> None:
     with contextlib.suppress(KeyboardInterrupt), pressed(after):
         two.stop()
     assert two.status() == "2 processes x 1 CPU device: it was stopped"
-    assert family() == sorted([*before, "mcnb keeper"])
+    assert family() == sorted([*before, "mcnb forkserver"])
     two.start()
     assert two.run("1 + 1").text() == "[all 2] 2\n"
     two.stop()
-    assert family() == sorted([*before, "mcnb keeper"])
+    assert family() == sorted([*before, "mcnb forkserver"])
 
 
 @pytest.mark.parametrize("after", [*WHEN_S, 0.4])
@@ -82,12 +82,12 @@ def test_an_interrupted_restart_leaves_all_or_nothing(two: mcnb.Cluster, after: 
             "2 processes x 1 CPU device: it was interrupted while it was restarted",
             "2 processes x 1 CPU device: it was interrupted while it started",
         )
-        assert family() == sorted([*before, "mcnb keeper"])
+        assert family() == sorted([*before, "mcnb forkserver"])
     if interrupted or not two.running:
         two.start()
     assert two.run("1 + 1").text() == "[all 2] 2\n"
     two.stop()
-    assert family() == sorted([*before, "mcnb keeper"])
+    assert family() == sorted([*before, "mcnb forkserver"])
 
 
 def test_a_heal_is_not_left_half_done(two: mcnb.Cluster) -> None:
@@ -122,7 +122,7 @@ def test_what_was_forked_a_moment_ago_is_ended_too(tmp_path: Path) -> None:
     for turn in range(8):
         folder = tmp_path / f"mine{turn}"
         folder.mkdir()
-        keeper = subprocess.Popen(
+        forkserver = subprocess.Popen(
             [sys.executable, "-P", "-m", "mcnb.launchers.forkserver"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -131,35 +131,39 @@ def test_what_was_forked_a_moment_ago_is_ended_too(tmp_path: Path) -> None:
         )
         begin = json.dumps({"do": "begin", "folder": str(folder)}) + "\n"
         end = json.dumps({"do": "end", "remove": True}) + "\n"
-        said, _ = keeper.communicate(begin + controller(folder) + end, timeout=20)
+        said, _ = forkserver.communicate(begin + controller(folder) + end, timeout=20)
         reports = [json.loads(line) for line in said.splitlines()]
         assert {"ended": True} in reports
         assert not folder.exists()
 
 
 def test_orders_for_a_cluster_that_has_ended_start_nothing(tmp_path: Path) -> None:
-    keeping = forkserver_client.Keeping(process_environment(Options(processes=1), os.environ))
+    forkserver = forkserver_client.ForkServerClient(
+        process_environment(Options(processes=1), os.environ)
+    )
     try:
         gone: list[str] = []
-        keeping.begin(tmp_path / "first", lambda name, _: gone.append(name))
-        keeping.end()
-        keeping.begin(tmp_path / "second", lambda name, _: gone.append(name))
+        forkserver.begin(tmp_path / "first", lambda name, _: gone.append(name))
+        forkserver.end()
+        forkserver.begin(tmp_path / "second", lambda name, _: gone.append(name))
         arguments = ("controller", "mcnb.launchers.controller", [], dict(os.environ), "/")
-        keeping.start(
+        forkserver.start(
             tmp_path / "first", *arguments, str(tmp_path / "c"), graceful=False, umask=0o77
         )
-        keeping.end()
+        forkserver.end()
         assert gone == []
         assert list(tmp_path.iterdir()) == []
     finally:
-        keeping.close()
+        forkserver.close()
 
 
 def test_a_keeper_that_was_killed_while_it_waited_is_replaced(two: mcnb.Cluster) -> None:
-    others = {one for one in psutil.Process().children() if one.name() == "mcnb keeper"}
+    others = {one for one in psutil.Process().children() if one.name() == "mcnb forkserver"}
     two.start()
     two.stop()
-    [idle] = {one for one in psutil.Process().children() if one.name() == "mcnb keeper"} - others
+    [idle] = {
+        one for one in psutil.Process().children() if one.name() == "mcnb forkserver"
+    } - others
     idle.kill()
     two.start()
     assert two.run("1 + 1").text() == "[all 2] 2\n"

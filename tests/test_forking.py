@@ -40,8 +40,8 @@ def test_a_notebook_that_starts_nothing_leaves_nothing(tmp_path: Path) -> None:
 
 def test_who_starts_while_it_warms_up_gently_waits_for_it(cluster: mcnb.Cluster) -> None:
     del cluster
-    forkserver_client.cool()
-    forkserver_client.warm(process_environment(Options(processes=2), os.environ))
+    forkserver_client.close_idle()
+    forkserver_client.preload(process_environment(Options(processes=2), os.environ))
     with mcnb.Cluster(processes=2, devices_per_process=1) as two:
         assert two.run("import jax; jax.device_count()").text() == "[all 2] 2\n"
         # What waited was imported at the lowest priority; what computes has its own.
@@ -79,7 +79,7 @@ def test_another_environment_needs_another_keeper(
 
 
 def test_a_forked_process_is_as_if_it_had_been_started(cluster: mcnb.Cluster) -> None:
-    """Nothing of the keeper is left in it, and nothing is shared that each has of its own."""
+    """Nothing of the fork server is left in it, and nothing is shared that each has of its own."""
     drawn = cluster.run(
         "import numpy as np, random, uuid\n(np.random.rand(), random.random(), uuid.uuid4().hex)"
     )
@@ -91,8 +91,8 @@ def test_a_forked_process_is_as_if_it_had_been_started(cluster: mcnb.Cluster) ->
         "os.getcwd()))(*map(__import__, ['os', 'signal']))"
     )
     assert set(state.values()) == {(True, "/dev/null", False, str(Path.cwd()))}
-    keeper = psutil.Process(cluster.pull("__import__('os').getppid()")[0])
-    pipes = {str(Path(f"/proc/{keeper.pid}/fd/{fd}").readlink()) for fd in (0, 1)}
+    forkserver = psutil.Process(cluster.pull("__import__('os').getppid()")[0])
+    pipes = {str(Path(f"/proc/{forkserver.pid}/fd/{fd}").readlink()) for fd in (0, 1)}
     for pid in cluster.pull("__import__('os').getpid()").values():
         with contextlib.suppress(FileNotFoundError):
             open_ones = {
@@ -105,9 +105,9 @@ def test_a_forked_process_is_as_if_it_had_been_started(cluster: mcnb.Cluster) ->
 
 IMPORTED = """
 import json, sys
-from mcnb.launchers import warmth
-warm = warmth.Warmth(gently=False)
-warm.get(warmth.NEEDED["mcnb.worker"])
+from mcnb.launchers import forkserver
+warm = forkserver.Preload(gently=False)
+warm.get(forkserver.NEEDED["mcnb.worker"])
 print(json.dumps(list(sys.modules)))
 """
 
@@ -135,8 +135,8 @@ def test_cells_can_import_debugpy_though_kernels_are_made_without(cluster: mcnb.
 
 
 def test_nothing_but_the_main_thread_lives_in_who_forks(cluster: mcnb.Cluster) -> None:
-    keeper = psutil.Process(cluster.pull("__import__('os').getppid()")[0])
-    assert [thread.id for thread in keeper.threads()] == [keeper.pid]
+    forkserver = psutil.Process(cluster.pull("__import__('os').getppid()")[0])
+    assert [thread.id for thread in forkserver.threads()] == [forkserver.pid]
 
 
 def test_where_forking_is_forbidden_processes_are_started_one_by_one(
@@ -216,28 +216,28 @@ if int(sys.argv[1]) % 20 == 0:
 """
 FORKS = """
 import os, sys
-from mcnb.launchers import forking, warmth
+from mcnb.launchers import forkserver
 
-warm = warmth.Warmth(gently=True)
+warm = forkserver.Preload(gently=True)
 warm.begin()
-warm.get(warmth.NEEDED["mcnb.worker"])
-forking.settle()
+warm.get(forkserver.NEEDED["mcnb.worker"])
+forkserver.settle()
 running, failed = {}, []
-spec = forking.Spec("first", "child", [], {}, "/", "", 0)
-assert forking.why_not(spec) == "", forking.why_not(spec)
+spec = forkserver.Spec("first", "child", [], {}, "/", "", 0)
+assert forkserver.why_not(spec) == "", forkserver.why_not(spec)
 try:
     for number in range(200):
         env = {**os.environ, "JAX_NUM_CPU_DEVICES": "2"}
         output = f"{sys.argv[1]}/out{number}"
         name, folder = f"child {number}", sys.argv[1]
-        spec = forking.Spec(name, "child", [str(number)], env, folder, output, 0o77)
-        running[forking.fork(spec)] = number
+        spec = forkserver.Spec(name, "child", [str(number)], env, folder, output, 0o77)
+        running[forkserver.fork(spec)] = number
         while len(running) >= 8 or (number == 199 and running):
             pid, status = os.wait()
             child = running.pop(pid)
             if status:
                 failed.append((child, status))
-except forking.Forked as forked:
+except forkserver.Forked as forked:
     forked.spec.run()
 else:
     print(failed)

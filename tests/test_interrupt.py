@@ -11,22 +11,22 @@ import pytest
 # Runs as a process of a cluster does: cells in the main thread, orders to interrupt in another one.
 PROCESS = """
 import signal, sys, threading, time
-from mcnb.worker import interrupt
+from mcnb.worker import signals
 
 LATE_S = 0.1
-interrupt.install(lambda frame: frame.f_code.co_filename == "<cell>")
+signals.install(lambda frame: frame.f_code.co_filename == "<cell>")
 
 def run(number, source, orders=(), names=None):
     names = {} if names is None else names
     def order():
         for after, attempt in orders:
             time.sleep(after)
-            interrupt.deliver(number, attempt)
+            signals.deliver(number, attempt)
     thread = threading.Thread(target=order)
     thread.start()
-    interrupt.begin(number)
+    signals.begin(number)
     try:
-        with interrupt.armed():
+        with signals.armed():
             exec(compile(source, "<cell>", "exec"), names)
         how = "ended"
     except KeyboardInterrupt:
@@ -82,7 +82,7 @@ def test_what_is_interrupted(source: str, orders: str) -> None:
     # And twice: what the first leaves behind must not touch the second.
     assert process(f"""
         for number in (1, 2):
-            print(run(number, {source!r}, {orders}), sys.gettrace(), interrupt.children())
+            print(run(number, {source!r}, {orders}), sys.gettrace(), signals.children())
         print(run(3, "1"))
     """) == ["interrupted None []", "interrupted None []", "ended"]
 
@@ -97,7 +97,7 @@ def test_a_finally_clause_is_not_interrupted_by_the_first(tmp_path: object) -> N
 
 def test_an_interrupt_for_a_cell_that_has_not_begun() -> None:
     assert process("""
-        interrupt.deliver(2, 1)
+        signals.deliver(2, 1)
         print(run(1, "1"), run(2, "while True: pass"), run(2, "1"), run(3, "1"))
     """) == ["ended interrupted ended ended"]
 
@@ -105,11 +105,11 @@ def test_an_interrupt_for_a_cell_that_has_not_begun() -> None:
 def test_an_interrupt_for_a_cell_that_is_over() -> None:
     assert process("""
         print(run(5, "1"))
-        interrupt.deliver(5, 1)
-        interrupt.deliver(4, 1)
+        signals.deliver(5, 1)
+        signals.deliver(4, 1)
         print(run(6, "import time; time.sleep(0.3)", [(0.1, 1)][:0]))
-        interrupt.begin(7)
-        interrupt.deliver(6, 1)
+        signals.begin(7)
+        signals.deliver(6, 1)
         time.sleep(0.2)
         print("untouched")
     """) == ["ended", "ended", "untouched"]

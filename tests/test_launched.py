@@ -17,9 +17,9 @@ import mcnb
 from mcnb._system import address_toward, is_own, outward_address
 from mcnb.errors import OptionError
 from mcnb.launchers.batch import launcher_class, split_words, spread
-from mcnb.launchers.exits import FOLLOWED, UNKNOWN, Losses, ending_of
+from mcnb.launchers.exits import FOLLOWED, UNKNOWN, ExitReporter, ending_of
 from mcnb.notebook.magics import line_parser
-from mcnb.worker.join import Whereabouts, in_order
+from mcnb.worker.join import Location, in_order
 from mcnb.worker.settings import Settings, leave_settings, settings_path, take_settings
 
 KILLED = "was killed by SIGKILL (from outside, or because the machine ran out of memory)"
@@ -96,33 +96,35 @@ def test_what_launchers_write_of_an_end(text: str, process: int, ending: str) ->
 def test_the_first_loss_is_the_cause() -> None:
     told: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
     known = {2: KILLED}
-    losses = Losses(lambda k: known.get(k, ""), lambda k, how: told.put((k, how)), told_s=5.0)
+    reporter = ExitReporter(
+        lambda k: known.get(k, ""), lambda k, how: told.put((k, how)), told_s=5.0
+    )
     for k in (2, 0, 1):
-        losses.add(k)
+        reporter.add(k)
     assert [told.get(timeout=5) for _ in range(3)] == [(2, KILLED), (0, FOLLOWED), (1, FOLLOWED)]
-    losses.close()
-    losses.add(3)
+    reporter.close()
+    reporter.add(3)
     assert told.empty()
 
 
 def test_a_loss_that_nobody_explains() -> None:
     told: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
-    losses = Losses(lambda _: "", lambda k, how: told.put((k, how)), told_s=0.0)
-    losses.add(1)
+    reporter = ExitReporter(lambda _: "", lambda k, how: told.put((k, how)), told_s=0.0)
+    reporter.add(1)
     assert told.get(timeout=5) == (1, UNKNOWN)
-    losses.close()
+    reporter.close()
 
 
 @given(st.permutations(range(6)))
 def test_ranks_order_processes(ranks: list[int]) -> None:
-    found = [Whereabouts("one", "10.0.0.1", rank, "") for rank in ranks]
+    found = [Location("one", "10.0.0.1", rank, "") for rank in ranks]
     assert [found[i].rank for i in in_order(found)] == list(range(6))
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=12))
 def test_neighbours_share_a_host(hosts: list[int]) -> None:
     """Without ranks, or with those of another job: in the order of the hosts' numbers."""
-    found = [Whereabouts(f"node{n}", f"10.0.0.{n}", 0, "") for n in hosts]
+    found = [Location(f"node{n}", f"10.0.0.{n}", 0, "") for n in hosts]
     order = in_order(found)
     assert sorted(order) == list(range(len(hosts)))
     if len(hosts) > 1:

@@ -35,12 +35,12 @@ from jax._src.interpreters import pxla
 def test_what_does_not_fit_is_said_once(change: str) -> None:
     code = CHANGE.format(change=change) + (
         "import warnings\n"
-        "from mcnb.lockstep.checking import guard\n"
+        "from mcnb.lockstep.checking import check_launches\n"
         "from mcnb.lockstep.source import Places\n"
         "from mcnb.lockstep.server import Server\n"
         "with Server(1) as server, warnings.catch_warnings(record=True) as caught:\n"
         "    warnings.simplefilter('always')\n"
-        "    assert guard(server.address, 0, Places(lambda name: False)) is None\n"
+        "    assert check_launches(server.address, 0, Places(lambda name: False)) is None\n"
         "[warning] = caught\n"
         "print(warning.category.__name__, str(warning.message))\n"
     )

@@ -1,4 +1,4 @@
-"""The same sentry and referee between plain Python processes, without a notebook."""
+"""The same client and referee between plain Python processes, without a notebook."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import numpy as np
 import jax, jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from mcnb.errors import LockstepError
-from mcnb.lockstep.checking import guard
+from mcnb.lockstep.checking import check_launches
 from mcnb.lockstep.source import Places, is_script
 from mcnb.lockstep.wire import Address
 
@@ -34,7 +34,7 @@ while k:
         time.sleep(0.01)
 jax.distributed.initialize(f"127.0.0.1:{port}", 2, k)
 jax.devices()
-sentry = guard(Address(**json.loads(sys.argv[3])), k, Places(is_script))
+client = check_launches(Address(**json.loads(sys.argv[3])), k, Places(is_script))
 mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
 x = jax.device_put(np.arange(8.0).reshape(4, 2), NamedSharding(mesh, P("a", "b")))
 """
@@ -97,7 +97,7 @@ def test_a_process_that_ends_early(tmp_path: Path) -> None:
 def test_a_correct_program(tmp_path: Path, host: str) -> None:
     program = (
         "if k: time.sleep(0.3)\nfor i in range(20): s = jnp.sum(x + i)\n"
-        "print(float(s), len([r for r in sentry.records if r.launch.communicates]))\n"
+        "print(float(s), len([r for r in client.records if r.launch.communicates]))\n"
     )
     said = run(tmp_path, program, host)
     assert [code for code, _ in said] == [0, 0]
@@ -106,7 +106,7 @@ def test_a_correct_program(tmp_path: Path, host: str) -> None:
 
 
 def test_an_error_that_nobody_catches_names_the_line(tmp_path: Path) -> None:
-    script = "def step(v):\n    return jnp.sum(v)\nif k == 1: step(x)\nsentry.close()\n"
+    script = "def step(v):\n    return jnp.sum(v)\nif k == 1: step(x)\nclient.close()\n"
     [first, second] = run(tmp_path, script)
     assert first == (0, "")
     assert second[0] == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcnb.cluster.workers import CONNECT_TRIES, Reach
+from mcnb.cluster.workers import CONNECT_TRIES, WorkerClient
 from mcnb.errors import ClusterError
 from mcnb.options import Options
 
@@ -46,8 +46,8 @@ class Client(dict[int, Any]):
         self.closed = True
 
 
-def reach(start: Starting) -> Reach:
-    return Reach(Options(processes=2), start, {}, None)  # type: ignore[arg-type]
+def reach(start: Starting) -> WorkerClient:
+    return WorkerClient(Options(processes=2), start, {}, None)  # type: ignore[arg-type]
 
 
 def test_a_controller_that_does_not_answer_one_client_is_asked_by_another() -> None:

@@ -17,12 +17,12 @@ from mcnb.worker.capture import (
     LONGEST_NEWEST_LINE,
     MOST_BYTES,
     MOST_JOINED_LINES,
-    BlackBox,
+    CrashLog,
     NativeOutput,
     Record,
     RecordedStream,
     as_text_io,
-    read_black_box,
+    read_crash_log,
 )
 
 NOTE = (
@@ -51,7 +51,7 @@ def recorded(tmp_path: Path) -> Iterator[Recorded]:
         path = Path(f"{output}.{stream.removeprefix('std')}")
         path.touch()
         natives[stream] = NativeOutput(str(path), hide_gloo=stream == "stdout")
-    black_box = BlackBox(output)
+    black_box = CrashLog(output)
     yield Recorded(Record(natives, black_box), output)
     os.close(black_box._file)
     for native in natives.values():
@@ -64,7 +64,7 @@ def record(recorded: Recorded) -> Record:
 
 
 def said(recorded: Recorded) -> str:
-    return read_black_box(recorded.output).said
+    return read_crash_log(recorded.output).said
 
 
 def test_all_that_comes_stands_in_its_order(recorded: Recorded) -> None:
@@ -275,12 +275,12 @@ def test_the_black_box_tells_what_native_code_said_since(recorded: Recorded) -> 
     recorded.record.take()
     recorded.native("stdout", "new\n" + NOTE + "[Gloo] Rank")
     recorded.native("stderr", "Fatal\n")
-    words = read_black_box(recorded.output)
+    words = read_crash_log(recorded.output)
     assert (words.said, words.out, words.err) == ("", "new\n[Gloo] Rank", "Fatal\n")
 
 
 def test_a_black_box_that_is_not_there(tmp_path: Path) -> None:
-    words = read_black_box(str(tmp_path / "none"))
+    words = read_crash_log(str(tmp_path / "none"))
     assert (words.said, words.out, words.err) == ("", "", "")
 
 

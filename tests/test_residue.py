@@ -66,7 +66,9 @@ def test_the_kernel_is_killed_in_the_middle_of_a_cell(signal_number: int) -> Non
         said = [folder / f"process-{k}.said" for k in range(2)]
         assert wait_until(lambda: all(b"running" in path.read_bytes() for path in said), 30)
         family = set(psutil.Process(kernel.pid).children(recursive=True))
-        assert len(family) >= 6  # the keeper, the controller, two processes, a stray child of each
+        assert (
+            len(family) >= 6
+        )  # the fork server, the controller, two processes, a stray child of each
         ports = listening(family)
         assert ports
         kernel.send_signal(signal_number)
@@ -91,15 +93,15 @@ def test_stop_and_restart_leave_nothing(cluster: mcnb.Cluster, end: str) -> None
     assert cluster._lifetime.processes is not None
     folder = cluster._lifetime.processes.folder
     cluster.run("import subprocess\nsubprocess.Popen(['sleep', '1000'], start_new_session=True);")
-    [keeper] = [one for one in family if one.ppid() == os.getpid()]
-    family -= {keeper}
+    [forkserver] = [one for one in family if one.ppid() == os.getpid()]
+    family -= {forkserver}
     getattr(cluster, end)()
     assert not any(process.is_running() for process in family)
     assert not folder.exists()
     cluster.stop()
-    # The keeper is warm for the next one, and has nothing any more.
-    assert descendants() - before <= {keeper}
-    forkserver_client.cool()
+    # The fork server is warm for the next one, and has nothing any more.
+    assert descendants() - before <= {forkserver}
+    forkserver_client.close_idle()
     assert descendants() <= before
     # Sockets close in ZeroMQ's own time.
     assert wait_until(lambda: psutil.Process().num_fds() <= descriptors)

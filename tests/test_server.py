@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcnb.errors import LockstepError
-from mcnb.lockstep.client import Sentry
+from mcnb.lockstep.client import Client
 from mcnb.lockstep.server import Server
 from mcnb.lockstep.wire import Channel, Message
 
@@ -19,14 +19,14 @@ from .conftest import wait_until
 from .two_ends import F, G, Learner, learners_of
 
 
-def test_a_wrong_key_is_refused(server: Server, sentries: list[Sentry]) -> None:
+def test_a_wrong_key_is_refused(server: Server, clients: list[Client]) -> None:
     with pytest.raises((PermissionError, ValueError, OSError)):
-        Sentry(replace(server.address, key="wrong"), 0, learners_of(0))
-    running = [Learner(sentry, F) for sentry in sentries]
+        Client(replace(server.address, key="wrong"), 0, learners_of(0))
+    running = [Learner(client, F) for client in clients]
     assert [one.joined().made for one in running] == [["jit(f)"], ["jit(f)"]]
 
 
-def test_noise_disturbs_nobody(server: Server, sentries: list[Sentry]) -> None:
+def test_noise_disturbs_nobody(server: Server, clients: list[Client]) -> None:
     for noise in (b"GET / HTTP/1.1\r\n\r\n", b"[1,2,3]\n", b'["hello",1]\n', b"\x00" * 100 + b"\n"):
         with contextlib.closing(server.address.connect()) as connection:
             connection.sendall(noise)
@@ -34,7 +34,7 @@ def test_noise_disturbs_nobody(server: Server, sentries: list[Sentry]) -> None:
             with contextlib.suppress(ConnectionResetError):
                 while connection.recv(1000):
                     pass
-    running = [Learner(sentry, F) for sentry in sentries]
+    running = [Learner(client, F) for client in clients]
     assert [one.joined().made for one in running] == [["jit(f)"], ["jit(f)"]]
 
 
@@ -48,7 +48,7 @@ def test_the_socket_is_this_users_alone(tmp_path: Path) -> None:
 
 @pytest.fixture
 def channels(server: Server) -> Iterator[list[Channel]]:
-    """The first connection of each of two sentries, by hand."""
+    """The first connection of each of two clients, by hand."""
     channels = [Channel(server.address, k, "launches") for k in range(2)]
     for channel in channels:
         channel.send(["launch", 0, F.as_data()], ["launch", 1, G.as_data()])
@@ -109,18 +109,18 @@ def test_quiet_after_a_cell_counts_for_nothing_in_the_next(
 
 
 def test_who_runs_a_cell_is_not_quiet_whatever_its_frames_tell(
-    server: Server, sentries: list[Sentry]
+    server: Server, clients: list[Client]
 ) -> None:
     """Nothing in the frames of what mcnb evaluates itself is the learner's."""
     cell = server.begin([0, 1])
-    for sentry in sentries:
-        sentry.begin(cell)
-    waiting = Learner(sentries[1], F)  # a thread of process 1; its main thread is this one
-    other = Learner(sentries[0], G)
-    sentries[0].finish()
+    for client in clients:
+        client.begin(cell)
+    waiting = Learner(clients[1], F)  # a thread of process 1; its main thread is this one
+    other = Learner(clients[0], G)
+    clients[0].finish()
     server.finish(0, busy=True)
     assert wait_until(lambda: len(server.waits()) == 2)
     assert not wait_until(lambda: server.verdict, 0.2)
-    sentries[1].finish()
+    clients[1].finish()
     server.finish(1, busy=True)
     assert [type(one.joined().error) for one in (waiting, other)] == [LockstepError] * 2

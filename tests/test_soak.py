@@ -100,10 +100,10 @@ def allocated() -> int:
 
 def press(cluster: mcnb.Cluster, waits_s: list[float]) -> None:
     """Stop the next cell, some seconds after it has begun; then, perhaps, once more."""
-    wait_until(lambda: cluster._conductor is not None, 60)
+    wait_until(lambda: cluster._execution is not None, 60)
     for wait_s in waits_s:
         time.sleep(wait_s)
-        if cluster._conductor is not None:
+        if cluster._execution is not None:
             cluster.interrupt()
 
 

@@ -203,7 +203,7 @@ AROUND = {
         "match k: case 0",
         "",
     ),
-    "the guard of a case": (
+    "the check_launches of a case": (
         "match x:\n    case 1 if k == 0:\n        launch(x)",
         "k == 0",
         "",

@@ -1,4 +1,4 @@
-"""Two processes' sentries and their referee, in one process."""
+"""Two processes' clients and their referee, in one process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
-from mcnb.lockstep.client import Sentry
+from mcnb.lockstep.client import Client
 from mcnb.lockstep.model import Launch
 from mcnb.lockstep.source import Place
 
@@ -27,17 +27,17 @@ def learners_of(process: int) -> Callable[[FrameType], bool]:
 class Learner:
     """A thread that launches something, and what came of it."""
 
-    def __init__(self, sentry: Sentry, *launches: Launch, order: list[str] | None = None) -> None:
+    def __init__(self, client: Client, *launches: Launch, order: list[str] | None = None) -> None:
         self.made: list[str] = [] if order is None else order
         self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self.learner_runs, args=(sentry, launches))
+        self.thread = threading.Thread(target=self.learner_runs, args=(client, launches))
         self.thread.start()
 
-    def learner_runs(self, sentry: Sentry, launches: tuple[Launch, ...]) -> None:
-        process = sentry.process  # noqa: F841
+    def learner_runs(self, client: Client, launches: tuple[Launch, ...]) -> None:
+        process = client.process  # noqa: F841
         try:
             for launch in launches:
-                with sentry.passing(launch, Place(1)):
+                with client.passing(launch, Place(1)):
                     self.made.append(launch.name)
         except BaseException as error:
             self.error = error

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from mcnb.cluster.execution import Conductor, Watcher
+from mcnb.cluster.execution import Execution, Watcher
 from mcnb.cluster.history import Cell, History, Push, Replay
 from mcnb.cluster.lifetime import Lifetime
 from mcnb.cluster.result import Outcome, Result, aftermath, answers_of, healing, result_of
@@ -93,7 +93,7 @@ class Cluster:
         self._history = History()
         self._lifetime = Lifetime(options)
         self._lock = self._lifetime.lock
-        self._conductor: Conductor | None = None
+        self._execution: Execution | None = None
         self._cells = 0
 
     @property
@@ -271,9 +271,10 @@ class Cluster:
     def status(self) -> str:
         """Return what the cluster is made of and what it is doing, as text."""
         processes = self._lifetime.processes
-        cold = processes.cold if processes is not None else ""
-        slowly = f". Each process imports JAX by itself, which takes longer: {cold}" if cold else ""
-        return f"{self.options.describe()}: {self._state()}{slowly}"
+        unforked = processes.unforked if processes is not None else ""
+        if unforked:
+            unforked = f". Each process imports JAX by itself, which takes longer: {unforked}"
+        return f"{self.options.describe()}: {self._state()}{unforked}"
 
     def interrupt(self) -> None:
         """Interrupt the cell that runs, as the stop button does; from another thread.
@@ -281,7 +282,7 @@ class Cluster:
         Raises:
             ClusterError: The cluster does not run.
         """
-        conductor = self._conductor
+        conductor = self._execution
         if conductor is not None:
             conductor.interrupt()
         elif self._lifetime.processes is None:
@@ -382,7 +383,7 @@ class Cluster:
         if error is not None:
             self.last = Result({k: Reply(error=error) for k in cell.targets}, count)
             return self.last
-        conductor = self._conductor = Conductor(self._lifetime.ready(), watcher)
+        conductor = self._execution = Execution(self._lifetime.ready(), watcher)
         with conductor.catching_ctrl_c():
             try:
                 outcome = conductor.run(cell)
@@ -391,7 +392,7 @@ class Cluster:
                 renewed = aftermath(Outcome(intact=False), count, ours=self.options.ours)
                 raise ClusterError(f"{str(error).rstrip('.')}. {renewed}") from None
             finally:
-                self._conductor = None
+                self._execution = None
             self.last = result_of(outcome, count, ours=self.options.ours)
             if not outcome.intact:
                 self._lifetime.lose()
@@ -410,12 +411,12 @@ class Cluster:
             return self._call_now(function, args, self._targets(processes))
 
     def _call_now(self, function: Any, args: tuple[Any, ...], targets: tuple[int, ...]) -> Any:
-        conductor = self._conductor = Conductor(self._lifetime.ready())
+        conductor = self._execution = Execution(self._lifetime.ready())
         with conductor.catching_ctrl_c():
             try:
                 outcome, answers = conductor.call(function, args, targets)
             finally:
-                self._conductor = None
+                self._execution = None
             self._history.exclude(outcome.endless)
             if not outcome.intact and not outcome.died:
                 self._lifetime.lose()
@@ -428,7 +429,7 @@ class Cluster:
         return answers_of(outcome, answers, self.options.processes, ours=self.options.ours)
 
     def _state(self) -> str:
-        conductor = self._conductor
+        conductor = self._execution
         if conductor is None:
             return self._lifetime.state()
         return f"running a cell. {conductor.stage}" if conductor.stage else "running a cell"

@@ -1,4 +1,4 @@
-"""Joining processes that somebody else started."""
+"""CheckedInitialize processes that somebody else started."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ DEATHS_S = 0.3
 Watcher = Callable[[Pending], None]
 
 
-class Conductor:
+class Execution:
     """Sees one cell through.
 
     Args:

@@ -17,15 +17,15 @@ from mcnb._system import LOOPBACK
 from mcnb._text import name_processes
 from mcnb.cluster.shielding import Task, to_the_end
 from mcnb.errors import ClusterError
-from mcnb.launchers.base import Start, process_environment
-from mcnb.launchers.exits import KEEPER, Losses, last_lines, process_index, process_name
-from mcnb.launchers.forkserver_client import warm
+from mcnb.launchers.base import Launcher, process_environment
+from mcnb.launchers.exits import FORKSERVER, ExitReporter, last_lines, process_index, process_name
+from mcnb.launchers.forkserver_client import preload
 from mcnb.lockstep.server import Server, Waits
 from mcnb.messages import Healed, ProcessError, Progress
 from mcnb.options import LOCAL, Options
-from mcnb.worker.capture import LastWords, read_black_box
+from mcnb.worker.capture import LastOutput, read_crash_log
 from mcnb.worker.gpus import share
-from mcnb.worker.join import Whereabouts, heal, hold_port, in_order, join, whereabouts
+from mcnb.worker.join import Location, heal, hold_port, in_order, join, locate
 from mcnb.worker.rpc import Call
 
 
@@ -122,7 +122,7 @@ CONNECT_TRIES = 3  # each takes 10 s where the controller does not answer
 PATIENCE_S = 0.5  # with a client that does not hear of engines, at first
 
 
-class Reach:
+class WorkerClient:
     """A client of ipyparallel's, with a view of each process.
 
     Args:
@@ -138,13 +138,13 @@ class Reach:
     def __init__(
         self,
         options: Options,
-        start: Start,
+        start: Launcher,
         exits: Mapping[str, str],
         lost: Callable[[int], None] | None,
     ) -> None:
         self.options = options
         self.exits = exits
-        self.where: list[Whereabouts] = []
+        self.where: list[Location] = []
         self._start = start
         self._lost = lost
         self._inbox: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -178,7 +178,7 @@ class Reach:
         return Pending(asked, self._inbox, self._lost)
 
     def close(self) -> None:
-        """Reach nobody any more; a `connect` that is under way in another thread fails."""
+        """WorkerClient nobody any more; a `connect` that is under way in another thread fails."""
         with self._turn:
             self._closed = True
             client, self._client = self._client, None
@@ -232,7 +232,7 @@ class Reach:
 
     def _find_out(self) -> None:
         """Find out where the processes are, and put them in their order."""
-        answers = self.ask(whereabouts, self._start.host or LOOPBACK)
+        answers = self.ask(locate, self._start.host or LOOPBACK)
         found = [answers[i] for i in range(len(self._views))]
         order = list(range(len(found))) if self._start.numbered else in_order(found)
         self._views = [self._views[i] for i in order]
@@ -311,13 +311,13 @@ def start_processes(options: Options) -> Processes:
         ClusterError: They could not be started.
         KeyboardInterrupt: Ctrl-C; nothing of them is left.
     """
-    with contextlib.suppress(_KeeperGoneError):
+    with contextlib.suppress(_ForkServerGoneError):
         return _start_once(options)
-    return _start_once(options)  # with a keeper of its own; the one that waited had been killed
+    return _start_once(options)  # with a fork server of its own: the other was killed
 
 
-class _KeeperGoneError(ClusterError):
-    """The keeper did not live to see the start."""
+class _ForkServerGoneError(ClusterError):
+    """The fork server did not live to see the start."""
 
 
 def _start_once(options: Options) -> Processes:
@@ -338,7 +338,7 @@ def _start_once(options: Options) -> Processes:
         if start is not None:
             to_the_end(start.wait)
         if gone and isinstance(error, ClusterError):
-            raise _KeeperGoneError(str(error)) from None
+            raise _ForkServerGoneError(str(error)) from None
         raise
     return processes
 
@@ -362,9 +362,9 @@ class Processes:
         self._losses = (
             None
             if self._start.watched
-            else Losses(self._start.ending, self._lose, self._start.told_s)
+            else ExitReporter(self._start.ending, self._lose, self._start.told_s)
         )
-        self._reach = Reach(options, self._start, self.exits, self._lost)
+        self._workers = WorkerClient(options, self._start, self.exits, self._lost)
         try:
             self.referee = Server(
                 options.processes,
@@ -386,7 +386,7 @@ class Processes:
             ClusterError: They could not be started, or were closed meanwhile.
         """
         self._start.begin(self.exits, self._notice_exit)
-        self._reach.connect()
+        self._workers.connect()
         self._join()
 
     @property
@@ -395,9 +395,9 @@ class Processes:
         return self._start.folder
 
     @property
-    def cold(self) -> str:
+    def unforked(self) -> str:
         """Why they were started one by one and not forked; empty if they were forked."""
-        return self._start.cold
+        return self._start.unforked
 
     @property
     def kept(self) -> bool:
@@ -408,7 +408,7 @@ class Processes:
         self, function: Callable[..., Any], *args: Any, processes: Sequence[int] | None = None
     ) -> Pending:
         """Call a function in processes, with their shell before the arguments; don't wait."""
-        return self._reach.call(function, *args, processes=processes)
+        return self._workers.call(function, *args, processes=processes)
 
     def died(self) -> dict[int, str]:
         """Return which processes are gone, and how, the first first.
@@ -422,7 +422,7 @@ class Processes:
             if k is not None:
                 died[k] = how
             elif not died:
-                does = "looks after" if name == KEEPER else "connects"
+                does = "looks after" if name == FORKSERVER else "connects"
                 raise ClusterError(f"The {name}, which {does} the processes, {how}")
         return died
 
@@ -492,11 +492,11 @@ class Processes:
 
     def wake(self) -> None:
         """Have a `Pending.wait` that is under way return."""
-        self._reach.wake()
+        self._workers.wake()
 
-    def last_words(self, k: int) -> LastWords:
+    def last_words(self, k: int) -> LastOutput:
         """Return what a process said that it did not report any more."""
-        return read_black_box(self._reach.output(process_name(k)))
+        return read_crash_log(self._workers.output(process_name(k)))
 
     def close(self, grace_s: float | None = None) -> None:
         """End everything and remove the folder; return when all is gone.
@@ -507,7 +507,7 @@ class Processes:
         """
         if self._losses is not None:
             self._losses.close()  # what ends from now on is ended
-        self._reach.close()
+        self._workers.close()
         if not self._start.watched:
             self.referee.close()  # the processes leave when it is gone
         self._start.close(grace_s)
@@ -523,26 +523,26 @@ class Processes:
 
     def _notice_exit(self, name: str, how: str) -> None:
         self.exits.setdefault(name, how)
-        self._reach.notice()
+        self._workers.notice()
 
     def _coordinator(self) -> str:
         """Have process 0 hold a port for JAX's coordinator; return where it will listen."""
-        host = self._reach.where[0].address if self._reach.where else LOOPBACK
-        port = self._reach.ask(hold_port, host, processes=[0])[0]
+        host = self._workers.where[0].address if self._workers.where else LOOPBACK
+        port = self._workers.ask(hold_port, host, processes=[0])[0]
         return f"{host}:{port}"
 
     def _join(self) -> None:
         alone = "" if self._start.watched else "leaves" if self.options.ours else "forgets"
         gpus: list[tuple[str, ...]] = []
         if self.options.platform == "cuda":
-            seen = [(one.host, one.gpus) for one in self._reach.where]
+            seen = [(one.host, one.gpus) for one in self._workers.where]
             gpus = share(seen, self.options.devices_per_process)
-        joined = self._reach.ask(
+        joined = self._workers.ask(
             join,
             self._coordinator(),
             self.options.processes,
             self.referee.address,
-            self._reach.indices,
+            self._workers.indices,
             alone,
             gpus,
         )
@@ -550,17 +550,17 @@ class Processes:
         self._communicator_ports = {one.communicator_port for one in joined.values()} - {0}
 
 
-def _start_of(options: Options) -> Start:
+def _start_of(options: Options) -> Launcher:
     if not options.ours:
-        from mcnb.launchers.existing import ConnectedStart
+        from mcnb.launchers.existing import ExistingLauncher
 
-        return ConnectedStart(options)
+        return ExistingLauncher(options)
     # It imports what the processes need while this process imports ipyparallel.
-    warm(process_environment(options, os.environ), gently=False)
+    preload(process_environment(options, os.environ), gently=False)
     if options.engines == LOCAL:
-        from mcnb.launchers.local import KeptStart
+        from mcnb.launchers.local import LocalLauncher
 
-        return KeptStart(options)
-    from mcnb.launchers.batch import LaunchedStart
+        return LocalLauncher(options)
+    from mcnb.launchers.batch import IpyparallelLauncher
 
-    return LaunchedStart(options)
+    return IpyparallelLauncher(options)

@@ -16,7 +16,7 @@ THREADS_FOR_EACH, MOST_THREADS = 8, 64
 OnExit = Callable[[str, str], None]
 
 
-class Start(ABC):
+class Launcher(ABC):
     """A way to have processes; each is an ipyparallel engine.
 
     Attributes:
@@ -66,7 +66,7 @@ class Start(ABC):
         return ""
 
     @property
-    def cold(self) -> str:
+    def unforked(self) -> str:
         """Why processes import JAX one by one; empty if they do not."""
         return ""
 

@@ -28,8 +28,8 @@ from mcnb._system import LOOPBACK, address_toward, check_listen, outward_address
 from mcnb.errors import ClusterError, OptionError
 from mcnb.launchers.base import process_environment
 from mcnb.launchers.exits import ending_of, said_lines
-from mcnb.launchers.local import ENGINE_ARGS, KeptCluster, KeptStart
-from mcnb.launchers.ssh import SshProcesses
+from mcnb.launchers.local import ENGINE_ARGS, ForkedCluster, LocalLauncher
+from mcnb.launchers.ssh import SshEngines
 from mcnb.options import Options
 from mcnb.worker.settings import FILE, Settings, leave_settings
 
@@ -41,8 +41,8 @@ _ALLOCATIONS = ("SLURM_JOB_ID", "PBS_NODEFILE", "PE_HOSTFILE", "LSB_HOSTS")
 HANDED_ON = ("JAX_", "XLA_")
 
 
-class LaunchedStart(KeptStart):
-    """Has a keeper start the controller, and one of ipyparallel's launchers the processes.
+class IpyparallelLauncher(LocalLauncher):
+    """Has a fork server start the controller, and one of ipyparallel's launchers the processes.
 
     Args:
         options: What to start.
@@ -100,7 +100,7 @@ class LaunchedStart(KeptStart):
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix="mcnb-", dir=parent))
 
-    def _cluster(self, exits: dict[str, str]) -> KeptCluster:
+    def _cluster(self, exits: dict[str, str]) -> ForkedCluster:
         options = self.options
         config = configure(
             self._kind,
@@ -111,11 +111,11 @@ class LaunchedStart(KeptStart):
             one_host=self.host == LOOPBACK,
         )
         cls = launcher_class(self._kind)
-        return KeptCluster(
-            self.keeping, self.folder, options, exits, engines=cls, host=self.host, config=config
+        return ForkedCluster(
+            self.forkserver, self.folder, options, exits, engines=cls, host=self.host, config=config
         )
 
-    def _start(self, cluster: KeptCluster) -> None:
+    def _start(self, cluster: ForkedCluster) -> None:
         cluster.start_reachable_controller_sync()
         env = {k: v for k, v in os.environ.items() if k.startswith(HANDED_ON)}
         env = process_environment(self.options, env)
@@ -226,7 +226,7 @@ _MORE_THAN_CORES = {
 }
 
 
-class MpiProcesses(MPIEngineSetLauncher):
+class MpiEngines(MPIEngineSetLauncher):
     """Open MPI's or MPICH's processes: their ranks stand in the environment.
 
     ipyparallel's own option has engines ask MPI for it, for which they would need mpi4py.
@@ -239,7 +239,7 @@ class MpiProcesses(MPIEngineSetLauncher):
         return command
 
 
-_OWN: dict[str, type[EngineLauncher]] = {"mpi": MpiProcesses, "ssh": SshProcesses}
+_OWN: dict[str, type[EngineLauncher]] = {"mpi": MpiEngines, "ssh": SshEngines}
 
 
 def launcher_class(name: str) -> type[EngineLauncher]:
@@ -303,7 +303,7 @@ def configure(
     if issubclass(cls, BatchSystemLauncher):
         told["batch_file_name"] = str(folder / f"{name}.job")
         told["submit_command"] = [*cls.class_traits()["submit_command"].default(), *words]
-    elif issubclass(cls, SshProcesses):
+    elif issubclass(cls, SshEngines):
         profile = f".cache/mcnb/{folder.name}"
         told |= {
             "hosts": spread(processes, hosts),
@@ -327,7 +327,7 @@ def commands_of(name: str) -> list[str]:
     traits = cls.class_traits()
     kinds = ("mpi_cmd", "submit_command", "delete_command")
     found = [traits[kind].default()[0] for kind in kinds if kind in traits]
-    return ["ssh"] if cls is SshProcesses else found
+    return ["ssh"] if cls is SshEngines else found
 
 
 def is_gone(name: str, launcher: Any) -> bool:

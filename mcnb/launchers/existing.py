@@ -14,7 +14,7 @@ from typing import Any
 from mcnb._system import check_listen, local_end, outward_address
 from mcnb._text import index_ranges
 from mcnb.errors import ClusterError
-from mcnb.launchers.base import OnExit, Start, process_environment
+from mcnb.launchers.base import Launcher, OnExit, process_environment
 from mcnb.launchers.batch import HANDED_ON
 from mcnb.options import Options
 from mcnb.worker.adopt import Adopt
@@ -86,7 +86,7 @@ def engines_of(profile: str, cluster_id: str) -> int:
     return count
 
 
-class ConnectedStart(Start):
+class ExistingLauncher(Launcher):
     """Takes the engines of a cluster over.
 
     Args:

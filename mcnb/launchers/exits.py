@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mcnb._text import LIBRARY_PATH
-from mcnb.worker.capture import read_black_box
+from mcnb.worker.capture import read_crash_log
 
 
 def describe_exit(status: int) -> str:
@@ -42,11 +42,11 @@ def describe_exit(status: int) -> str:
 
 
 CONTROLLER = "controller"
-KEEPER = "keeper"
+FORKSERVER = "fork server"
 
 
 def process_name(index: int) -> str:
-    """Return the keeper's name for a JAX process."""
+    """Return the fork server's name for a JAX process."""
     return f"process {index}"
 
 
@@ -73,7 +73,7 @@ def last_lines(output: str) -> str:
     Args:
         output: The common path of its output files; empty if there are none.
     """
-    return lines_of(crash_report(read_black_box(output).err)) if output else ""
+    return lines_of(crash_report(read_crash_log(output).err)) if output else ""
 
 
 def said_lines(text: str) -> str:
@@ -107,7 +107,7 @@ UNKNOWN = "ended without a word"
 FOLLOWED = "was ended with it"
 
 
-class Losses:
+class ExitReporter:
     """Tells of processes that are gone, in their order, and how they ended.
 
     The first that is gone is the cause, as a rule; mpirun, for one, ends the others then.
@@ -126,7 +126,7 @@ class Losses:
         self._told_s = told_s
         self._lost: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mcnb losses", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="mcnb exits", daemon=True)
         self._thread.start()
 
     def add(self, k: int) -> None:

@@ -1,7 +1,7 @@
-"""The keeper: one small process between the notebook and all that it starts.
+"""The fork server: one small process between the notebook and all that it starts.
 
-    notebook kernel ──stdin──▶ keeper ──fork──▶ controller, process 0, process 1, ...
-                    ◀─stdout──        ◀─exit──
+    notebook kernel ──stdin──▶ fork server ──fork──▶ controller, process 0, process 1, ...
+                    ◀─stdout──             ◀─exit──
 
 It imports what processes need and forks them, so that none has to import it again; delivers
 signals to them and reports how they end. When the notebook is gone, however it went, it ends
@@ -73,7 +73,7 @@ class Spec:
 
 
 class Forked(BaseException):
-    """Unwinds the keeper's stack in a process that was forked from it.
+    """Unwinds the fork server's stack in a process that was forked from it.
 
     Attributes:
         spec: What this process is to become.
@@ -213,7 +213,7 @@ NEEDED = {"mcnb.launchers.controller": CONTROLLER, "mcnb.worker": (*CONTROLLER, 
 GENTLE = 10  # the priority of what nobody waits for: a tenth of the usual share of a busy core
 
 
-class Warmth:
+class Preload:
     """Imports what is needed, one thing after the other, in a thread of its own or at once.
 
     Args:
@@ -241,7 +241,9 @@ class Warmth:
             # A collection would find nothing in what is being imported, and write to all of it.
             gc.disable()
             gently = self._gently or not self.urgent
-            self._thread = threading.Thread(target=self._import, args=(gently,), name="mcnb warm")
+            self._thread = threading.Thread(
+                target=self._import, args=(gently,), name="mcnb preload"
+            )
             self._thread.start()
 
     def stop(self) -> None:
@@ -317,8 +319,8 @@ class _Child:
         return self.returncode
 
 
-class Keeper:
-    """The keeper's state: the processes that it started and still has.
+class ForkServer:
+    """The fork server's state: the processes that it started and still has.
 
     Args:
         gently: Whether to import at the lowest priority, until somebody waits for it.
@@ -334,20 +336,20 @@ class Keeper:
         self.parent = os.getppid()
         self.selector = selectors.DefaultSelector()
         self.pending = b""
-        self.warmth = Warmth(gently=gently)
-        self.cold = ""  # why it can't fork
+        self.preload = Preload(gently=gently)
+        self.why_not = ""  # why it can't fork
         self.looked_at: set[tuple[str, ...]] = set()  # with what imported it can
-        self.settled = len(self.warmth.left)  # how much was left to import then
+        self.settled = len(self.preload.left)  # how much was left to import then
 
     def run(self) -> Spec | None:
         """Serve until the notebook is gone, then end everything.
 
         Returns:
-            What this process is to become, where it was forked from the keeper.
+            What this process is to become, where it was forked from the fork server.
         """
         # Orphans of what we start become our children, so that none can slip away.
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        prctl(PR_SET_NAME, b"mcnb keeper")
+        prctl(PR_SET_NAME, b"mcnb forkserver")
         for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(ignored, signal.SIG_IGN)
         wake_read, wake_write = os.pipe()
@@ -358,7 +360,7 @@ class Keeper:
         self.selector.register(0, selectors.EVENT_READ, "order")
         self.own = [wake_read, wake_write]
         timeout = self._watch_parent()
-        self.warmth.begin()
+        self.preload.begin()
         try:
             self._serve(timeout)
         except Forked as forked:
@@ -370,15 +372,15 @@ class Keeper:
             self._end_cluster()
             raise
         self._end_cluster()
-        self.warmth.stop()
+        self.preload.stop()
         return None
 
     def _serve(self, timeout: float | None) -> None:
         while os.getppid() == self.parent:
-            idle = IDLE_S if self.warmth.left and not self.cold else None
+            idle = IDLE_S if self.preload.left and not self.why_not else None
             events = self.selector.select(timeout or idle)
             if not events and idle:
-                self.warmth.begin()
+                self.preload.begin()
             for key, _ in events:
                 if key.data == "notebook gone":
                     return
@@ -416,7 +418,7 @@ class Keeper:
             self._start(Spec(**spec), graceful)
 
     def _start(self, spec: Spec, graceful: bool) -> None:
-        self.warmth.stop()
+        self.preload.stop()
         try:
             if self._can_fork(spec):
                 process: _Child | subprocess.Popen[bytes] = _Child(fork(spec))
@@ -429,22 +431,22 @@ class Keeper:
             self.running[spec.name] = process
             if graceful:
                 self.graceful.add(spec.name)
-        if self.warmth.urgent and not self.cold:
-            self.warmth.begin()
+        if self.preload.urgent and not self.why_not:
+            self.preload.begin()
 
     def _can_fork(self, spec: Spec) -> bool:
         needed = NEEDED.get(spec.module)
-        if needed is None or self.cold:
+        if needed is None or self.why_not:
             return False
-        self.warmth.get(needed)
+        self.preload.get(needed)
         if needed not in self.looked_at:
             self.looked_at.add(needed)
-            self.cold = why_not(spec)
-            self._report(cold=self.cold)
-        if len(self.warmth.left) < self.settled:
-            self.settled = len(self.warmth.left)
+            self.why_not = why_not(spec)
+            self._report(why_not=self.why_not)
+        if len(self.preload.left) < self.settled:
+            self.settled = len(self.preload.left)
             settle()
-        return not self.cold
+        return not self.why_not
 
     def _execute(self, spec: Spec) -> subprocess.Popen[bytes]:
         with open(f"{spec.output}.out", "ab") as out, open(f"{spec.output}.err", "ab") as err:  # noqa: PTH123
@@ -532,7 +534,7 @@ class Keeper:
 
 def main() -> None:
     """Keep, or be what was forked."""
-    spec = Keeper(gently="--gently" in sys.argv).run()
+    spec = ForkServer(gently="--gently" in sys.argv).run()
     if spec is not None:
         spec.run()
 

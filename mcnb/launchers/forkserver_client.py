@@ -1,4 +1,4 @@
-"""The notebook's end of the keeper."""
+"""The client of the fork server, in the notebook kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mcnb.errors import ClusterError
-from mcnb.launchers.exits import KEEPER, describe_exit
+from mcnb.launchers.exits import FORKSERVER, describe_exit
 
 ENDING_S = 10.0
 _GONE = (
@@ -25,8 +25,8 @@ _GONE = (
 )
 
 
-class Keeping:
-    """A keeper process, as the notebook sees it. It serves one cluster after the other.
+class ForkServerClient:
+    """A fork server process, as the notebook sees it. It serves one cluster after the other.
 
     Args:
         env: Its environment, in which it imports what processes need.
@@ -34,12 +34,13 @@ class Keeping:
 
     Attributes:
         env: The environment.
-        cold: Why it can't fork processes, in words; empty if it can, None if that is not known yet.
+        why_not: Why it can't fork processes, in words; empty if it can, None if that is not
+            known yet.
     """
 
     def __init__(self, env: Mapping[str, str], *, gently: bool = False) -> None:
         self.env = dict(env)
-        self.cold: str | None = None
+        self.why_not: str | None = None
         self._on_exit: Callable[[str, str], None] | None = None
         self._process = subprocess.Popen(
             [
@@ -59,19 +60,19 @@ class Keeping:
         self._lock = threading.Lock()
         self._closing = False
         self._ended: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read, name="mcnb keeper", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="mcnb forkserver", daemon=True)
         self._reader.start()
 
     @property
     def alive(self) -> bool:
-        """Whether the keeper runs."""
+        """Whether the fork server runs."""
         return self._process.poll() is None
 
     def begin(self, folder: Path, on_exit: Callable[[str, str], None]) -> None:
         """Begin a cluster.
 
         Args:
-            folder: The folder that the keeper removes when the cluster ends.
+            folder: The folder that the fork server removes when the cluster ends.
             on_exit: Called with a process's name and how it ended, in words, when one ends; from
                 another thread.
         """
@@ -135,14 +136,14 @@ class Keeping:
             self._on_exit = None
 
     def close(self) -> None:
-        """End everything, and the keeper too; return when all is gone."""
+        """End everything, and the fork server too; return when all is gone."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._lock:
             if self._closing:
                 return
             self._closing = True
-            with contextlib.suppress(OSError):  # the keeper was killed
+            with contextlib.suppress(OSError):  # the fork server was killed
                 self._process.stdin.close()
         self._process.wait(ENDING_S)
         self._reader.join(ENDING_S)
@@ -163,15 +164,15 @@ class Keeping:
             report = json.loads(line)
             if "ended" in report:
                 self._ended.put(True)
-            elif "cold" in report:
-                self.cold = report["cold"]
+            elif "why_not" in report:
+                self.why_not = report["why_not"]
             elif "failed" in report:
                 self._tell(report["name"], f"could not be started ({report['failed']})")
             else:
                 self._tell(report["name"], describe_exit(report["status"]))
         self._ended.put(False)
         if not self._closing:
-            self._tell(KEEPER, "was killed")
+            self._tell(FORKSERVER, "was killed")
 
     def _tell(self, name: str, how: str) -> None:
         if self._on_exit is not None:
@@ -192,14 +193,14 @@ def _umask() -> int:
     return mask
 
 
-# What may differ between clusters though the keeper has imported everything: it is told a fork.
+# What may differ between clusters of one fork server: a fork receives it.
 _LATE = ("JAX_NUM_CPU_DEVICES", "NPROC")
 _lock = threading.Lock()
-_idle: Keeping | None = None
+_idle: ForkServerClient | None = None
 
 
-def warm(env: Mapping[str, str], *, gently: bool = True) -> None:
-    """Have a keeper import what processes need in the background, unless one has.
+def preload(env: Mapping[str, str], *, gently: bool = True) -> None:
+    """Have a fork server import what processes need in the background, unless one has.
 
     Args:
         env: The environment of the processes.
@@ -208,46 +209,46 @@ def warm(env: Mapping[str, str], *, gently: bool = True) -> None:
     global _idle
     with _lock:
         if _idle is None or not _fits(_idle, env):
-            before, _idle = _idle, Keeping(_early(env), gently=gently)
+            before, _idle = _idle, ForkServerClient(_early(env), gently=gently)
         else:
             before = None
     if before is not None:
         before.close()
 
 
-def take(env: Mapping[str, str]) -> Keeping:
-    """Return a keeper for processes of that environment, a warm one if there is one."""
+def take(env: Mapping[str, str]) -> ForkServerClient:
+    """Return a fork server for that environment, the one that waits if there is one."""
     global _idle
     with _lock:
         idle = _idle
         if idle is not None and _fits(idle, env):
             _idle = None
             return idle
-    return Keeping(_early(env))
+    return ForkServerClient(_early(env))
 
 
-def give_back(keeping: Keeping, grace_s: float | None = None) -> None:
-    """End a keeper's cluster, and keep the keeper for the next one; close it if there is one.
+def give_back(forkserver: ForkServerClient, grace_s: float | None = None) -> None:
+    """End a fork server's cluster; keep it for the next one, or close it if another waits.
 
     Args:
-        keeping: The keeper.
+        forkserver: The fork server.
         grace_s: How long processes have to leave before they are killed, in seconds.
     """
     global _idle
     try:
-        keeping.end(grace_s=grace_s)
+        forkserver.end(grace_s=grace_s)
     except ClusterError:  # it was killed
-        keeping.close()
+        forkserver.close()
         return
     with _lock:
-        before, _idle = _idle, keeping
+        before, _idle = _idle, forkserver
     if before is not None:
         before.close()
 
 
 @atexit.register
-def cool() -> None:
-    """Close the keeper that waits, if there is one."""
+def close_idle() -> None:
+    """Close the fork server that waits, if there is one."""
     global _idle
     with _lock:
         idle, _idle = _idle, None
@@ -259,5 +260,5 @@ def _early(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name not in _LATE}
 
 
-def _fits(keeping: Keeping, env: Mapping[str, str]) -> bool:
-    return keeping.alive and keeping.env == _early(env)
+def _fits(forkserver: ForkServerClient, env: Mapping[str, str]) -> bool:
+    return forkserver.alive and forkserver.env == _early(env)

@@ -1,4 +1,4 @@
-"""ipyparallel's launchers for this machine, with the keeper as the one who starts processes."""
+"""Start processes on this machine: ipyparallel's launchers, on top of the fork server."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from traitlets.config import Config
 
 from mcnb._system import LOOPBACK
 from mcnb.errors import ClusterError
-from mcnb.launchers.base import OnExit, Start, process_environment
-from mcnb.launchers.exits import CONTROLLER, KEEPER, last_lines, output_path, process_name
-from mcnb.launchers.forkserver_client import Keeping, give_back, take
+from mcnb.launchers.base import Launcher, OnExit, process_environment
+from mcnb.launchers.exits import CONTROLLER, FORKSERVER, last_lines, output_path, process_name
+from mcnb.launchers.forkserver_client import ForkServerClient, give_back, take
 from mcnb.options import Options
 
 START_TRIES = 3  # ipyparallel's controller chooses ports before it binds them
 
 
-class KeptStart(Start):
-    """Has a keeper start the controller and the processes.
+class LocalLauncher(Launcher):
+    """Has a fork server start the controller and the processes.
 
     Args:
         options: What to start.
@@ -41,15 +41,15 @@ class KeptStart(Start):
     def __init__(self, options: Options) -> None:
         self.options = options
         self.folder = self._make_folder()
-        self.keeping = take(process_environment(options, os.environ))
-        self.cluster: KeptCluster | None = None
+        self.forkserver = take(process_environment(options, os.environ))
+        self.cluster: ForkedCluster | None = None
 
     def _make_folder(self) -> Path:
         return Path(tempfile.mkdtemp(prefix="mcnb-"))
 
     def begin(self, exits: dict[str, str], on_exit: OnExit) -> None:
-        """Have the keeper start them, again where the controller finds its ports taken."""
-        self.keeping.begin(self.folder, on_exit)
+        """Have the fork server start them, again where the controller finds its ports taken."""
+        self.forkserver.begin(self.folder, on_exit)
         for try_number in range(1, START_TRIES + 1):
             self.cluster = self._cluster(exits)
             try:
@@ -60,15 +60,15 @@ class KeptStart(Start):
                     raise ClusterError(
                         f"ipyparallel's controller could not be started: {error}.{lines}"
                     ) from None
-                self.keeping.end(remove=False)
+                self.forkserver.end(remove=False)
                 exits.clear()
             else:
                 return
 
-    def _cluster(self, exits: dict[str, str]) -> KeptCluster:
-        return KeptCluster(self.keeping, self.folder, self.options, exits)
+    def _cluster(self, exits: dict[str, str]) -> ForkedCluster:
+        return ForkedCluster(self.forkserver, self.folder, self.options, exits)
 
-    def _start(self, cluster: KeptCluster) -> None:
+    def _start(self, cluster: ForkedCluster) -> None:
         cluster.start_cluster_sync(n=self.options.processes)
 
     def connect(self) -> Any:
@@ -77,32 +77,32 @@ class KeptStart(Start):
         return self.cluster.connect_client_sync()
 
     @property
-    def cold(self) -> str:
+    def unforked(self) -> str:
         """Why they were started one by one and not forked; empty if they were forked."""
-        return self.keeping.cold or ""
+        return self.forkserver.why_not or ""
 
     @property
     def alive(self) -> bool:
-        """Whether the keeper runs."""
-        return self.keeping.alive
+        """Whether the fork server runs."""
+        return self.forkserver.alive
 
     def signal(self, k: int, number: int) -> None:
-        """Have the keeper send a process a signal."""
-        self.keeping.signal(self.folder, process_name(k), number)
+        """Have the fork server send a process a signal."""
+        self.forkserver.signal(self.folder, process_name(k), number)
 
     def output(self, name: str) -> str:
         """Return the common path of a process's output files."""
         return output_path(self.folder, name)
 
     def close(self, grace_s: float | None = None) -> None:
-        """Have the keeper end everything and remove the folder."""
-        give_back(self.keeping, grace_s)
-        shutil.rmtree(self.folder, ignore_errors=True)  # where the keeper was killed
+        """Have the fork server end everything and remove the folder."""
+        give_back(self.forkserver, grace_s)
+        shutil.rmtree(self.folder, ignore_errors=True)  # where the fork server was killed
 
 
 CONNECTION_POLL_S = 0.005
-# The keeper sees deaths, so no nanny has to, and a process that is stopped or deep in native code
-# must not be given up for dead.
+# The fork server sees deaths, so no nanny has to; and a process that is stopped, or busy in native
+# code, must not be taken for dead.
 CONTROLLER_ARGS = [
     # Signatures alone would let anybody on this machine read what is published.
     "--IPController.enable_curve=True",
@@ -121,8 +121,8 @@ ENGINE_ARGS = [
 ]
 
 
-class KeptController(ControllerLauncher):
-    """ipyparallel's controller, started by the keeper."""
+class ForkedController(ControllerLauncher):
+    """ipyparallel's controller, started by the fork server."""
 
     def find_args(self) -> list[str]:
         """Return the command line."""
@@ -144,7 +144,7 @@ class KeptController(ControllerLauncher):
     def poll(self) -> str | None:
         """Return None while the controller runs, how it ended when it has."""
         exits: Mapping[str, str] = self.parent.exits
-        return exits.get(CONTROLLER) or exits.get(KEEPER)
+        return exits.get(CONTROLLER) or exits.get(FORKSERVER)
 
     async def get_connection_info(self, timeout: float | None = None) -> dict[str, Any]:
         """Return the connection files' contents once both are whole.
@@ -167,15 +167,15 @@ class KeptController(ControllerLauncher):
 
     def signal(self, sig: int) -> None:
         """Send the controller a signal."""
-        self.parent.keeping.signal(self.parent.folder, CONTROLLER, sig)
+        self.parent.forkserver.signal(self.parent.folder, CONTROLLER, sig)
 
     async def stop(self) -> None:
-        """Do nothing: the keeper ends all processes together."""
+        """Do nothing: the fork server ends all processes together."""
         self.notify_stop({})
 
 
-class KeptProcesses(EngineLauncher):
-    """The JAX processes, started by the keeper as ipyparallel's engines."""
+class ForkedEngines(EngineLauncher):
+    """The JAX processes, started by the fork server as ipyparallel's engines."""
 
     def find_args(self) -> list[str]:
         """Return the command line, but for the process index."""
@@ -198,41 +198,41 @@ class KeptProcesses(EngineLauncher):
     def signal(self, sig: int) -> None:
         """Send all processes a signal."""
         for index in range(self.n):
-            self.parent.keeping.signal(self.parent.folder, process_name(index), sig)
+            self.parent.forkserver.signal(self.parent.folder, process_name(index), sig)
 
     async def stop(self) -> None:
-        """Do nothing: the keeper ends all processes together."""
+        """Do nothing: the fork server ends all processes together."""
         self.notify_stop({})
 
 
-class KeptCluster(ipyparallel.Cluster):
-    """An ipyparallel cluster whose controller lives and dies with its keeper.
+class ForkedCluster(ipyparallel.Cluster):
+    """An ipyparallel cluster whose controller lives and dies with its fork server.
 
     Args:
-        keeping: The keeper that starts the controller.
+        forkserver: The fork server that starts the controller.
         folder: A folder of its own, private to the user, for all that it writes.
         options: What the processes get: their number, devices, platform and environment.
-        exits: How processes ended, by name; whoever listens to the keeper fills it in.
-        engines: What starts the processes; the keeper, by default.
+        exits: How processes ended, by name; whoever listens to the fork server fills it in.
+        engines: What starts the processes; the fork server, by default.
         host: At which of this host's addresses the controller listens.
         config: What the launcher is told otherwise.
     """
 
-    keeping = Instance(Keeping)
+    forkserver = Instance(ForkServerClient)
 
     def __init__(
         self,
-        keeping: Keeping,
+        forkserver: ForkServerClient,
         folder: Path,
         options: Options,
         exits: Mapping[str, str],
-        engines: type[EngineLauncher] = KeptProcesses,
+        engines: type[EngineLauncher] = ForkedEngines,
         host: str = LOOPBACK,
         config: Config | None = None,
     ) -> None:
         super().__init__(
-            keeping=keeping,
-            controller=KeptController,
+            forkserver=forkserver,
+            controller=ForkedController,
             engines=engines,
             n=options.processes,
             profile_dir=str(folder),
@@ -240,7 +240,7 @@ class KeptCluster(ipyparallel.Cluster):
             cluster_file="",
             shutdown_atexit=False,
             delay=0,  # the controller listens before its connection files are there
-            send_engines_connection_env=engines is KeptProcesses,
+            send_engines_connection_env=engines is ForkedEngines,
             log=_silent_log(),
             config=config or Config(),
         )
@@ -257,9 +257,9 @@ class KeptCluster(ipyparallel.Cluster):
         await self.controller.get_connection_info()
 
     def start_kept(self, name: str, argv: list[str], env: Mapping[str, str]) -> None:
-        """Have the keeper start a process in the notebook's own working folder."""
+        """Have the fork server start a process in the notebook's own working folder."""
         module, *arguments = argv[len(_python()) :]
-        self.keeping.start(
+        self.forkserver.start(
             self.folder,
             name,
             module,

@@ -60,7 +60,7 @@ def address_from(hosts: Sequence[str], words: Sequence[str]) -> str:
     return seen[-1]
 
 
-class SshProcesses(EngineLauncher):
+class SshEngines(EngineLauncher):
     """The processes, as ipyparallel's engines."""
 
     hosts = Dict(help="How many processes each host gets.", config=True)

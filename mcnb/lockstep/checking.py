@@ -1,4 +1,4 @@
-"""The sentry put before JAX: from here on, a process's launches are checked."""
+"""The client put before JAX: from here on, a process's launches are checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from types import CodeType, FrameType
 
 from mcnb.lockstep import _jax, programs
 from mcnb.lockstep.abort import abort
-from mcnb.lockstep.client import Sentry
+from mcnb.lockstep.client import Client
 from mcnb.lockstep.model import Detail, Launch
 from mcnb.lockstep.source import Place, Places, around
 from mcnb.lockstep.wire import Address
@@ -24,14 +24,14 @@ from mcnb.lockstep.wire import Address
 INTERRUPT_AFTER_S = 0.01
 
 
-def guard(
+def check_launches(
     address: Address,
     process: int,
     places: Places,
     gone: Callable[[], None] | None = None,
     interrupt: Callable[[int, int], None] = lambda *_: None,
     note: Callable[[str, Place], None] | None = None,
-) -> Sentry | None:
+) -> Client | None:
     """Have this process's launches checked.
 
     Args:
@@ -39,13 +39,13 @@ def guard(
         process: This process's index.
         places: Finds the learner's lines.
         gone: Called when the referee is gone, also where launches can't be checked.
-        interrupt: Called, in the sentry's own thread, with the number of a cell that is to be
+        interrupt: Called, in the client's own thread, with the number of a cell that is to be
             interrupted, and how often it was to be by now.
         note: Called with the name and the place of each launch that may take long, also of those
             on devices of this process alone.
 
     Returns:
-        The sentry; None where this version of JAX can't be checked, which is said in a warning.
+        The client; None where this version of JAX can't be checked, which is said in a warning.
 
     Raises:
         OSError: The referee can't be reached.
@@ -57,14 +57,14 @@ def guard(
     def abort_here(ports: list[int]) -> None:
         abort(ports, runs)
 
-    sentry = Sentry(address, process, runs, _detail, abort_here, gone or (lambda: None), interrupt)
+    client = Client(address, process, runs, _detail, abort_here, gone or (lambda: None), interrupt)
 
     def around_launch(launch: Launch) -> AbstractContextManager[None]:
         # The two frames in between are the hook's and this one.
         place, called = places.find(sys._getframe(2))
         if note is not None:
             note(_known_as(launch.name, called), place)
-        return sentry.passing(_named(launch, called), place)
+        return client.passing(_named(launch, called), place)
 
     def local_launch(name: str, caller: FrameType) -> None:
         assert note is not None
@@ -75,7 +75,7 @@ def guard(
         place, called = places.find(caller)
         if note is not None:
             note(_known_as(launch.name, called), place)
-        passage = sentry.arrive(_named(launch, called), place, caller)
+        passage = client.arrive(_named(launch, called), place, caller)
         if passage is not None and passage.interrupt is not None:
             # The others are on their way: the launch is made first, or they would wait for ever.
             threading.Timer(INTERRUPT_AFTER_S, signal.raise_signal, (signal.SIGINT,)).start()
@@ -84,7 +84,7 @@ def guard(
         _jax.install(around_launch, before_launch, programs.describe, note and local_launch)
     except _jax.UnsupportedJaxError as error:
         if gone is None:
-            sentry.close()
+            client.close()
         warnings.warn(
             f"mcnb does not know the inside of this version of JAX ({error}): cells run, but "
             "processes that part are not told apart before they hang. Versions that it knows: "
@@ -94,8 +94,8 @@ def guard(
         )
         return None
     # Before what JAX does at exit: it waits for the others there, who may wait for this process.
-    atexit.register(sentry.close)
-    return sentry
+    atexit.register(client.close)
+    return client
 
 
 @functools.lru_cache(maxsize=4096)

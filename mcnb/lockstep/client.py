@@ -1,4 +1,4 @@
-"""The sentry: a process's end. It announces each launch that communicates, and waits for its go.
+"""The client: a process's end. It announces each launch that communicates, and waits for its go.
 
 It knows nothing of notebooks, and nothing of JAX either: what it is asked to let pass is a
 `Launch`, and where the process stands is told by who asks.
@@ -20,7 +20,7 @@ from types import FrameType
 from mcnb.errors import LockstepError
 from mcnb.lockstep.model import Detail, Launch, LaunchRecord
 from mcnb.lockstep.source import Place
-from mcnb.lockstep.threads import Passage, Threads, Turns, current_frames, interrupt_main
+from mcnb.lockstep.threads import Ordering, Passage, Threads, current_frames, interrupt_main
 from mcnb.lockstep.wire import Address, Channel, Message
 
 
@@ -56,7 +56,7 @@ LOOK_S = 0.05
 MOST_RECORDS = 100_000
 
 
-class Sentry:
+class Client:
     """Stands before a process's launches.
 
     Args:
@@ -114,9 +114,9 @@ class Sentry:
         self._over = False  # a script has no cell that could be
         self._holding = True
         self._suspended: set[int] = set()
-        self._turns = Turns()
+        self._turns = Ordering()
         self._closed = self._left = False
-        listener = threading.Thread(target=self._listen, name="mcnb sentry", daemon=True)
+        listener = threading.Thread(target=self._listen, name="mcnb check", daemon=True)
         listener.start()
         self._threads.leave_out(listener.ident)
 

@@ -93,7 +93,7 @@ def find(path: Path, wait_s: float = WAIT_S) -> Address:
 LINGER_S = 3.0
 
 
-class Keeper:
+class RefereeProcess:
     """A referee in a process of its own.
 
     Args:

@@ -21,10 +21,10 @@ from typing import Any, Literal
 from mcnb._system import die_with_parent
 from mcnb.errors import ClusterError, LockstepError, McnbError
 from mcnb.lockstep import _jax, rendezvous
-from mcnb.lockstep.checking import guard
-from mcnb.lockstep.client import Sentry
+from mcnb.lockstep.checking import check_launches
+from mcnb.lockstep.client import Client
 from mcnb.lockstep.ranks import OURS, Identity, identify
-from mcnb.lockstep.rendezvous import Keeper
+from mcnb.lockstep.rendezvous import RefereeProcess
 from mcnb.lockstep.source import Places, is_script
 from mcnb.lockstep.threads import line_at
 from mcnb.lockstep.wire import Address
@@ -80,7 +80,7 @@ def encode_address(address: Address) -> str:
     return json.dumps(asdict(address))
 
 
-class Joining:
+class CheckedInitialize:
     """Stands in for `jax.distributed.initialize`.
 
     Args:
@@ -88,21 +88,21 @@ class Joining:
         checked: Whether launches are to be checked.
 
     Attributes:
-        sentry: Who announces this process's launches, once it has joined.
+        client: Who announces this process's launches, once it has joined.
         joined: Whether it has.
-        keeper: The referee that it started, if it is process 0 and nobody else did.
+        referee_process: The referee that it started, if it is process 0 and nobody else did.
     """
 
     def __init__(self, identity: Identity, *, checked: bool) -> None:
         self.identity = identity
         self.checked = checked
-        self.sentry: Sentry | None = None
+        self.client: Client | None = None
         self.joined = False
         # Not for the program's own children.
         referee = os.environ.pop(REFEREE, "")
         self._given = Address(**json.loads(referee)) if referee else None
         self._coordinator = os.environ.pop(COORDINATOR, "")
-        self.keeper: Keeper | None = None
+        self.referee_process: RefereeProcess | None = None
 
     def install(self) -> None:
         """Have the program's call come here. It imports JAX."""
@@ -119,7 +119,7 @@ class Joining:
             original(*given.args, **given.kwargs)
             self.joined = True
             if find is not None:
-                self.sentry = guard(find(), _jax.process_index(), Places(is_script))
+                self.client = check_launches(find(), _jax.process_index(), Places(is_script))
 
         jax.distributed.initialize = initialize
 
@@ -155,7 +155,7 @@ class Joining:
         path = rendezvous.meeting_point(self.identity, os.environ)
         if self.identity.process == 0:
             host = "" if self.identity.one_host else socket.gethostbyname(socket.gethostname())
-            self.keeper = Keeper(self.identity.processes, path, host)
+            self.referee_process = RefereeProcess(self.identity.processes, path, host)
         return lambda: rendezvous.find(path)
 
 
@@ -202,7 +202,7 @@ def run_program(path: Path, arguments: Sequence[str], identity: Identity, *, che
     report = os.environ.pop(REPORT, "")
     last = _Last()
     atexit.register(last)  # the first to be registered is the last to be called
-    joining = Joining(identity, checked=checked)
+    joining = CheckedInitialize(identity, checked=checked)
     joining.install()
     sys.argv = [str(path), *arguments]
     if not sys.flags.safe_path:
@@ -220,13 +220,13 @@ def run_program(path: Path, arguments: Sequence[str], identity: Identity, *, che
     if report:
         with os.fdopen(int(report), "w") as file:
             json.dump(asdict(replace(ending, joined=joining.joined)), file)
-    if joining.sentry is not None:
+    if joining.client is not None:
         said = f"{ending.error} ({ending.place})" if ending.place else ending.error
-        joining.sentry.close("" if ending.kind == "done" else said)
+        joining.client.close("" if ending.kind == "done" else said)
     if ending.kind == "parted" and ending.error.startswith("died: "):
         # At exit, JAX would wait for the dead. Who parted otherwise is waited for, or is aborted.
         _jax.leave_alone()
-        last.code, last.keeper = ending.code, joining.keeper
+        last.code, last.referee_process = ending.code, joining.referee_process
     return ending.code
 
 
@@ -237,17 +237,18 @@ class _Last:
 
     Attributes:
         code: The exit code; None where Python ends the process as always.
-        keeper: The referee; with this process, JAX's coordinator ends, and JAX aborts the others.
+        referee_process: The referee. With this process, JAX's coordinator ends, and JAX aborts the
+            others.
     """
 
     def __init__(self) -> None:
         self.code: int | None = None
-        self.keeper: Keeper | None = None
+        self.referee_process: RefereeProcess | None = None
 
     def __call__(self) -> None:
         if self.code is not None:
-            if self.keeper is not None:
-                self.keeper.wait_for_others()
+            if self.referee_process is not None:
+                self.referee_process.wait_for_others()
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(self.code)

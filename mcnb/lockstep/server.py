@@ -1,4 +1,4 @@
-"""The referee behind a socket: hears the sentries, and tells them what it ruled."""
+"""The referee behind a socket: hears the clients, and tells them what it ruled."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Guest:
 
 
 class Listener:
-    """Listens for the sentries of n processes.
+    """Listens for the clients of n processes.
 
     Args:
         count: How many processes there are.
@@ -57,7 +57,7 @@ class Listener:
         miss: Called with a process and a role when that connection ends.
 
     Attributes:
-        address: Where sentries find it.
+        address: Where clients find it.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Listener:
                     self._admit(guest, *message)
                 else:
                     self._hear(guest.process, message)
-        except (OSError, ValueError, KeyError, IndexError, TypeError):  # gone, or no sentry of ours
+        except (OSError, ValueError, KeyError, IndexError, TypeError):  # gone, or no client of ours
             data = b""
         if not data:
             self._selector.unregister(guest.socket)
@@ -169,7 +169,7 @@ class Listener:
     def _admit(
         self, guest: _Guest, kind: str, role: str, process: int, theirs: str, answer: str
     ) -> None:
-        expected = proof(self.address.key, "sentry", guest.nonce)
+        expected = proof(self.address.key, "client", guest.nonce)
         if kind != "hello" or not hmac.compare_digest(expected, answer):
             raise ValueError("it does not know the key")
         if process not in range(self._count):
@@ -246,15 +246,15 @@ class Server:
         lost: Called with a process that is gone, where it runs cells; in the server's own thread.
 
     Attributes:
-        address: Where sentries find it.
+        address: Where clients find it.
 
     Example:
         >>> from mcnb.lockstep.source import Place
-        >>> from mcnb.lockstep.client import Sentry
+        >>> from mcnb.lockstep.client import Client
         >>> with Server(2) as server:
-        ...     sentry = Sentry(server.address, 0, lambda frame: False)
+        ...     client = Client(server.address, 0, lambda frame: False)
         ...     server.finish(1)
-        ...     with sentry.passing(Launch("jit(f)", "1", (0, 1)), Place(line=3)):
+        ...     with client.passing(Launch("jit(f)", "1", (0, 1)), Place(line=3)):
         ...         print("never reached")
         Traceback (most recent call last):
         mcnb.errors.LockstepError: missing: process 0 waits at line 3 in jit(f); process 1 \
@@ -313,7 +313,7 @@ finished without it...
         return self._listener.present
 
     def begin(self, processes: Iterable[int]) -> int:
-        """Begin a cell on these processes; return its number, which their sentries have to know."""
+        """Begin a cell on these processes; return its number, which their clients have to know."""
         with self._lock:
             if self._hearing is not None:
                 self._give_verdict()

@@ -101,7 +101,7 @@ class Passage:
             return id(frame) != self.caller or frame.f_lasti != self.instruction
 
 
-class Turns:
+class Ordering:
     """Has the threads of a process make their launches in one order.
 
     It is the same in all processes, and so is the order on their devices then.

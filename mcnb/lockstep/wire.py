@@ -1,14 +1,14 @@
-"""How sentries and the referee's server talk: lines of JSON over a stream socket.
+"""How clients and the referee's server talk: lines of JSON over a stream socket.
 
 An address is the path of a Unix socket, for processes of this machine, or host and port, for
 others. Both ends prove that they know a common key before anything else is said: each sends a
 nonce, and answers the other's with its HMAC.
 
-A sentry has two connections. On the first, "launches", it announces, and the thread that waits for
+A client has two connections. On the first, "launches", it announces, and the thread that waits for
 the answer reads it: to hand it over would take longer than to send it. On the second, "control",
 comes what may come at any time; a thread of its own reads it.
 
-What a sentry says, on "launches" but for the first:
+What a client says, on "launches" but for the first:
 
     ["hello", role, process, nonce, proof]  who it is
     ["launch", number, data]                what a number stands for from now on
@@ -152,7 +152,7 @@ class Channel:
         self._sending = threading.RLock()
         [[_, theirs]] = self.receive()
         mine = nonce()
-        self.send(["hello", role, process, mine, proof(address.key, "sentry", theirs)])
+        self.send(["hello", role, process, mine, proof(address.key, "client", theirs)])
         if self.receive() != [["welcome", proof(address.key, "server", mine)]]:
             self.socket.close()
             raise PermissionError("the referee's server and this process know different keys")

@@ -18,7 +18,7 @@ from mcnb.cluster.cluster import Cluster
 from mcnb.cluster.connect import connect
 from mcnb.cluster.result import Result
 from mcnb.errors import ClusterError, OptionError
-from mcnb.launchers.forkserver_client import cool
+from mcnb.launchers.forkserver_client import close_idle
 from mcnb.messages import ProcessError
 from mcnb.notebook.display import show
 from mcnb.notebook.live import LiveView, somebody_looks
@@ -494,7 +494,7 @@ def unregister(shell: Any) -> None:
     if cluster is not None:
         cluster.stop()
         clusters.set_current(None)
-    cool()
+    close_idle()
     magics = shell.magics_manager.registry.get(McjaxMagics.__name__)
     if magics is not None:
         with contextlib.suppress(ValueError):  # it is there once

@@ -166,7 +166,7 @@ MOST_BYTES = 8 << 20
 _INSIDE_CHARACTER = bytes(range(0x80, 0xC0))  # what no character begins with in UTF-8
 
 
-class BlackBox:
+class CrashLog:
     """The process's end: writes.
 
     Args:
@@ -211,7 +211,7 @@ class BlackBox:
 
 
 @dataclass(frozen=True)
-class LastWords:
+class LastOutput:
     """What a process said in its last cell, or since its start.
 
     Attributes:
@@ -225,7 +225,7 @@ class LastWords:
     err: str
 
 
-def read_black_box(output: str) -> LastWords:
+def read_crash_log(output: str) -> LastOutput:
     """Return what the files hold.
 
     Args:
@@ -240,7 +240,7 @@ def read_black_box(output: str) -> LastWords:
     said = contents["said"]
     starts = [int(said[i : i + _DIGITS] or 0) for i in (0, _DIGITS)]
     pieces = (said[_HEADER:], contents["out"][starts[0] :], contents["err"][starts[1] :])
-    words = LastWords(*(piece.decode("utf-8", "replace") for piece in pieces))
+    words = LastOutput(*(piece.decode("utf-8", "replace") for piece in pieces))
     return replace(words, out=GlooFilter().feed(words.out, final=True))
 
 
@@ -259,7 +259,7 @@ class Record:
             answer.
     """
 
-    def __init__(self, native: Mapping[Stream, NativeOutput], black_box: BlackBox) -> None:
+    def __init__(self, native: Mapping[Stream, NativeOutput], black_box: CrashLog) -> None:
         self._native = native
         self._black_box = black_box
         # Reentrant: a signal handler may print while the main thread is in the middle of a write.

@@ -114,7 +114,7 @@ class Joined:
 
 
 @dataclass(frozen=True)
-class Whereabouts:
+class Location:
     """Where a process is, and what it was given to know itself by.
 
     Attributes:
@@ -132,7 +132,7 @@ class Whereabouts:
     gpus: tuple[str, ...] = ()
 
 
-def whereabouts(shell: Any, notebook: str) -> Whereabouts:
+def locate(shell: Any, notebook: str) -> Location:
     """Return where this process is.
 
     Args:
@@ -143,7 +143,7 @@ def whereabouts(shell: Any, notebook: str) -> Whereabouts:
         rank: int | None = identify(os.environ).process
     except ClusterError:
         rank = None
-    return Whereabouts(
+    return Location(
         socket.gethostname(),
         local_end(notebook),
         rank,
@@ -152,7 +152,7 @@ def whereabouts(shell: Any, notebook: str) -> Whereabouts:
     )
 
 
-def in_order(found: Sequence[Whereabouts]) -> list[int]:
+def in_order(found: Sequence[Location]) -> list[int]:
     """Return in which order processes are to have their indices.
 
     By their launcher's ranks, if it gave each one; otherwise those of a host are neighbours.
@@ -161,7 +161,7 @@ def in_order(found: Sequence[Whereabouts]) -> list[int]:
         found: Where each is.
 
     Example:
-        >>> a, b = (Whereabouts(f"node{i}", f"10.0.0.{i}", None, "") for i in (2, 10))
+        >>> a, b = (Location(f"node{i}", f"10.0.0.{i}", None, "") for i in (2, 10))
         >>> in_order([b, a, b])
         [1, 0, 2]
     """

@@ -23,15 +23,15 @@ from mcnb._ipyparallel import Engine, Kernel, adopt_engine, publish_data
 from mcnb.errors import LockstepError
 from mcnb.messages import STREAMS
 from mcnb.worker import signals
-from mcnb.worker.capture import BlackBox, NativeOutput, Record, RecordedStream, as_text_io
-from mcnb.worker.monitor import Watch
+from mcnb.worker.capture import CrashLog, NativeOutput, Record, RecordedStream, as_text_io
+from mcnb.worker.monitor import Monitor
 from mcnb.worker.rpc import Call
 from mcnb.worker.session import Lockstep
 from mcnb.worker.settings import profile_folder, read_settings
 from mcnb.worker.shell import (
-    ProcessShell,
     RecordingHook,
     RecordingPublisher,
+    WorkerShell,
     adopt_shell,
     refuse_input,
 )
@@ -45,7 +45,7 @@ _ENDS_QUIETLY = (LockstepError, SystemExit, KeyboardInterrupt)
 class WorkerKernel(Kernel):
     """The kernel of a worker, with mcnb's shell and a short way for mcnb's own calls."""
 
-    shell_class = Type(ProcessShell)
+    shell_class = Type(WorkerShell)
 
     def answers(self, function: object) -> bool:
         """Return whether this is one of mcnb's own calls."""
@@ -67,7 +67,7 @@ class WorkerEngine(Engine):
 
     def handle_signals(self) -> None:
         """Have SIGHUP end the process, and SIGINT reach cells only."""
-        signals.install(ProcessShell.lockstep.runs_learners_code)
+        signals.install(WorkerShell.lockstep.runs_learners_code)
 
 
 def main() -> None:
@@ -98,7 +98,7 @@ def adopt(folder: Path) -> None:
     record = _prepare(output)
     kernel = adopt_engine(WorkerKernel)
     adopt_shell(kernel.shell)
-    signals.install(ProcessShell.lockstep.runs_learners_code)
+    signals.install(WorkerShell.lockstep.runs_learners_code)
     _log_to_file(kernel.log, f"{output}.log")
     _take_over(record)
 
@@ -109,16 +109,16 @@ def _prepare(output: str) -> Record:
     faulthandler.enable(file=2, all_threads=False)  # where sys.stderr may be no file
     record = Record(
         {stream: NativeOutput(paths[stream], hide_gloo=stream == "stdout") for stream in STREAMS},
-        BlackBox(output),
+        CrashLog(output),
     )
-    for recording in (RecordingHook, RecordingPublisher, ProcessShell):
+    for recording in (RecordingHook, RecordingPublisher, WorkerShell):
         recording.record = record
-    ProcessShell.output = output
-    ProcessShell.lockstep = Lockstep()
-    ProcessShell.watch = Watch(
+    WorkerShell.output = output
+    WorkerShell.lockstep = Lockstep()
+    WorkerShell.watch = Monitor(
         lambda progress: publish_data({"progress": progress}),
         record.newest_line,
-        ProcessShell.lockstep.tracer.sample,
+        WorkerShell.lockstep.tracer.sample,
     )
     return record
 

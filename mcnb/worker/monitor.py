@@ -143,7 +143,7 @@ SOONEST_S = 0.003
 SAMPLE_SHARE = 0.01
 
 
-class Watch:
+class Monitor:
     """Looks at a running cell from a thread of its own, and reports four times a second.
 
     The main thread may be blocked in native code meanwhile: XLA releases the interpreter lock.

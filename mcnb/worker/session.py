@@ -14,8 +14,8 @@ from types import FrameType
 from mcnb._text import cell_label, cell_name, place_name
 from mcnb.errors import LockstepError
 from mcnb.lockstep.abort import callbacks
-from mcnb.lockstep.checking import guard
-from mcnb.lockstep.client import Sentry
+from mcnb.lockstep.checking import check_launches
+from mcnb.lockstep.client import Client
 from mcnb.lockstep.model import LaunchRecord
 from mcnb.lockstep.source import Place, Places, is_script
 from mcnb.lockstep.threads import current_frames
@@ -33,12 +33,12 @@ class Lockstep:
     """What stands between a process's cells and JAX.
 
     Attributes:
-        sentry: Who announces the launches; None where they can't be checked.
+        client: Who announces the launches; None where they can't be checked.
         tracer: Who notes what a cell does, and when.
     """
 
     def __init__(self) -> None:
-        self.sentry: Sentry | None = None
+        self.client: Client | None = None
         self._places = Places(_is_learners, place_name)
         self.tracer = Tracer(self._places)
         self._label = ""
@@ -71,7 +71,7 @@ class Lockstep:
         jax.monitoring.register_event_duration_secs_listener(self.tracer.compiled)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            self.sentry = guard(
+            self.client = check_launches(
                 referee, process_index, self._places, gone, signals.deliver, self._note
             )
         return "; ".join(str(warning.message) for warning in caught)
@@ -88,17 +88,17 @@ class Lockstep:
             self._places.cell, self._label = cell_name(label), label
             self._threads_before = weakref.WeakSet(threading.enumerate())
             self.tracer.begin()
-        if self.sentry is not None:
-            self.sentry.take_records()
-            self.sentry.begin(number, holding=checked)
+        if self.client is not None:
+            self.client.take_records()
+            self.client.begin(number, holding=checked)
 
     def end(self) -> tuple[tuple[LaunchRecord, ...], bool, Trace]:
         """End the cell; return its launches, whether threads of it still run, and what it did."""
         trace = self.tracer.end()
-        if self.sentry is None:
+        if self.client is None:
             return (), False, trace
-        busy = self.sentry.finish()
-        return self.sentry.take_records(), busy, trace
+        busy = self.client.finish()
+        return self.client.take_records(), busy, trace
 
     def callbacks_run(self) -> bool:
         """Return whether callbacks of computations run the learner's code."""
@@ -150,8 +150,8 @@ class Lockstep:
         self._unseen = True
         try:
             with contextlib.ExitStack() as stack:
-                if self.sentry is not None:
-                    stack.enter_context(self.sentry.suspended())
+                if self.client is not None:
+                    stack.enter_context(self.client.suspended())
                 yield
         finally:
             self._unseen = False

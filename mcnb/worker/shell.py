@@ -17,7 +17,7 @@ from mcnb.messages import Reply
 from mcnb.worker import signals
 from mcnb.worker.capture import Record
 from mcnb.worker.cellcode import CellCompiler, leading_blank_lines
-from mcnb.worker.monitor import Watch
+from mcnb.worker.monitor import Monitor
 from mcnb.worker.session import Lockstep
 from mcnb.worker.tracebacks import describe_error, format_error
 
@@ -85,7 +85,7 @@ class RecordingHook(ZMQShellDisplayHook):
         """Write nothing after it."""
 
 
-class ProcessShell(ZMQInteractiveShell):
+class WorkerShell(ZMQInteractiveShell):
     """The shell that runs `%%mcjax` cells in a process."""
 
     compiler_class = CellCompiler
@@ -93,7 +93,7 @@ class ProcessShell(ZMQInteractiveShell):
     display_pub_class = RecordingPublisher
 
     record: ClassVar[Record]
-    watch: ClassVar[Watch]
+    watch: ClassVar[Monitor]
     lockstep: ClassVar[Lockstep]
     output: ClassVar[str]
     process_index = 0
@@ -183,7 +183,7 @@ class ProcessShell(ZMQInteractiveShell):
 
 def adopt_shell(shell: Any) -> None:
     """Make the shell of an engine that somebody else started one of mcnb's, with its variables."""
-    shell.__class__ = ProcessShell
+    shell.__class__ = WorkerShell
     shell.compile = CellCompiler()
     for name, made in (
         ("displayhook", RecordingHook(parent=shell, shell=shell)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mcnb.errors import ClusterError
 
@@ -106,3 +107,30 @@ def identify(environment: Mapping[str, str]) -> Identity:
         "mcnb run FILE, by srun python -m mcnb.lockstep FILE, or by mpirun python -m "
         "mcnb.lockstep FILE"
     )
+
+
+def identity_of(given: Mapping[str, Any], environment: Mapping[str, str]) -> Identity:
+    """Return which process this is, from the arguments of `jax.distributed.initialize` first.
+
+    Args:
+        given: The arguments by name.
+        environment: The process's environment.
+
+    Raises:
+        ClusterError: Neither says so.
+
+    Example:
+        >>> given = {"coordinator_address": "10.0.0.1:99", "num_processes": 4, "process_id": 2}
+        >>> identity_of(given, {})
+        Identity(process=2, processes=4, launcher='initialize', job='10.0.0.1:99', one_host=False)
+    """
+    process, processes = given.get("process_id"), given.get("num_processes")
+    if process is None or processes is None:
+        return identify(environment)
+    address = given.get("coordinator_address") or ""
+    return Identity(process, processes, "initialize", address, on_this_host(address))
+
+
+def on_this_host(address: str) -> bool:
+    """Return whether a coordinator's `host:port` can be reached on this host alone."""
+    return address.rpartition(":")[0] in ("localhost", "127.0.0.1")

@@ -23,7 +23,7 @@ from mcnb.errors import ClusterError, LockstepError, McnbError
 from mcnb.lockstep import _jax, rendezvous
 from mcnb.lockstep.checking import check_launches
 from mcnb.lockstep.client import Client
-from mcnb.lockstep.ranks import OURS, Identity, identify
+from mcnb.lockstep.ranks import OURS, Identity, identify, identity_of, on_this_host
 from mcnb.lockstep.rendezvous import RefereeProcess
 from mcnb.lockstep.source import Places, is_script
 from mcnb.lockstep.threads import line_at
@@ -80,11 +80,30 @@ def encode_address(address: Address) -> str:
     return json.dumps(asdict(address))
 
 
+def install() -> None:
+    """Have this process's launches checked from its call of `jax.distributed.initialize` on.
+
+    Call it before that, in every process. Processes that diverge raise `LockstepError`. Which
+    process this is, and of how many, is read from the environment of `srun` or `mpirun`, or from
+    the arguments `num_processes` and `process_id`. It imports JAX.
+
+    Raises:
+        ClusterError: Later, by `jax.distributed.initialize`: neither says which process this is, or
+            the folder that the processes share can be entered by others.
+
+    Example:
+        >>> import mcnb.lockstep
+        >>> mcnb.lockstep.install()  # doctest: +SKIP
+        >>> jax.distributed.initialize("10.0.0.1:1234", 4, rank)  # doctest: +SKIP
+    """
+    CheckedInitialize(None, checked=True).install()
+
+
 class CheckedInitialize:
     """Stands in for `jax.distributed.initialize`.
 
     Args:
-        identity: Which process this is.
+        identity: Which process this is; None to read it when the program calls.
         checked: Whether launches are to be checked.
 
     Attributes:
@@ -93,7 +112,7 @@ class CheckedInitialize:
         referee_process: The referee that it started, if it is process 0 and nobody else did.
     """
 
-    def __init__(self, identity: Identity, *, checked: bool) -> None:
+    def __init__(self, identity: Identity | None, *, checked: bool) -> None:
         self.identity = identity
         self.checked = checked
         self.client: Client | None = None
@@ -113,9 +132,10 @@ class CheckedInitialize:
         @functools.wraps(original)
         def initialize(*args: Any, **kwargs: Any) -> None:
             given = inspect.signature(original).bind(*args, **kwargs)
-            self._complete(given.arguments)
+            identity = self.identity or identity_of(given.arguments, os.environ)
+            self._complete(identity, given.arguments)
             _stay_at_home(given.arguments)
-            find = self._prepare() if self.checked else None
+            find = self._prepare(identity) if self.checked else None
             original(*given.args, **given.kwargs)
             self.joined = True
             if find is not None:
@@ -123,9 +143,8 @@ class CheckedInitialize:
 
         jax.distributed.initialize = initialize
 
-    def _complete(self, given: dict[str, Any]) -> None:
+    def _complete(self, identity: Identity, given: dict[str, Any]) -> None:
         """Fill in what the program leaves to its launcher, and refuse what contradicts it."""
-        identity = self.identity
         if not self._coordinator:
             return
         own: dict[str, Any] = {
@@ -148,21 +167,21 @@ class CheckedInitialize:
             }
             given.update({name: value for name, value in own.items() if given.get(name) is None})
 
-    def _prepare(self) -> Callable[[], Address]:
+    def _prepare(self, identity: Identity) -> Callable[[], Address]:
         """See to it that there is a referee; return what finds it when all have joined."""
         if (given := self._given) is not None:
             return lambda: given
-        path = rendezvous.meeting_point(self.identity, os.environ)
-        if self.identity.process == 0:
-            host = "" if self.identity.one_host else socket.gethostbyname(socket.gethostname())
-            self.referee_process = RefereeProcess(self.identity.processes, path, host)
+        path = rendezvous.meeting_point(identity, os.environ)
+        if identity.process == 0:
+            host = "" if identity.one_host else socket.gethostbyname(socket.gethostname())
+            self.referee_process = RefereeProcess(identity.processes, path, host)
         return lambda: rendezvous.find(path)
 
 
 def _stay_at_home(given: dict[str, Any]) -> None:
     """Have a coordinator listen on loopback alone that is reached there; JAX's listens anywhere."""
     address = given.get("coordinator_address") or ""
-    if address.rpartition(":")[0] in ("localhost", "127.0.0.1"):
+    if on_this_host(address):
         given.setdefault("coordinator_bind_address", address)
 
 

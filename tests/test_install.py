@@ -1,0 +1,59 @@
+"""`mcnb.lockstep.install`: the check in a program that is started in no special way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from mcnb._system import reserved_port
+
+PROGRAM = """\
+import sys
+import mcnb.lockstep
+mcnb.lockstep.install()
+import jax
+jax.config.update("jax_platforms", "cpu")
+port, k = sys.argv[1:3]
+jax.distributed.initialize(f"127.0.0.1:{port}", 2, int(k))
+from jax.experimental import multihost_utils
+print(multihost_utils.process_allgather(jax.process_index()).tolist(), flush=True)
+if k == "1" and "diverge" in sys.argv:
+    multihost_utils.process_allgather(1)
+"""
+
+
+def outputs(folder: Path, *words: str) -> list[tuple[int, str, str]]:
+    """Return the exit codes and outputs of two processes that a shell could have started."""
+    (folder / "program.py").write_text(PROGRAM)
+    with reserved_port() as port:
+        running = [
+            subprocess.Popen(
+                [sys.executable, "program.py", str(port), str(k), *words],
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for k in range(2)
+        ]
+        said = [process.communicate(timeout=100) for process in running]
+    return [(process.returncode, *one) for process, one in zip(running, said, strict=True)]
+
+
+def without_gloo(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("[Gloo]")]
+
+
+def test_a_correct_program_runs_as_before(tmp_path: Path) -> None:
+    for code, out, err in outputs(tmp_path):
+        assert (code, without_gloo(out), err) == (0, ["[0, 1]"], "")
+
+
+def test_a_divergence_names_the_process_and_the_line(tmp_path: Path) -> None:
+    _, (code, out, err) = outputs(tmp_path, "diverge")
+    assert (code, without_gloo(out)) == (1, ["[0, 1]"])
+    assert err.strip().splitlines()[-1] == (
+        "mcnb.errors.LockstepError: missing: process 1 waits at program.py:11 in "
+        "process_allgather; process 0 ended without it"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,7 @@ def outputs(folder: Path, *words: str) -> list[tuple[int, str, str]]:
             subprocess.Popen(
                 [sys.executable, "program.py", str(port), str(k), *words],
                 cwd=folder,
+                env={**os.environ, "MCNB_FOLDER": str(folder / "shared")},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import mcnb
+from mcnb.lockstep import _jax
 
 # What a later version of JAX may have changed.
 CHANGES = {
@@ -22,6 +23,13 @@ CHANGES = {
     "the fast path is gone": "real = pjit._get_fastpath_data; del pjit._get_fastpath_data",
     "programs can't be printed": "import jaxlib._hlo as hlo; del hlo.HloPrintOptions",
     "it can't be referred to weakly": "pxla.ExecuteReplicated.__slots__.remove('__weakref__')",
+}
+CHANGES |= {
+    f"no {module}.{name}": f"import {module} as one; del one.{name}"
+    for module, names in _jax.PRIVATE_NAMES.items()
+    for name in names
+    # These are above.
+    if name not in ("ExecuteReplicated", "_get_fastpath_data", "HloPrintOptions")
 }
 CHANGE = """
 import jax

@@ -92,9 +92,11 @@ def why_not(spec: Spec) -> str:
         # Forks share the seed, so a set of strings has one order on all of them. Several hosts
         # differ there, and who looks for a fault of that kind has to see it.
         return "each has hashes of its own, as PYTHONHASHSEED=random demands"
-    backends = sys.modules.get("jax._src.xla_bridge")
-    if backends is not None and backends.backends_are_initialized():
-        return "JAX has been initialized"
+    if "jax" in sys.modules:
+        from mcnb.lockstep import _jax
+
+        if _jax.backends_are_initialized():
+            return "JAX has been initialized"
     try:
         # A rehearsal: what ends its threads before a fork has done so then.
         child = os.fork()

@@ -18,6 +18,7 @@ import atexit
 import contextlib
 import functools
 import gc
+import importlib
 import inspect
 import sys
 import threading
@@ -87,6 +88,24 @@ _described: weakref.WeakKeyDictionary[Any, Launch | None] = weakref.WeakKeyDicti
 _lasting: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
+# Every private name that this file uses, by module; `install` probes them all.
+PRIVATE_NAMES = {
+    "jax._src.api": ("clean_up",),
+    "jax._src.array": ("ArrayImpl",),
+    "jax._src.callback": (),
+    "jax._src.dispatch": ("runtime_tokens", "wait_for_tokens"),
+    "jax._src.distributed": ("global_state",),
+    "jax._src.interpreters.pxla": ("ExecuteReplicated", "MeshExecutable"),
+    "jax._src.mesh": ("get_concrete_mesh",),
+    "jax._src.pjit": ("_get_fastpath_data",),
+    "jax._src.sharding_impls": ("GSPMDSharding", "make_single_device_sharding"),
+    "jax._src.xla_bridge": ("_backends", "backends_are_initialized"),
+    "jaxlib._hlo": ("HloPrintOptions",),
+}
+# The logger to which JAX reports that a callback has failed.
+CALLBACK_LOGGER = "jax._src.callback"
+
+
 class UnsupportedJaxError(Exception):
     """This version of JAX has other inner names than this file knows."""
 
@@ -121,8 +140,33 @@ def remove() -> None:
     _guard = _before = _note = None
 
 
+def backends_are_initialized() -> bool:
+    """Return whether this process has made devices of JAX's; it imports nothing to find out."""
+    backends = sys.modules.get("jax._src.xla_bridge")
+    return backends is not None and bool(backends.backends_are_initialized())
+
+
+def missing_names() -> list[str]:
+    """Return those of the private names that this version of JAX does not have."""
+    missing = []
+    for name, attributes in PRIVATE_NAMES.items():
+        try:
+            module = importlib.import_module(name)
+        except ImportError:
+            missing.append(name)
+        else:
+            missing += [f"{name}.{one}" for one in attributes if not hasattr(module, one)]
+    return missing
+
+
 def _check() -> tuple[ModuleType, ModuleType]:
-    """Look whether everything is there that is needed, and is what it should be."""
+    """Probe every private name that this file uses.
+
+    Raises:
+        UnsupportedJaxError: One is missing, or is something else than this file expects.
+    """
+    if missing := missing_names():
+        raise UnsupportedJaxError(f"it has no {', '.join(missing)}")
     from jax._src import pjit
     from jax._src.interpreters import pxla
 
@@ -134,9 +178,9 @@ def _check() -> tuple[ModuleType, ModuleType]:
         raise UnsupportedJaxError("_get_fastpath_data takes other arguments")
     inspect.signature(pxla.MeshExecutable.create_cpp_call)
     slots = set(pxla.ExecuteReplicated.__slots__)
-    missing = {"xla_executable", "in_handler", "out_handler", "kept_var_idx", "name"} - slots
-    if missing or "__weakref__" not in slots:
-        raise UnsupportedJaxError(f"ExecuteReplicated has no {', '.join(sorted(missing))}")
+    no_slots = {"xla_executable", "in_handler", "out_handler", "kept_var_idx", "name"} - slots
+    if no_slots or "__weakref__" not in slots:
+        raise UnsupportedJaxError(f"ExecuteReplicated has no {', '.join(sorted(no_slots))}")
     _print_options()
     return pxla, pjit
 
@@ -361,9 +405,8 @@ def leave_alone() -> None:
     """Have this process end without the others: at exit, JAX would wait for all of them."""
     from jax._src import api, dispatch
 
-    for module, name in ((api, "clean_up"), (dispatch, "wait_for_tokens")):
-        if hasattr(module, name):
-            atexit.unregister(getattr(module, name))
+    for at_exit in (api.clean_up, dispatch.wait_for_tokens):
+        atexit.unregister(at_exit)
 
 
 def refuse_latecomers() -> None:
@@ -418,11 +461,6 @@ def all_arrays() -> list[Any]:
     from jax._src.array import ArrayImpl
 
     return [one for one in gc.get_objects() if type(one) is ArrayImpl]
-
-
-def is_committed(array: Any) -> bool:
-    """Return whether an array is bound to its devices."""
-    return bool(array._committed)
 
 
 def make_array(aval: Any, sharding: Any, parts: Sequence[Any], committed: bool) -> Any:

@@ -113,7 +113,7 @@ class ArrayForm:
     def of(cls, array: Any) -> ArrayForm:
         """Return an array's form."""
         devices = tuple(shard.device for shard in array.addressable_shards)
-        return cls(array.aval, array.sharding, array._committed, devices)
+        return cls(array.aval, array.sharding, array.committed, devices)
 
     def build(self, shards: Sequence[np.ndarray], new: dict[int, tuple[Any, Any]]) -> Any:
         """Return an array of that form on new devices, with these values."""

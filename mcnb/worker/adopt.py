@@ -27,11 +27,12 @@ class Adopt:
         """Return why that is not possible; empty if it is done."""
         # What it imports needs what stands in the environment.
         os.environ.update(self.env)
-        backends = sys.modules.get("jax._src.xla_bridge")
-        distributed = sys.modules.get("jax._src.distributed")
-        if distributed is not None and distributed.global_state.client is not None:
+        jax = sys.modules.get("jax")
+        if jax is not None and jax.distributed.is_initialized():
             return "belongs to another system of JAX processes since an earlier run"
-        if backends is not None and backends.backends_are_initialized():
+        from mcnb.lockstep import _jax
+
+        if _jax.backends_are_initialized():
             return "has computed with JAX by itself before"
         from mcnb.worker.kernel import adopt
 

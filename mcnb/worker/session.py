@@ -13,6 +13,7 @@ from types import FrameType
 
 from mcnb._text import cell_label, cell_name, place_name
 from mcnb.errors import LockstepError
+from mcnb.lockstep import _jax
 from mcnb.lockstep.abort import callbacks
 from mcnb.lockstep.checking import check_launches
 from mcnb.lockstep.client import Client
@@ -67,7 +68,7 @@ class Lockstep:
         """
         import jax
 
-        logging.getLogger("jax._src.callback").addFilter(self._is_news)
+        logging.getLogger(_jax.CALLBACK_LOGGER).addFilter(self._is_news)
         jax.monitoring.register_event_duration_secs_listener(self.tracer.compiled)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -41,7 +41,11 @@ class Kernel(IPythonParallelKernel):
         raise NotImplementedError
 
     def answer(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """Return the result of a call that `answers` accepts; it must not raise."""
+        """Return the result of a call that `answers` accepts."""
+        raise NotImplementedError
+
+    def describe(self, error: BaseException) -> Any:
+        """Return what is sent instead of a result that was not made, or can't be sent."""
         raise NotImplementedError
 
     def pre_handler_hook(self) -> None:
@@ -65,12 +69,18 @@ class Kernel(IPythonParallelKernel):
                 content, bufs, msg_id, reply_metadata
             )
             return reply
+        try:
+            return {"status": "ok"}, self._serialize(self.answer(function, args, kwargs))
+        except (Exception, KeyboardInterrupt) as error:
+            return {"status": "ok"}, self._serialize(self.describe(error))
+
+    def _serialize(self, answer: Any) -> list[Any]:
         buffers: list[Any] = serialize_object(
-            self.answer(function, args, kwargs),
+            answer,
             buffer_threshold=self.session.buffer_threshold,
             item_threshold=self.session.item_threshold,
         )
-        return {"status": "ok"}, buffers
+        return buffers
 
 
 class Engine(engine_app.IPEngine):

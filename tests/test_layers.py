@@ -35,9 +35,7 @@ FROM_THE_ROOT = {"mcnb.cli.main": "the version", "mcnb.cli.lab": "the version"}
 # The one home of another project's private names, and what such a name looks like.
 HOMES = {
     "mcnb.lockstep._jax": re.compile(r"jax\._src|(import|from) jaxlib|jaxlib\."),
-    "mcnb._ipyparallel": re.compile(
-        r"ipyparallel\.(engine|controller|serialize|apps)\b"
-    ),
+    "mcnb._ipyparallel": re.compile(r"ipyparallel\.(engine|controller|serialize|apps)\b"),
 }
 # A text that holds a module's name, by module: for the fork server to import.
 NAMES_IN_TEXTS = {"mcnb.launchers.forkserver", "mcnb.cli.doctor"}

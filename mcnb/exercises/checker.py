@@ -1,4 +1,4 @@
-"""The checker: what each process has, beside what it should have, and a hint."""
+"""Check exercises: compare each process's value with the expected one, and print a hint."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from mcnb.exercises.exercise import UNSET, Exercise
 from mcnb.output.fold import Line, fold
 from mcnb.output.text import entries
 
-# A check that takes longer has met something that never ends.
+# A check that takes longer than this is assumed to hang.
 LIMIT_S = 60.0
-# What the check leaves in a process until it is fetched; no name that a learner would use.
+# Holds a check's result on each process until it is fetched; unlikely to clash with user code.
 _SEEN = "__mcnb_seen__"
 
 
 @dataclass(frozen=True)
 class Grade:
-    """What the checker found.
+    """Outcome of checking an exercise.
 
     Attributes:
         solved: Whether the exercise is solved on every process.
-        text: What the learner reads.
+        text: Message for the learner.
     """
 
     solved: bool
@@ -36,20 +36,20 @@ class Grade:
 
 
 def check(name: str, cluster: Cluster | None = None) -> None:
-    """Check an exercise, and print what each process has and what was expected.
+    """Check an exercise, and print the value on each process beside the expected value.
 
     Args:
-        name: The exercise: lesson and number, such as `"01.1"`.
-        cluster: The cluster that it was solved on; by default the one that the magics drive.
+        name: Lesson and number of the exercise, such as `"01.1"`.
+        cluster: Cluster on which it was solved; by default, the one that the magics drive.
 
     Raises:
-        ClusterError: There is no such exercise, or no cluster that runs.
+        ClusterError: The exercise does not exist, or no cluster is running.
     """
     print(shown(grade(name, cluster or current_cluster()).text))
 
 
 def exercises() -> dict[str, Exercise]:
-    """Return all exercises by their names.
+    """Return all exercises, keyed by name.
 
     Example:
         >>> sorted(exercises())[:2]
@@ -65,24 +65,24 @@ def exercises() -> dict[str, Exercise]:
 
 
 def grade(name: str, cluster: Cluster) -> Grade:
-    """Check an exercise and return what the checker found.
+    """Check an exercise and return its grade.
 
-    What the learner wrote may be called, on all processes at once. Where that fails, parts the
-    processes or does not end, it is told as it is for a cell.
+    The learner's function may be called, on all processes at once. If the call fails, makes the
+    processes diverge or does not end, the grade reports it as for a cell.
 
     Args:
-        name: The exercise.
-        cluster: The cluster that it was solved on.
+        name: Name of the exercise.
+        cluster: Cluster on which it was solved.
 
     Raises:
-        ClusterError: There is no such exercise, or the cluster does not run.
+        ClusterError: The exercise does not exist, or the cluster is not running.
     """
     exercise = exercises().get(name)
     if exercise is None:
         raise ClusterError(
             f"There is no exercise {name!r}. Exercises: {', '.join(sorted(exercises()))}"
         )
-    # __import__ leaves no name behind in the learner's namespace.
+    # __import__ adds no name to the learner's namespace.
     look = f"__import__({__name__!r}, fromlist=['look']).look({name!r}, globals())"
     tried = cluster.examine(f"{_SEEN} = {look}", timeout=LIMIT_S)
     if not tried.ok:
@@ -116,14 +116,14 @@ def _compare(name: str, exercise: Exercise, seen: Mapping[int, object], cluster:
 
 
 def look(name: str, variables: Mapping[str, Any]) -> object:
-    """Describe an exercise's variable; this runs in a process."""
+    """Describe the variable of an exercise on the calling process."""
     exercise = exercises()[name]
     value = variables.get(exercise.variable, ...)
     return UNSET if value is ... else exercise.look(value)
 
 
 def _rows(seen: Mapping[int, object], expected: Mapping[int, object], count: int) -> str:
-    # Nobody who has not tried yet is told what comes out.
+    # The expected value would reveal the answer before the learner has tried.
     tried = any(value != UNSET for value in seen.values())
     said = {
         k: [
@@ -136,7 +136,7 @@ def _rows(seen: Mapping[int, object], expected: Mapping[int, object], count: int
 
 
 def shown(text: str) -> str:
-    """Return text in lines that a notebook need not break, which it would do within words.
+    """Wrap text at word boundaries, because a notebook breaks long lines within words.
 
     Example:
         >>> print(shown("[all 4] yours: " + "1, " * 30))

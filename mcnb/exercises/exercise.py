@@ -1,4 +1,4 @@
-"""What an exercise is: a variable to set, how it is looked at, what it should be, and hints."""
+"""Define exercises: a variable to set, how to describe it, what is expected, and hints."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Hint: TypeAlias = Callable[[object, object, int, int], str]
 
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise.
+    """Exercise that is checked on every process.
 
-    A value, right or wrong, is described by plain data that can leave its process, compare equal,
-    and be printed in a line: a number, a string, or one of the dataclasses in `looks`.
+    A value, right or wrong, is described by plain data that can be sent from its process, compared
+    and printed on one line: a number, a string, or one of the dataclasses in `looks`.
 
     Attributes:
-        variable: The variable that the learner sets: a value, or a function.
-        look: Describes the variable's value on one process; runs there. A function is called here,
-            on all processes at once: what it launches is checked like a cell's launches.
-        expected: Returns the right description, from the process index, the number of processes
+        variable: Name of the variable that the learner sets, to a value or a function.
+        look: Describes the variable's value, on its process. A learner's function is called here,
+            on all processes at once, and its launches are checked like those of a cell.
+        expected: Returns the right description, given the process index, the number of processes
             and the number of devices per process.
-        hint: Returns what to think about, from a wrong description, the right one and the numbers
-            of processes and devices per process. It never gives the answer.
+        hint: Returns a hint, given a wrong description, the right one, the number of processes
+            and the number of devices per process. The hint never contains the answer.
     """
 
     variable: str
@@ -34,10 +34,10 @@ class Exercise:
 
 
 def of_function(hint: Hint) -> Hint:
-    """Return a hint that knows, too, that a function is wanted.
+    """Extend a hint to ask for a function if the learner's value is not one.
 
     Args:
-        hint: What to think about where it is one.
+        hint: Hint for a value that is a function.
     """
 
     def hinted(seen: object, expected: object, processes: int, devices: int) -> str:

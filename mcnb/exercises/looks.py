@@ -1,6 +1,6 @@
-"""How values are looked at: described in plain data that compares equal and reads well in a line.
+"""Describe values as plain data that can be compared and printed on one line.
 
-Nothing here communicates: an array is described by what this process holds of it.
+Only `shared_folder` communicates: an array is described by its addressable shards.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import numpy as np
 from mcnb._text import a_or_an
 
 LONGEST_PATH = 1024
+DIGITS = 4  # significant digits of numbers, as compared and as printed
 
 
 @contextmanager
 def shared_folder() -> Iterator[Path]:
-    """Have process 0 make a folder, and tell the others; it is removed when process 0 is through.
+    """Create a temporary folder on process 0, and share its path with all processes.
 
-    It communicates: all processes enter it together.
+    All processes must enter together. Process 0 removes the folder when it exits.
     """
     import jax
     from jax.experimental import multihost_utils
@@ -39,18 +40,14 @@ def shared_folder() -> Iterator[Path]:
             shutil.rmtree(made, ignore_errors=True)
 
 
-DIGITS = 4  # numbers are compared as they are shown
-
-
 @dataclass(frozen=True)
 class SeenArray:
-    """An array, as one process sees it.
+    """Description of an array on one process.
 
     Attributes:
-        shape: The whole array's shape.
-        spans: Whether it lies on devices of several processes.
-        pieces: The values of this process's pieces, by where each begins; one for each device, in
-            the order of the devices' places.
+        shape: Global shape.
+        spans: Whether the array spans several processes.
+        pieces: Start index and values of each addressable shard, ordered by device id.
     """
 
     shape: tuple[int, ...]
@@ -65,15 +62,14 @@ class SeenArray:
 
 @dataclass(frozen=True)
 class SeenSharding:
-    """How an array is laid out, without its values.
+    """Description of how an array is sharded, without its values.
 
     Attributes:
-        shape: The whole array's shape.
-        spec: Over which axes of the mesh each dimension is split; None for a sharding of another
-            kind.
-        regions: What each of this process's devices holds, as the bounds of each dimension, in
-            the order of the devices' places.
-        copies: On how many devices the part of the first of them lies.
+        shape: Global shape.
+        spec: Mesh axes over which each dimension is split; None for a sharding without a mesh.
+        regions: Bounds in each dimension of the shard on each of this process's devices, ordered
+            by the position of the device.
+        copies: Number of devices that hold the first of these shards.
     """
 
     shape: tuple[int, ...]
@@ -91,7 +87,7 @@ class SeenSharding:
 
 
 def kind(value: Any, wanted: str) -> str:
-    """Return the description of a value that is of another kind.
+    """Describe a value of the wrong type.
 
     Example:
         >>> kind([1], "jax.Array")
@@ -102,7 +98,7 @@ def kind(value: Any, wanted: str) -> str:
 
 
 def number(value: Any) -> object:
-    """Describe a whole number.
+    """Describe an integer.
 
     Example:
         >>> number(np.int32(3)), number("x")
@@ -117,7 +113,7 @@ def text(value: Any) -> object:
 
 
 def rounded(value: Any) -> object:
-    """Describe a number with a fraction, as exactly as different orders of summing allow.
+    """Describe a float, rounded so that the order of summation makes no difference.
 
     Example:
         >>> rounded(np.float32(0.1)), rounded(1 / 3)
@@ -130,7 +126,7 @@ def rounded(value: Any) -> object:
 
 
 def items(one: Callable[[Any], object]) -> Callable[[Any], object]:
-    """Return how a list or tuple is described, given how each of its items is.
+    """Return a function that describes a list or tuple, given one that describes an item.
 
     Example:
         >>> items(number)([1, 2])
@@ -146,7 +142,7 @@ def items(one: Callable[[Any], object]) -> Callable[[Any], object]:
 
 
 def array(value: Any) -> object:
-    """Describe an array with what this process holds of it; numbers are rounded."""
+    """Describe an array by its addressable shards, with numbers rounded."""
     import jax
 
     if not isinstance(value, jax.Array):
@@ -159,11 +155,11 @@ def array(value: Any) -> object:
 
 
 def sharding(value: Any, shape: Sequence[int] | None = None) -> object:
-    """Describe how an array is laid out; or how a sharding would lay out a shape.
+    """Describe the sharding of an array, or a sharding applied to a shape.
 
     Args:
-        value: An array, or a sharding.
-        shape: The shape, for a sharding.
+        value: Array or sharding.
+        shape: Global shape, if `value` is a sharding.
     """
     import jax
 

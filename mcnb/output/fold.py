@@ -1,14 +1,14 @@
-r"""Folding: what several processes said, as one sequence of blocks.
+r"""Fold the outputs of several processes into one sequence of blocks.
 
-A block is something that certain processes all said, to the letter. Read the blocks that a process
-belongs to, one after the other, and you have exactly what it said: nothing is dropped, nothing
-changes its place. The same replies always give the same blocks.
+A block is output that is identical on certain processes. The blocks of one process, read in order,
+are exactly its output: nothing is dropped or reordered. The same outputs always give the same
+blocks.
 
-How it goes: first the parts that all processes share are found; those that said nothing don't
-count. Where every process said equally many things they are compared one by one; where not, a
-common subsequence is used, if it is a substantial part of what was said. What stands between the
-shared parts is folded in the same way. Where nothing is shared, processes that said the same are
-put together, in the order of their lowest index.
+The algorithm first finds the items that all processes share, ignoring processes without output.
+If every process has equally many items, they are compared one by one; otherwise a common
+subsequence is used, if it is a substantial part of the output. The items between shared ones are
+folded in the same way. If nothing is shared, processes with identical output are grouped, in the
+order of their lowest index.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import TypeAlias
 
 from mcnb.messages import Display, Event, Text
 
-# Comparing sequences takes time that grows with the square of their length. This is half a second.
+# Comparing sequences takes time quadratic in their length: for this limit, half a second.
 MOST_COMPARISONS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that was written to a stream: a line, or the lines of one `print`."""
+    """Item written to a stream: a line, or the lines of one `print` call."""
 
     stream: str
     text: str
@@ -38,11 +38,11 @@ Item: TypeAlias = Line | Display
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Something that several processes said.
+    """Items that are identical on several processes.
 
     Attributes:
-        processes: Their indices, ascending.
-        items: What they said.
+        processes: Process indices, ascending.
+        items: Items of each of these processes.
     """
 
     processes: tuple[int, ...]
@@ -50,7 +50,7 @@ class Block:
 
 
 def items_of(events: Iterable[Event]) -> list[Item]:
-    r"""Cut what a process said into the things that are compared.
+    r"""Split the events of a process into items to compare.
 
     Example:
         >>> items_of([Text("stdout", "a\n[[0]\n [1]]\n", joins=(6,))])
@@ -80,13 +80,13 @@ def items_of(events: Iterable[Event]) -> list[Item]:
 
 
 def fold(said: Mapping[int, Sequence[Item]]) -> list[Block]:
-    r"""Fold what several processes said.
+    r"""Fold the items of several processes into blocks.
 
     Args:
-        said: What each process said, by process index.
+        said: Items of each process, by process index.
 
     Returns:
-        Blocks, in an order that keeps every process's own.
+        Blocks, in an order that preserves the order of items on every process.
 
     Example:
         >>> a, b, c = (Line("stdout", f"{x}\n") for x in "abc")
@@ -120,12 +120,12 @@ def fold(said: Mapping[int, Sequence[Item]]) -> list[Block]:
 
 
 def fold_events(said: Mapping[int, Sequence[Event]]) -> list[Block]:
-    """Fold what several processes wrote and displayed.
+    """Fold the text and displays of several processes into blocks.
 
     Args:
-        said: What each process said, by process index.
+        said: Events of each process, by process index.
     """
-    # Processes that said the same all along, as most do, are cut into items once.
+    # Output that is identical on several processes, the usual case, is split only once.
     cut: dict[Hashable, list[Item]] = {}
     items = {}
     for k, events in said.items():
@@ -137,7 +137,7 @@ def fold_events(said: Mapping[int, Sequence[Event]]) -> list[Block]:
 
 
 def display_key(display: Display) -> Hashable:
-    """Return what is equal for two displays if they are equal to the letter: 1 is not True."""
+    """Return a key that is equal only for exactly equal displays: 1 is not True."""
     return (display.is_value, _frozen(display.data), _frozen(display.metadata))
 
 
@@ -149,18 +149,18 @@ def _frozen(value: object) -> Hashable:
     return (type(value).__name__, value if isinstance(value, str) else repr(value))
 
 
-# Items that all processes share: where they start in each, and how many they are.
+# Consecutive items that all processes share: their start in each process, and their number.
 _Run: TypeAlias = tuple[tuple[int, ...], int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Voice:
-    """Processes that say the same.
+    """Processes with identical output.
 
     Attributes:
-        processes: Their indices, ascending.
-        items: What they say.
-        spoken: The items as numbers, which are equal where the items are.
+        processes: Process indices, ascending.
+        items: Items of each of these processes.
+        spoken: The items as numbers; equal items have equal numbers.
     """
 
     processes: tuple[int, ...]
@@ -168,12 +168,12 @@ class _Voice:
     spoken: tuple[int, ...]
 
     def part(self, start: int, end: int) -> _Voice:
-        """Return a part of it."""
+        """Return the items from `start` to `end`, for the same processes."""
         return _Voice(self.processes, self.items[start:end], self.spoken[start:end])
 
 
 def _parts(voices: Iterable[_Voice]) -> list[Block | list[_Voice]]:
-    """Divide what is said in one place into blocks and smaller places, in order."""
+    """Divide output into blocks and the shorter outputs between them, in order."""
     groups: dict[tuple[int, ...], list[_Voice]] = {}
     for voice in voices:
         if voice.spoken:
@@ -199,7 +199,7 @@ def _parts(voices: Iterable[_Voice]) -> list[Block | list[_Voice]]:
 
 
 def _shared_runs(sequences: Sequence[tuple[int, ...]]) -> list[_Run]:
-    """Return the runs of items that all sequences share, in order, where they are substantial."""
+    """Return the runs of items that all sequences share, in order, if they are substantial."""
     shortest, longest = min(map(len, sequences)), max(map(len, sequences))
     if shortest == longest:
         runs = []
@@ -216,7 +216,7 @@ def _shared_runs(sequences: Sequence[tuple[int, ...]]) -> list[_Run]:
 
 
 def _common_runs(sequences: Sequence[tuple[int, ...]]) -> list[_Run]:
-    """Return the runs of a common subsequence of sequences."""
+    """Return the runs of items in a common subsequence of all sequences."""
     shortest = min(map(len, sequences))
     head = 0
     while head < shortest and len({s[head] for s in sequences}) == 1:

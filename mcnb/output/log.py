@@ -1,4 +1,4 @@
-"""The log: what the processes launched in a cell, as a table."""
+"""Format the launches of a cell as a table."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import TypeAlias
 from mcnb._text import index_ranges, label, size
 from mcnb.lockstep.model import Launch, LaunchRecord
 
-# Program, name and arguments, line, and whether it was left undone.
+# Program, name and arguments, line, and whether the launch was not made.
 _Kind: TypeAlias = tuple[str, str, int | None, bool]
 
 
 def log_text(records: Iterable[LaunchRecord], count: int) -> str:
-    """Return launches as a table: one row for each that several processes made together.
+    """Format launches as a table, with one row for launches that processes made together.
 
-    The table is the same for every run of a program that launches the same: it holds no times.
+    Two runs with the same launches give the same table, because it contains no times.
 
     Args:
-        records: The launches, in the order of time.
-        count: How many processes the cluster has.
+        records: Launches, in order of time.
+        count: Number of processes in the cluster.
 
     Example:
         >>> f = Launch("jit(f)", "1", (0, 1), ("f32[8]",))
@@ -50,10 +50,10 @@ def log_text(records: Iterable[LaunchRecord], count: int) -> str:
 
 
 def _rows(records: Iterable[LaunchRecord]) -> list[list[LaunchRecord]]:
-    """Return the launches that stand in one row: of several processes, the n-th of its kind each.
+    """Group launches into rows: the n-th launch of a kind on each process.
 
-    Rows come in the processes' own orders. Where these differ, a row is taken apart; where they
-    leave a choice, the process with the lowest index comes first. So times decide nothing.
+    Rows follow the order of launches on each process. If these orders conflict, a row is split; if
+    they leave a choice, the process with the lowest index comes first. Times have no influence.
     """
     queues: dict[int, deque[tuple[_Kind, int]]] = {}
     made: dict[tuple[_Kind, int], dict[int, LaunchRecord]] = {}

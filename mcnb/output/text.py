@@ -1,4 +1,4 @@
-r"""Blocks as text: each with the label of its processes in a column of its own at the left.
+r"""Format blocks as text, with the labels of their processes in a column on the left.
 
 [all 4] 8 devices
 [0]     my part is [0 1]
@@ -24,12 +24,12 @@ _COLOUR_ENDS = re.compile(r"\x1b\[(?:0*|39|49|39;49)m")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A stretch of text with its label, as it is shown.
+    """Labelled text to show.
 
     Attributes:
-        kind: `"stdout"`, `"stderr"`, `"value"`, or `"rich"` for something that is more than text.
-        text: The labelled lines, each with its line end; for `"rich"`, the label alone.
-        item: What is shown beneath the label, for `"rich"`.
+        kind: `"stdout"`, `"stderr"`, `"value"`, or `"rich"` for an item that is more than text.
+        text: Labelled lines, each with its line end; for `"rich"`, only the label.
+        item: Item to show beneath the label, for `"rich"`.
     """
 
     kind: str
@@ -38,24 +38,24 @@ class Entry:
 
 
 def label_width(blocks: Iterable[Block], count: int) -> int:
-    """Return the width in characters of the widest label."""
+    """Return the width of the widest label, in characters."""
     return max((len(label(block.processes, count)) for block in blocks), default=0)
 
 
 def entries(blocks: Sequence[Block], count: int, width: int | None = None) -> list[Entry]:
-    """Return what is to be shown for blocks, in order.
+    """Return the entries to show for blocks, in order.
 
     Args:
-        blocks: From `fold`.
-        count: How many processes the cluster has.
-        width: The width of the column of labels, in characters; that of the widest by default.
+        blocks: Blocks from `fold`.
+        count: Number of processes in the cluster.
+        width: Width of the label column, in characters; by default, that of the widest label.
     """
     if width is None:
         width = label_width(blocks, count)
     result: list[Entry] = []
     for block in blocks:
         name = label(block.processes, count)
-        fresh = True  # the label stands at the beginning of a block and after a change of kind
+        fresh = True  # the label is written at the start of a block and after a change of kind
         for item in block.items:
             kind = _kind(item)
             if kind == "rich":
@@ -76,14 +76,14 @@ def _kind(item: Item) -> str:
 
 
 def text_of(item: Item) -> str:
-    """Return an item's text with its line end; none for one that is more than text."""
+    """Return the text of an item with its line end; empty for an item that is more than text."""
     if isinstance(item, Line):
         return item.text
     return f"{item.data['text/plain']}\n" if _kind(item) == "value" else ""
 
 
 def gutter(text: str, name: str, width: int) -> str:
-    r"""Return lines with a label before the first and as much space before the others.
+    r"""Prefix the first line with a label, and indent the other lines to match.
 
     Example:
         >>> gutter("[[0]\n [1]]\n", "[0-2]", 7)
@@ -94,7 +94,7 @@ def gutter(text: str, name: str, width: int) -> str:
         f"{name if number == 0 else '':<{width}} {line}".rstrip() + "\n"
         for number, line in enumerate(lines)
     )
-    # A colour that is left on would run into the next label.
+    # A colour that is not reset would extend into the next label.
     escapes = _ESCAPE.findall(shown)
     if escapes and not _COLOUR_ENDS.fullmatch(escapes[-1]):
         shown = shown.removesuffix("\n") + _RESET + "\n"
@@ -102,7 +102,7 @@ def gutter(text: str, name: str, width: int) -> str:
 
 
 def overwritten(line: str) -> str:
-    r"""Return a line as a terminal shows it after its carriage returns, as of a progress bar.
+    r"""Return a line as a terminal shows it after carriage returns, as from a progress bar.
 
     Example:
         >>> overwritten("10%\r50%\r100%\r"), overwritten("abcdef\rAB")
@@ -111,7 +111,7 @@ def overwritten(line: str) -> str:
     line = line.rstrip("\r")
     if "\r" not in line:
         return line
-    cells: list[tuple[str, str]] = []  # each character, with the colours that it has before it
+    cells: list[tuple[str, str]] = []  # each character, with the colour sequences before it
     colour = ""
     for part in line.split("\r"):
         column = 0
@@ -121,7 +121,7 @@ def overwritten(line: str) -> str:
                 column += len(piece)
             elif piece.endswith("m"):
                 colour = "" if _COLOUR_ENDS.fullmatch(piece) else colour + piece
-            elif piece.endswith("K"):  # erases the line; "2": also what stands before the column
+            elif piece.endswith("K"):  # erases to the end of the line; "2": all of it
                 cells[column:] = []
                 if "2" in piece:
                     cells = [("", " ")] * column
@@ -147,7 +147,7 @@ def _joined(parts: Iterable[Entry]) -> list[Entry]:
 
 
 def without_escapes(text: str) -> str:
-    r"""Return text without the sequences that colour it.
+    r"""Remove the escape sequences that colour a text.
 
     Example:
         >>> without_escapes("\x1b[31mred\x1b[0m")

@@ -1,1 +1,1 @@
-"""TPU pods ahead of time, without the hardware."""
+"""Compile programs for TPU pods ahead of time, without the hardware."""

@@ -1,10 +1,10 @@
-"""How long a step takes at least on a chip: three times that can't be beaten.
+"""Compute lower bounds on the time of a step on a chip.
 
-The chip has to do the program's operations; to read its arguments and write its results, once each;
-and to send and receive what its collectives need. Whatever overlaps, a step is not faster than the
-longest of these. What an all-reduce takes at least: P. Patarasuk and X. Yuan, Bandwidth optimal
+A chip must perform the program's operations, read its arguments and write its results once each,
+and send and receive the data of its collectives. Even if these overlap, a step takes at least as
+long as the longest of them. Bound for an all-reduce: P. Patarasuk and X. Yuan, Bandwidth optimal
 all-reduce algorithms for clusters of workstations, Journal of Parallel and Distributed Computing 69
-(2009), 117-124. In the others, a device receives what it lacks, or sends what others lack of it.
+(2009), 117-124. In other collectives, a device receives data that it lacks, or sends its data.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _DOCUMENTATION = "https://docs.cloud.google.com/tpu/docs"
 
 @dataclass(frozen=True)
 class Chip:
-    """A kind of chip.
+    """Kind of chip, with its published peak figures.
 
     Attributes:
-        name: Its name, as in the name of a topology: `"v5e"`.
-        flops: Operations a second at most, on bfloat16.
-        small_flops: The same on numbers of 8 bits.
-        memory: The bytes of its memory (HBM).
-        memory_rate: The bytes a second to and from its memory.
-        link_rate: The bytes a second that all of its links to other chips carry, both directions
-            together (ICI).
-        source: Where that is published.
+        name: Name, as in the name of a topology: `"v5e"`.
+        flops: Peak operations per second on bfloat16.
+        small_flops: Peak operations per second on 8-bit numbers.
+        memory: Size of the memory (HBM) in bytes.
+        memory_rate: Memory bandwidth in bytes per second.
+        link_rate: Bandwidth of all links to other chips (ICI) together, in bytes per second, as
+            the sum of both directions.
+        source: URL of the published figures.
     """
 
     name: str
@@ -51,12 +51,12 @@ CHIPS = {
 
 @dataclass(frozen=True)
 class Bound:
-    """How long a step takes at least, in seconds.
+    """Lower bounds on the time of a step, in seconds.
 
     Attributes:
-        computing: For the operations.
-        memory: To read arguments and write results.
-        links: To send what the collectives need.
+        computing: Time for the operations.
+        memory: Time to read arguments and write results.
+        links: Time to send the data of the collectives.
     """
 
     computing: float
@@ -65,22 +65,22 @@ class Bound:
 
     @property
     def seconds(self) -> float:
-        """The longest of the three."""
+        """The longest of the three times."""
         return max(self.computing, self.memory, self.links)
 
 
 def least_time(
     chip: Chip, flops: float, moved: float, uses: Iterable[Use], *, small: bool = False
 ) -> Bound:
-    """Return how long a step takes at least.
+    """Return lower bounds on the time of a step.
 
     Args:
-        chip: The chip.
-        flops: How many operations a device has to do.
-        moved: How many bytes its arguments and results have on a device.
-        uses: The program's collectives. A branch that may not be taken counts as nothing; a loop
-            that does not tell how often it runs, once.
-        small: Whether it computes with numbers of 8 bits.
+        chip: Chip on which the program runs.
+        flops: Number of operations per device.
+        moved: Bytes of the arguments and results per device.
+        uses: Collectives of the program. One in a branch that may not be taken is not counted; one
+            in a loop with an unknown trip count is counted once.
+        small: Whether the program computes with 8-bit numbers.
 
     Example:
         >>> from mcnb.pods.bounds import CHIPS
@@ -95,15 +95,15 @@ def least_time(
     return Bound(
         flops / (chip.small_flops if small else chip.flops),
         moved / chip.memory_rate,
-        crossing / (chip.link_rate / 2),  # it is published for both directions together
+        crossing / (chip.link_rate / 2),  # published as the sum of both directions
     )
 
 
 def crossing_bytes(operation: Operation) -> float:
-    """Return how many bytes a device sends, or receives, at least in a collective.
+    """Return the minimum number of bytes that a device sends or receives in a collective.
 
     Args:
-        operation: The collective; its bytes are those of its result on a device.
+        operation: Collective; its bytes are those of its result on a device.
 
     Example:
         >>> crossing_bytes(Operation("all-reduce", 1024, ((0, 1, 2, 3),)))

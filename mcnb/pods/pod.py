@@ -1,4 +1,4 @@
-"""A TPU pod on paper, and programs that are rehearsed on it."""
+"""Describe TPU pods without the hardware, and compile programs for them ahead of time."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from mcnb.pictures.scenes.program import ProgramModel
 
 
-MOST_DRAWN = 512  # devices, where they are drawn in planes
-# What the compiler says of a program that needs too much.
+MOST_DRAWN = 512  # devices; of a larger pod, only the first plane is drawn
+# The compiler's error for a program that needs too much memory.
 _SIZE = r"([\d.]+[KMGT]?)"
 _NEEDS = re.compile(rf"(?:Used {_SIZE} of |\({_SIZE}\) exceeds available HBM \(){_SIZE}")
 
 
 class Pod:
-    """A TPU pod on paper: its devices, meshes over them, and programs compiled for it.
+    """TPU pod without the hardware: its devices, meshes over them, and programs compiled for it.
 
-    Nothing runs: the compiler for TPUs, which the extra `tpu` brings, says what it would do. It
-    needs no TPU and no other process.
+    Nothing runs: the compiler for TPUs, which the extra `tpu` installs, reports what a program
+    would do. The compiler needs no TPU and no other process.
 
     Args:
-        name: A kind of chip, and how many there are in each direction: `"v5e:4x4"`.
-        slices: How many of these, which only a data centre's network joins.
+        name: Kind of chip, and number of chips in each direction: `"v5e:4x4"`.
+        slices: Number of slices of this size, connected only by the data centre's network.
 
     Raises:
-        ClusterError: There is no such pod, or the compiler is missing.
+        ClusterError: The pod does not exist, or the compiler is not installed.
 
     Attributes:
-        devices: Its devices, in JAX's order.
-        chip: What its chips can do; None where mcnb knows no published figures.
+        devices: Devices of the pod, in JAX's order.
+        chip: Peak figures of the chips; None if mcnb knows no published figures.
 
     Example:
         >>> pod = Pod("v5e:4x4")  # doctest: +SKIP
@@ -60,12 +60,12 @@ class Pod:
 
     @property
     def hosts(self) -> int:
-        """How many hosts it has, with a process on each."""
+        """Number of hosts, with one process on each."""
         return len({(_slice(device), device.process_index) for device in self.devices})
 
     @property
     def chips(self) -> int:
-        """How many chips it has; some kinds have two devices on each."""
+        """Number of chips; some kinds of chip have two devices each."""
         return len({(_slice(device), tuple(device.coords)) for device in self.devices})
 
     def __repr__(self) -> str:
@@ -76,16 +76,15 @@ class Pod:
     def mesh(
         self, shape: Sequence[int], names: Sequence[str], axis_types: Any = None
     ) -> jax.sharding.Mesh:
-        """Return a mesh over its devices, in the order that suits its links.
+        """Return a mesh over the devices, in an order that suits the links between them.
 
         Args:
-            shape: The mesh's shape; with several slices, the first axis goes from one to another
-                where it can.
-            names: The axes' names.
-            axis_types: The axes' types; Auto by default.
+            shape: Shape of the mesh; with several slices, the first axis crosses them if it can.
+            names: Names of the axes.
+            axis_types: Types of the axes; Auto by default.
 
         Raises:
-            ClusterError: The devices make no such mesh.
+            ClusterError: The shape does not match the number of devices, or the number of names.
         """
         import jax
         from jax.experimental import mesh_utils
@@ -110,21 +109,21 @@ class Pod:
                     shape, self.devices, allow_split_physical_axes=True
                 )
         except (NotImplementedError, ValueError, AssertionError):
-            devices = np.array(self.devices).reshape(shape)  # in JAX's order
+            devices = np.array(self.devices).reshape(shape)  # fall back to JAX's order
         return jax.sharding.Mesh(devices, tuple(names), axis_types=kinds)
 
     def compile(self, function: Any, *args: Any, **keywords: Any) -> Rehearsal:
-        """Compile a function for the pod, and say what it would do there.
+        """Compile a function for the pod, without running it.
 
         Args:
-            function: The function, jitted or not.
-            args: Its arguments: each a `jax.ShapeDtypeStruct` with a sharding on one of the pod's
-                meshes, or a PyTree of them.
-            keywords: Its keyword arguments.
+            function: Function, jitted or not.
+            args: Arguments of the function: each a `jax.ShapeDtypeStruct` with a sharding on one
+                of the pod's meshes, or a PyTree of them.
+            keywords: Keyword arguments of the function.
 
         Raises:
-            ClusterError: No argument lies on this pod, or it does not fit into its memory.
-            PictureError: It takes other arguments.
+            ClusterError: The arguments are not all on this pod, or the program exceeds its memory.
+            PictureError: The function does not accept these arguments.
         """
         import jax
 
@@ -159,11 +158,11 @@ class Pod:
     def __mcnb_picture__(
         self, args: Sequence[Any], options: dict[str, Any], keywords: Mapping[str, Any]
     ) -> list[Picture] | None:
-        """Return its pictures for `mcnb.show`; None if it takes no such arguments."""
+        """Return the pictures for `mcnb.show`; None if any argument is given."""
         return None if args or keywords else [self.picture()]
 
     def picture(self) -> Picture:
-        """Return a picture of where its devices stand."""
+        """Return a picture of the physical positions of the devices."""
         import jax
 
         from mcnb.pictures.inspect import mesh_model
@@ -183,7 +182,7 @@ class Pod:
         return Picture(replace(scene, title=title, notes=(note,) if note else scene.notes[:1]))
 
     def _places(self) -> jax.sharding.Mesh:
-        """Return a mesh with an axis for each direction in which there are several devices."""
+        """Return a mesh with one axis for each direction that has several devices."""
         import jax
 
         places = np.array(
@@ -203,11 +202,11 @@ class Pod:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """A program that was compiled for a pod.
+    """Program compiled ahead of time for a pod.
 
     Attributes:
-        pod: The pod.
-        program: The compiled program.
+        pod: Pod for which the program was compiled.
+        program: Compiled program.
     """
 
     pod: Pod
@@ -215,24 +214,24 @@ class Rehearsal:
 
     @cached_property
     def model(self) -> ProgramModel:
-        """Its collectives, results and memory, as plain data."""
+        """Collectives, results and memory of the program, as plain data."""
         from mcnb.pictures.inspect import program_model
 
         return program_model(self.program)
 
     @property
     def output_shardings(self) -> Any:
-        """How its results are laid out, as a PyTree of shardings."""
+        """Shardings of the results, as a PyTree."""
         return self.program.output_shardings
 
     @property
     def memory(self) -> int:
-        """The bytes that it needs on each chip."""
+        """Number of bytes that the program needs on each chip."""
         return sum(count for _, count in self.model.memory)
 
     @property
     def bound(self) -> Bound | None:
-        """How long a run takes at least; None where the chip's figures are not known."""
+        """Lower bounds on the time of a run; None if the chip's figures are unknown."""
         if self.pod.chip is None:
             return None
         analysis = self.program.cost_analysis() or {}
@@ -244,11 +243,11 @@ class Rehearsal:
     def __mcnb_picture__(
         self, args: Sequence[Any], options: dict[str, Any], keywords: Mapping[str, Any]
     ) -> list[Picture] | None:
-        """Return its pictures for `mcnb.show`; None if it takes no such arguments."""
+        """Return the pictures for `mcnb.show`; None if any argument is given."""
         return None if args or keywords else [self.picture()]
 
     def picture(self) -> Picture:
-        """Return a picture of what it would do."""
+        """Return a picture of the program's collectives, results, memory and time."""
         from mcnb.pictures.scenes.program import program_scene
 
         scene: Scene = program_scene(self.model)

@@ -1,6 +1,6 @@
-"""The devices of a TPU pod that is not there, as its compiler knows them.
+"""Get the devices of a TPU pod from the compiler for TPUs, without the hardware.
 
-`libtpu` brings the compiler for TPUs, and describes machines by their names without having one
+`libtpu` contains the compiler, and describes a topology from its name alone
 (`jax.experimental.topologies`).
 """
 
@@ -18,7 +18,7 @@ INSTALL = 'python -m pip install "mcnb[tpu]"'
 MISSING = (
     "A pod on paper needs the compiler for TPUs, which is not installed. Install it: " + INSTALL
 )
-# It would ask the machine that it runs on, which is no TPU, and complain.
+# Without these, libtpu queries the host, which has no TPU, and logs errors.
 _SETTINGS = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-16",
@@ -37,11 +37,11 @@ def devices_of(name: str, slices: int) -> list[Any]:
     """Return the devices of a pod, in JAX's order.
 
     Args:
-        name: Its topology, such as `"v5e:4x4"`.
-        slices: How many of these.
+        name: Topology, such as `"v5e:4x4"`.
+        slices: Number of slices of this topology.
 
     Raises:
-        ClusterError: There is no such topology, or libtpu is missing.
+        ClusterError: The topology does not exist, or libtpu is not installed.
     """
     if not has_compiler():
         raise ClusterError(MISSING)
@@ -66,7 +66,7 @@ def _first_line(error: BaseException) -> str:
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Set what libtpu reads when it is loaded, where the user has not."""
+    """Set the variables that libtpu reads when it is loaded, unless the user has set them."""
     fresh = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
     os.environ.update(fresh)
     try:

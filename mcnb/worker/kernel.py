@@ -52,12 +52,13 @@ class WorkerKernel(Kernel):
         return isinstance(function, Call)
 
     def answer(self, function: Call, args: Any, kwargs: Any) -> Any:
-        """Return what mcnb's own function returns, or a description of its error."""
-        try:
-            module, _, name = function.target.rpartition(".")
-            return getattr(importlib.import_module(module), name)(self.shell, *args, **kwargs)
-        except (Exception, KeyboardInterrupt) as error:
-            return describe_error(error, "")
+        """Return what mcnb's own function returns."""
+        module, _, name = function.target.rpartition(".")
+        return getattr(importlib.import_module(module), name)(self.shell, *args, **kwargs)
+
+    def describe(self, error: BaseException) -> Any:
+        """Return a description of an error."""
+        return describe_error(error, "")
 
 
 class WorkerEngine(Engine):

@@ -80,7 +80,7 @@ def lessons(folder: Path = ROOT / "notebooks") -> bool:
         return False
     # Whether a cell's magic is there has been seen where CI has done this with another Python.
     once = os.environ.get("MCNB_ONCE") == "done"
-    to_the_end = once or run(sys.executable, ROOT / ".ci" / "lessons.py", "--check", *notebooks)
+    to_the_end = once or run(sys.executable, ROOT / "tools" / "lessons.py", "--check", *notebooks)
     return as_stored(notebooks) and to_the_end
 
 

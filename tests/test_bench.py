@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).with_name("bench_start.py")
+BENCH = Path(__file__).parent.parent / "tools" / "bench_start.py"
 
 
 def table(*arguments: str) -> str:

@@ -151,7 +151,7 @@ print("a pod")
 def test_what_needs_a_compiler_keeps_its_outputs_without_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    lessons = runpy.run_path(str(CHECK.with_name("lessons.py")), run_name="lessons")
+    lessons = runpy.run_path(str(CHECK.parent.parent / "tools" / "lessons.py"), run_name="lessons")
     main, find_spec = lessons["main"], importlib.util.find_spec
     has = {"libtpu": False}
 

@@ -17,7 +17,7 @@ TO_SCALE = "straggler"  # its times are another run's
 
 @pytest.mark.slow
 def test_the_gallery_is_what_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = importlib.util.spec_from_file_location("gallery", ROOT / ".ci" / "gallery.py")
+    spec = importlib.util.spec_from_file_location("gallery", ROOT / "tools" / "gallery.py")
     assert spec is not None
     assert spec.loader is not None
     gallery = importlib.util.module_from_spec(spec)

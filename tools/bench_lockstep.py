@@ -1,6 +1,6 @@
 """What being checked costs: a table of both sides, measured in one run.
 
-    python tests/bench_lockstep.py [ROUNDS]
+    python tools/bench_lockstep.py [ROUNDS]
 
 Plain functions are compiled while nobody looks, and so keep JAX's own fast path; checked ones are
 the same functions, compiled afterwards. Both are called alternately, in the same processes.

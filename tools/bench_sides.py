@@ -1,6 +1,6 @@
 """One side of `bench_start.py`, measured in a process of its own.
 
-    python tests/bench_sides.py {mcnb,ipyparallel,jupyter_distributed,loop} PROCESSES CELLS
+    python tools/bench_sides.py {mcnb,ipyparallel,jupyter_distributed,loop} PROCESSES CELLS
 
 It prints one line of JSON, with times in seconds, sizes in MB, and of what it did not do nothing:
 `value`, the time of day at which the first collective's value was there; `start` and `restart`, how

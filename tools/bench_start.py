@@ -1,6 +1,6 @@
 """How long a start takes, and a cell: mcnb beside what people use today, measured in one run.
 
-    python tests/bench_start.py [PROCESSES ...] [--rounds ROUNDS] [--cells CELLS] [--side SIDE ...]
+    python tools/bench_start.py [PROCESSES ...] [--rounds ROUNDS] [--cells CELLS] [--side SIDE ...]
 
 Each figure is the median of the rounds, in which the sides take turns. "From nothing" means from a
 new Python to the first value of a collective of all processes; so does a restart. What was not

@@ -1,6 +1,6 @@
 """How long it takes until cells of each kind are stopped, and whether what is said then is true.
 
-`python -m tests.bench_stopping [--tries N] [--busy N] [KIND ...]`: a table of kinds of cells x (one
+`python -m tools.bench_stopping [--tries N] [--busy N] [KIND ...]`: a table of kinds of cells x (one
 process, all processes) x (stop, time limit, second stop).
 """
 
@@ -16,10 +16,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 import mcnb
-
-from .conftest import BUSY
-from .healing import SETUP
-from .stopping import HOWS, KINDS, OVER_S, OVER_UNDER_LOAD_S, TOLD_S, Stopped, stop_cell
+from tests.conftest import BUSY
+from tests.healing import SETUP
+from tests.stopping import HOWS, KINDS, OVER_S, OVER_UNDER_LOAD_S, TOLD_S, Stopped, stop_cell
 
 
 @contextlib.contextmanager

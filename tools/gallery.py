@@ -1,4 +1,4 @@
-"""Make the gallery: `python .ci/gallery.py [FOLDER]`.
+"""Make the gallery: `python tools/gallery.py [FOLDER]`.
 
 Each picture is drawn by the code that stands above it, on a cluster of four processes with two
 devices each, and written as SVG; gallery.md shows them all.
@@ -161,7 +161,7 @@ def page() -> str:
     parts = [
         "# Gallery",
         "What `mcnb.show` and `%mcjax timeline` draw, each with the cell that draws it, on four "
-        "processes with two devices each. `python .ci/gallery.py` makes this page.",
+        "processes with two devices each. `python tools/gallery.py` makes this page.",
         f"Every cell has this before it:\n\n```python\n{SETUP.strip()}\n```",
     ]
     for entry in ENTRIES:

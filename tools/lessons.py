@@ -1,4 +1,4 @@
-"""Execute the lessons: `python .ci/lessons.py [--check] [LESSON ...]`.
+"""Execute the lessons: `python tools/lessons.py [--check] [LESSON ...]`.
 
 Each lesson is a pair. The .md is written by hand; the .ipynb is made from it here, with outputs.
 With --check, nothing is written: the notebooks have only to run to their end.

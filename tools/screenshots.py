@@ -1,4 +1,4 @@
-"""Lessons as a learner sees them: `python .ci/screenshots.py [--dark] [LESSON ...]`.
+"""Lessons as a learner sees them: `python tools/screenshots.py [--dark] [LESSON ...]`.
 
 Each is opened in JupyterLab in a headless browser, all of its cells are run, and windows of it,
 from its top to its bottom, are left in build/screenshots, to be looked at.

@@ -1,1 +1,1 @@
-"""Write a lesson as a plain JAX program."""
+"""Export a lesson as plain JAX programs."""

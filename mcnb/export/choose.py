@@ -1,4 +1,8 @@
-"""Which cells of a lesson become code of a plain program, and why the others don't."""
+"""Choose the cells of a lesson that a plain program runs, and say why others are left out.
+
+The module also finds the variables that the notebook kernel pushes to the processes, which process
+0 computes instead, and replaces temporary folders with ones that the lesson's programs share.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,12 @@ from mcnb.export.source import awaits, edited, mcnb_names, only, plain, root, sp
 
 @dataclass(frozen=True)
 class Errand:
-    """A variable that the notebook sets in the processes.
+    """A variable that the notebook kernel pushes to the processes.
 
     Attributes:
-        name: Its name.
+        name: The variable's name.
         value: The expression of its value.
-        before: The notebook's cells in which that value is made, as plain code, by their indices.
+        before: Index and plain code of each kernel cell that the value depends on.
     """
 
     name: str
@@ -29,15 +33,15 @@ class Errand:
 def errands_before(
     cell: Cell, before: Sequence[Cell], processes: Sequence[Cell]
 ) -> Iterator[Errand]:
-    """Yield the variables that a cell of the notebook sets in the processes.
+    """Yield the variables that a kernel cell pushes, if process 0 can compute their values.
 
-    Those whose values process 0 can't make in the notebook's place are left out: where they need
-    mcnb, or where the notebook gives names to its own values that the processes have, too.
+    Process 0 can't compute a value that needs mcnb, or whose code in the notebook kernel defines a
+    name that the processes define, too.
 
     Args:
-        cell: The cell.
+        cell: A cell of the notebook kernel.
         before: All cells before it.
-        processes: The cells of its part, of which those in the processes count.
+        processes: The cells of its part; only those that run in the processes count.
     """
     taken: set[str] = set()
     for one in processes:
@@ -78,7 +82,7 @@ def pushed(source: str) -> list[tuple[str, str]]:
 
 
 def _made(needs: frozenset[str], cells: Sequence[Cell]) -> list[tuple[int, str]] | None:
-    """Return the cells of the notebook that define names, and what these need; None if none do."""
+    """Return the kernel cells that names depend on, in order; None if a name has no definition."""
     made: dict[int, str] = {}
     wanted = [(name, len(cells)) for name in needs - GIVEN]
     while wanted:
@@ -99,7 +103,7 @@ def _made(needs: frozenset[str], cells: Sequence[Cell]) -> list[tuple[int, str]]
 
 
 def _plain(source: str) -> str | None:
-    """Return a cell of the notebook as plain code without mcnb; None if it can't be."""
+    """Return a kernel cell as plain code without mcnb; None if that is impossible."""
     try:
         code = plain(source)
         ours = mcnb_names(code) | {"mcnb"}
@@ -125,7 +129,7 @@ def _own(code: str) -> set[str]:
 
 
 def folder_numbers(cells: Sequence[Cell]) -> dict[int, int]:
-    """Return the number of the first temporary folder that each cell of the notebook makes."""
+    """Return the number of the first temporary folder that each kernel cell creates."""
     numbers = {}
     count = 0
     for cell in cells:
@@ -137,12 +141,12 @@ def folder_numbers(cells: Sequence[Cell]) -> dict[int, int]:
 
 
 def with_lasting_folders(code: str, number: int, *, new: bool) -> str:
-    """Return code whose temporary folders last, and have numbers, so that they are found again.
+    """Replace temporary folders in code with numbered, lasting ones that later parts can find.
 
     Args:
         code: The code.
-        number: The number of the first of them.
-        new: Whether they are to be empty.
+        number: The number of the first folder.
+        new: Whether to empty the folders first.
 
     Example:
         >>> with_lasting_folders("disk = tempfile.TemporaryDirectory()", 0, new=True)
@@ -154,7 +158,7 @@ def with_lasting_folders(code: str, number: int, *, new: bool) -> str:
 
 
 def _folders(code: str) -> list[ast.Call]:
-    """Return the calls that make a temporary folder."""
+    """Return the calls that create a temporary folder."""
     return [
         node
         for node in ast.walk(ast.parse(code))
@@ -166,7 +170,7 @@ def _folders(code: str) -> list[ast.Call]:
     ]
 
 
-# What may be kept of a cell that is meant to fail, where later cells need what it defines.
+# Statements of a cell that is expected to fail are kept if later cells need their names.
 _DEFINITIONS = (
     ast.Assign,
     ast.AnnAssign,
@@ -180,13 +184,13 @@ _DEFINITIONS = (
 
 @dataclass(frozen=True)
 class Choice:
-    """What becomes of a cell.
+    """A cell with the code that the program keeps of it.
 
     Attributes:
         cell: The cell.
-        code: The code that is kept of it; empty if none is.
-        why_not: Why it, or some of it, is left out; empty if nothing is.
-        errands: What process 0 does in the notebook's place.
+        code: The code that is kept; empty if none is.
+        why_not: Why the cell, or part of it, is left out; empty if nothing is left out.
+        errands: The variables that process 0 computes in place of the notebook kernel.
     """
 
     cell: Cell
@@ -197,12 +201,12 @@ class Choice:
 
 @dataclass
 class _Piece:
-    """A cell, or a statement of one that is meant to fail.
+    """A cell, or one statement of a cell that is expected to fail.
 
     Attributes:
-        names: Its names.
-        sources: The pieces that define what it reads, by name.
-        used: Whether a cell that is kept needs it.
+        names: The global names of its code.
+        sources: The pieces that define the names it reads, by name.
+        used: Whether a cell that is kept needs the piece.
     """
 
     names: Names
@@ -211,17 +215,17 @@ class _Piece:
 
 
 def choose(cells: Sequence[Cell], earlier: Sequence[Cell], given: str) -> list[Choice]:
-    """Return what becomes of the cells of a part.
+    """Choose the code that the program keeps of each cell of a part.
 
-    A cell is left out if it reads a name that no cell before it defines in the program: values of
-    a cell that is left out, or of one that failed where nobody can tell how far it came.
+    A cell is left out if it reads a name that no earlier cell of the program defines, because the
+    defining cell is left out, or failed at an unknown statement.
 
     Args:
         cells: The part's cells, in order.
-        earlier: Those of the parts before it.
-        given: A name that each program has.
+        earlier: The cells of earlier parts.
+        given: A name that each program defines.
     """
-    lost: dict[int, str] = {}  # by the cell's index: the name that it lacks
+    lost: dict[int, str] = {}  # cell index -> the name that the cell lacks
     while True:
         view = _View(cells, earlier, lost, given)
         if not view.missing:
@@ -230,16 +234,16 @@ def choose(cells: Sequence[Cell], earlier: Sequence[Cell], given: str) -> list[C
 
 
 class _View:
-    """The cells of a part, read from the first to the last.
+    """Reads the cells of a part in order, and resolves the names that they read.
 
     Args:
         cells: The part's cells.
-        earlier: Those of the parts before it.
-        lost: The cells that are known to lack a name.
-        given: A name that is there from the beginning.
+        earlier: The cells of earlier parts.
+        lost: The cells that are known to lack a name, by index.
+        given: A name that is defined from the beginning.
 
     Attributes:
-        missing: More such cells.
+        missing: More cells that lack a name, by index.
     """
 
     def __init__(
@@ -252,7 +256,7 @@ class _View:
         self.missing: dict[int, str] = {}
         self._cells, self._earlier, self._lost = cells, earlier, lost
         self._defined = {given: _Piece(Names(frozenset(), frozenset(), frozenset({given})))}
-        self._ever = dict(self._defined)  # what a function finds when it is called
+        self._ever = dict(self._defined)  # the names that a function finds when it is called
         self._star = False
         self._kept: dict[int, _Piece] = {}
         self._statements: dict[int, list[_Piece | None]] = {}
@@ -284,7 +288,7 @@ class _View:
             self._forget(names_of(cell.code).defines)
 
     def _lacks(self, piece: _Piece) -> str:
-        """Note where a piece has its names from; return one that nothing defines."""
+        """Record the sources of the names that a piece reads; return a name that has none."""
         for name in sorted(piece.names.needs - GIVEN):
             if name in self._defined:
                 piece.sources[name] = self._defined[name]
@@ -293,7 +297,7 @@ class _View:
         return ""
 
     def _lacks_later(self, piece: _Piece) -> str:
-        """Note where its functions have names from; return one that nothing defines."""
+        """Record the sources of the names that its functions read; return one that has none."""
         lacks = ""
         for name in sorted(piece.names.later - GIVEN):
             if name in self._ever:
@@ -312,12 +316,12 @@ class _View:
             self._defined.pop(name, None)
 
     def _read_statements(self, cell: Cell) -> None:
-        """Read a cell that is meant to fail: what stands before its end was executed."""
+        """Read a cell that is expected to fail: all statements before its last were executed."""
         pieces: list[_Piece | None] = []
         body = ast.parse(cell.code).body
         for statement in body:
             piece = _Piece(names_of(ast.unparse(statement)))
-            # Of a name that is new, a later cell that reads it proves that it was set.
+            # A new name was certainly set if a later cell reads the name.
             unsure = statement is body[-1] and piece.names.defines & self._defined.keys()
             if isinstance(statement, _DEFINITIONS) and not unsure and not self._lacks(piece):
                 pieces.append(piece)
@@ -335,7 +339,7 @@ class _View:
             self._define(piece)
 
     def choices(self) -> list[Choice]:
-        """Return what becomes of the cells."""
+        """Return the choice for each cell."""
         return [self._choice(cell) for cell in self._cells]
 
     def _choice(self, cell: Cell) -> Choice:

@@ -1,4 +1,4 @@
-"""Which global names a piece of code defines, and which ones it needs, found without running it."""
+"""Find the global names that a piece of code defines and needs, without running the code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import symtable
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# What every module has.
+# Names that every module has.
 GIVEN = frozenset((*dir(builtins), "__name__", "__file__", "__doc__"))
 _COMPREHENSIONS = ("listcomp", "setcomp", "dictcomp", "genexpr")
 
@@ -18,10 +18,10 @@ class Names:
     """The global names of a piece of code.
 
     Attributes:
-        needs: What it reads before it defines it itself.
-        later: What its functions read when they are called.
-        defines: What it defines.
-        star: Whether it defines names that can't be told, by `from x import *`.
+        needs: The names that the code reads before it defines them.
+        later: The names that its functions read when they are called.
+        defines: The names that the code defines.
+        star: Whether the code also defines unknown names, by `from x import *`.
     """
 
     needs: frozenset[str]
@@ -31,12 +31,12 @@ class Names:
 
 
 def names_of(code: str) -> Names:
-    r"""Return the names of code at module level.
+    r"""Return the global names of code at module level.
 
-    Both branches of an `if` count as taken: what stands under a condition may be defined.
+    Both branches of an `if` count as taken, because each may define names.
 
     Raises:
-        SyntaxError: It is no Python.
+        SyntaxError: The code is not valid Python.
 
     Example:
         >>> names = names_of("total = sum(x) + total\ndef f(v): return v @ w")
@@ -53,7 +53,7 @@ def names_of(code: str) -> Names:
 def _functions(
     table: symtable.SymbolTable, later: set[str], defines: set[str], *, inside: bool
 ) -> None:
-    """Collect the globals that functions read, and those that they set."""
+    """Collect the global names that functions read and assign."""
     for child in table.get_children():
         is_function = isinstance(child, symtable.Function)
         deferred = inside or (is_function and child.get_name() not in _COMPREHENSIONS)
@@ -67,13 +67,13 @@ def _functions(
 
 
 class _Walk(ast.NodeVisitor):
-    """Goes through statements in the order in which they are executed."""
+    """Visits statements in the order of execution, and collects their global names."""
 
     def __init__(self) -> None:
         self.needs: set[str] = set()
         self.defines: set[str] = set()
         self.star = False
-        self._scopes: list[set[str]] = []  # of comprehensions and classes, the innermost last
+        self._scopes: list[set[str]] = []  # of comprehensions and classes, innermost last
 
     def _bind(self, name: str | None) -> None:
         if name is not None:

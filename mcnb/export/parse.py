@@ -1,4 +1,7 @@
-"""What the cells of a lesson are: which run in processes, how many of these there are, and when."""
+"""Find, read and run lessons, and parse their Markdown and their cells.
+
+Cells are divided into parts at each start of processes, and converted to plain Python.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +53,9 @@ def headings(text: str) -> list[tuple[int, str]]:
 
 
 def lead(text: str) -> str:
-    r"""Return the last paragraph of Markdown text: in a lesson, it says what the next cell is for.
+    r"""Return the last paragraph of Markdown text, which introduces the next cell of a lesson.
 
-    Lists, tables, pictures and code are none; where the text ends in one, it is passed.
+    Lists, tables, pictures and code are not paragraphs, and are skipped.
 
     Example:
         >>> lead("## Title\n\nBoth do.\n\n**Predict:** which [one](x.md)?\n\n- a list")
@@ -64,7 +67,7 @@ def lead(text: str) -> str:
 
 
 def unmarked(text: str) -> str:
-    r"""Return Markdown text without its marks for emphasis and links, code as it is.
+    r"""Remove the markup of emphasis and links from Markdown text, but not from code.
 
     Example:
         >>> unmarked("**Now** *two* [links](a.md), and `P(*spec)`")
@@ -79,7 +82,7 @@ def unmarked(text: str) -> str:
 
 
 def as_comment(text: str) -> str:
-    """Return text as comment lines of a readable width."""
+    """Wrap text into comment lines of at most `WIDTH` characters."""
     return "\n".join(
         f"# {line}"
         for line in textwrap.wrap(text, WIDTH - 2, break_long_words=False, break_on_hyphens=False)
@@ -87,7 +90,7 @@ def as_comment(text: str) -> str:
 
 
 ENDINGS = (".md", ".ipynb")
-NEEDS_TPU_TAG = "needs-tpu"  # of cells that need the compiler for TPUs
+NEEDS_TPU_TAG = "needs-tpu"  # marks cells that need the TPU compiler
 
 
 def is_lesson(path: Path) -> bool:
@@ -101,14 +104,14 @@ def is_lesson(path: Path) -> bool:
 
 
 def find_lesson(path: Path, command: str = "run") -> Path:
-    """Return a lesson's file: the one that is given, or the course's own of that name.
+    """Find a lesson's file: the given file if it exists, or the course's lesson of that name.
 
     Args:
-        path: What is given.
-        command: The command that it is given to.
+        path: The path from the command line.
+        command: The mcnb command, for the error.
 
     Raises:
-        OptionError: There is none.
+        OptionError: There is no such file.
     """
     if path.is_file():
         return path
@@ -120,23 +123,23 @@ def find_lesson(path: Path, command: str = "run") -> Path:
 
 
 def run_lesson(path: Path) -> int:
-    """Execute a lesson, and show each cell with what it says.
+    """Execute a lesson, and print each cell with its output.
 
-    Cells that are meant to fail, which have the tag raises-exception, are shown and passed. Those
-    with the tag needs-tpu are left out where the compiler for TPUs is missing.
+    The lesson continues after a cell that fails if the cell has the tag raises-exception. Cells
+    with the tag needs-tpu are left out if the TPU compiler is missing.
 
     Args:
-        path: The lesson.
+        path: The lesson's file.
 
     Returns:
-        0 if it came to its end, 1 if a cell failed that is not meant to, or did not that is.
+        0 if the lesson reached its end, 1 if a cell failed or succeeded contrary to its tags.
 
     Raises:
-        McnbError: It is no lesson, or jupytext is missing, which reads them.
+        McnbError: The file is not a lesson, or jupytext, which reads lessons, is missing.
     """
     notebook = read_lesson(path)
     shell = _shell()
-    with contextlib.chdir(path.resolve().parent):  # lessons have files beside them
+    with contextlib.chdir(path.resolve().parent):  # lessons use files beside them
         for cell in notebook.cells:
             if cell.cell_type == "markdown":
                 _print_headings(cell.source)
@@ -146,22 +149,22 @@ def run_lesson(path: Path) -> int:
 
 
 def read_lesson(path: Path) -> Any:
-    """Return a lesson as a notebook of nbformat.
+    """Read a lesson as an nbformat notebook.
 
     Raises:
-        McnbError: It is no lesson, or jupytext is missing, which reads them.
+        McnbError: The file is not a lesson, or jupytext, which reads lessons, is missing.
     """
     if importlib.util.find_spec("jupytext") is None:
         raise McnbError(f"Lessons are read by jupytext, which is not installed: {INSTALL_LAB}")
     try:
-        return importlib.import_module("jupytext").read(path)  # it brings no types
+        return importlib.import_module("jupytext").read(path)  # it has no type annotations
     except Exception as error:
         why = str(error).strip().partition("\n")[0]
         raise McnbError(f"{path} can't be read as a notebook: {why}") from None
 
 
 def _shell() -> Any:
-    """Return an IPython shell whose errors have colours in a terminal only."""
+    """Return an IPython shell that colours errors only in a terminal."""
     from IPython.core.interactiveshell import InteractiveShell
 
     class Shell(InteractiveShell):  # type: ignore[misc, unused-ignore]
@@ -197,7 +200,7 @@ def _run(shell: Any, cell: Any) -> bool:
 LEFT_OUT_TAG = "no-script"
 _MAGIC = re.compile(r"%%mcjax\b(.*)")
 _LINE_MAGIC = re.compile(r"\s*%mcjax\b(.*)")
-# What the head of a program stands for, or what it has no use for.
+# Lines that the head of a program replaces, or that a program does not need.
 _OF_THE_HEAD = re.compile(r"\s*(%load_ext mcnb|%mcjax (start|stop)\b.*|import mcnb|#.*)?\s*")
 
 
@@ -206,15 +209,15 @@ class Cell:
     """A code cell of a lesson.
 
     Attributes:
-        index: Which of the lesson's cells it is, counted from 0.
-        source: What stands in it.
-        code: Its code as a plain program's; empty if it can't be.
-        in_processes: Whether it runs in the processes, rather than in the notebook.
-        fails: Whether it is meant to fail.
-        processes: Those that it runs on.
-        everywhere: Whether these are all.
-        why_not: Why no plain program can run it; empty if one can.
-        futures: What it imports from `__future__`.
+        index: The cell's index in the lesson.
+        source: The cell's text.
+        code: The cell's code for a plain program; empty if there is none.
+        in_processes: Whether the cell runs in the processes, not in the notebook kernel.
+        fails: Whether the cell is expected to fail.
+        processes: The processes that run the cell.
+        everywhere: Whether all processes run the cell.
+        why_not: Why no plain program can run the cell; empty if one can.
+        futures: The names that the cell imports from `__future__`.
     """
 
     index: int
@@ -229,18 +232,18 @@ class Cell:
 
     @property
     def is_of_the_head(self) -> bool:
-        """Whether it does no more than the head of a program does, too."""
+        """Whether the head of a program already does everything that the cell does."""
         lines = self.source.splitlines()
         return not self.in_processes and all(_OF_THE_HEAD.fullmatch(line) for line in lines)
 
 
 @dataclass
 class Part:
-    """What runs between a start of processes and the next.
+    """The cells between one start of processes and the next.
 
     Attributes:
-        options: How many processes and devices.
-        cells: Its code cells, in order.
+        options: The number of processes and devices.
+        cells: The code cells, in order.
     """
 
     options: Options
@@ -248,14 +251,14 @@ class Part:
 
 
 def parts_of(cells: Sequence[Any], display: str) -> list[Part]:
-    r"""Divide a lesson's cells into parts, each with processes of its own.
+    r"""Divide a lesson's cells into parts, each with its own processes.
 
     Args:
-        cells: The cells, as nbformat has them.
+        cells: The cells, as nbformat objects.
         display: The name of the function that shows a value.
 
     Raises:
-        McnbError: A `%mcjax` line makes no sense.
+        McnbError: A `%mcjax` line is invalid.
 
     Example:
         >>> from types import SimpleNamespace
@@ -293,7 +296,7 @@ def parts_of(cells: Sequence[Any], display: str) -> list[Part]:
 
 
 def _commands(cell: Cell) -> Iterator[tuple[str, Options | None]]:
-    """Yield the commands of a cell that end or start processes."""
+    """Yield the commands of a cell that stop or start processes, with their options."""
     for line in cell.source.splitlines():
         if (magic := _LINE_MAGIC.match(line)) is None:
             continue
@@ -311,12 +314,12 @@ def _commands(cell: Cell) -> Iterator[tuple[str, Options | None]]:
 
 @dataclass
 class _Known:
-    """What is known of a lesson's names so far.
+    """Names collected from a lesson's cells so far.
 
     Attributes:
         display: The function that shows a value.
-        mcnb: What mcnb, and what is in it, is called.
-        silent: Functions, with whether they return nothing.
+        mcnb: The names of mcnb and its members.
+        silent: For each function, whether it returns nothing.
     """
 
     display: str
@@ -325,7 +328,7 @@ class _Known:
 
 
 def _in_processes(cell: Cell, words: str, count: int, known: _Known) -> Cell:
-    """Return a cell with its code as a plain program's."""
+    """Return a cell of the processes with its code for a plain program."""
     source, cell = cell.code, replace(cell, code=_parsed(cell.code))
     try:
         chosen = cell_parser().parse(words).processes
@@ -353,8 +356,8 @@ def _in_processes(cell: Cell, words: str, count: int, known: _Known) -> Cell:
 
 
 def _parsed(source: str) -> str:
-    """Return what of a cell's code can be looked at, even if it can't be run: empty if nothing."""
-    for code in (source, source.partition("\n")[2]):  # without a magic of its own
+    """Return the part of a cell's code that parses, even if it can't be run; empty if none."""
+    for code in (source, source.partition("\n")[2]):  # without a cell magic
         with contextlib.suppress(SyntaxError):
             return plain(code)
     return ""
@@ -365,7 +368,7 @@ def _statements(code: str) -> list[ast.stmt]:
 
 
 def _ends_in_mcnb(code: str, ours: Collection[str]) -> bool:
-    """Return whether the last statement is one that a plain program leaves out."""
+    """Return whether a plain program leaves out the last statement of code."""
     before, after = _statements(code), _statements(without_mcnb(code, ours))
     return bool(before) and [*map(ast.dump, after[-1:])] != [ast.dump(before[-1])]
 

@@ -1,6 +1,6 @@
-r"""From the code of a notebook's cell to that of a plain program: pure functions on text.
+r"""Convert the code of notebook cells to plain Python, by pure functions on text.
 
-What a plain program can't run stays where it was, as a comment; all else stays as it was written.
+Code that a plain program can't run becomes a comment in the same place; other code is unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CLOSES = ("FSTRING_END", "TSTRING_END")
 
 
 def comment(code: str) -> str:
-    r"""Return code as comments.
+    r"""Comment out all lines of code.
 
     Example:
         >>> comment("for x in y:\n\n    f(x)")
@@ -27,7 +27,7 @@ def comment(code: str) -> str:
 
 
 def indent(code: str, by: str = "    ") -> str:
-    r'''Return code one level deeper, with what stands in its strings as it was.
+    r'''Indent code by one level, but not the lines inside its strings.
 
     Example:
         >>> print(indent('text = """a\n  b"""\nprint(text)'))
@@ -52,18 +52,18 @@ def indent(code: str, by: str = "    ") -> str:
 
 
 def commented(code: str, statement: ast.stmt, *, keep: bool = False) -> tuple[int, int, str]:
-    """Return the edit that makes a comment of a statement.
+    """Return the edit that comments out a statement.
 
     Args:
         code: The code.
-        statement: A statement of it.
-        keep: Whether something has to stand there.
+        statement: A statement of the code.
+        keep: Whether a `pass` must replace the statement.
     """
     start, end = span(code, statement)
     line = code.rfind("\n", 0, start) + 1
     rest = code[end:].partition("\n")[0]
     if code[line:start].strip() or rest.strip().strip(";").split("#")[0].strip():
-        return start, end, "pass"  # it shares its line
+        return start, end, "pass"  # it shares its line with other code
     end += len(rest)
     margin = code[line:start]
     told = comment(textwrap.dedent(code[line:end]))
@@ -72,7 +72,7 @@ def commented(code: str, statement: ast.stmt, *, keep: bool = False) -> tuple[in
 
 
 def span(code: str, node: ast.stmt | ast.expr) -> tuple[int, int]:
-    """Return where a statement or an expression begins and ends in code, in characters."""
+    """Return the start and end of a statement or an expression in code, in characters."""
     lines = code.split("\n")
     starts = [0]
     for text in lines:
@@ -90,18 +90,18 @@ def span(code: str, node: ast.stmt | ast.expr) -> tuple[int, int]:
 
 
 def edited(code: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Return code with stretches of it replaced, each given by its begin, its end and the text."""
+    """Apply edits to code; each has the start and the end of a range, and its new text."""
     for start, end, text in sorted(edits, reverse=True):
         code = code[:start] + text + code[end:]
     return code
 
 
 def only(code: str, kept: Sequence[bool]) -> str:
-    r"""Return code with some of its statements as comments.
+    r"""Comment out some of the top-level statements of code.
 
     Args:
         code: The code.
-        kept: For each statement at the top level, whether it stays.
+        kept: For each top-level statement, whether to keep it.
 
     Example:
         >>> print(only("x = 1\nf(x)", [True, False]))
@@ -112,15 +112,15 @@ def only(code: str, kept: Sequence[bool]) -> str:
     return edited(code, [commented(code, statement) for statement, stays in pairs if not stays])
 
 
-# A line that only IPython understands: a magic, a shell command, or a question.
+# A line that only IPython understands: a magic, a shell command, or a help request.
 _IPYTHON = re.compile(r"\s*([%!?]|[\w.,\s]+=\s*[%!]|.*\?\s*$)")
 
 
 def plain(code: str) -> str:
-    r"""Return code with the lines that only IPython understands as comments.
+    r"""Comment out the lines of code that only IPython understands.
 
     Raises:
-        SyntaxError: It is no Python even then.
+        SyntaxError: The result is still not valid Python.
 
     Example:
         >>> plain("x = 1\n%timeit f(x)")
@@ -142,7 +142,7 @@ def plain(code: str) -> str:
 
 
 def awaits(code: str) -> bool:
-    """Return whether code awaits something outside of a function, as only notebooks can.
+    """Return whether code uses `await` outside a function, which only notebooks support.
 
     Example:
         >>> awaits("x = await f()"), awaits("async def g(): await f()")
@@ -162,7 +162,7 @@ def awaits(code: str) -> bool:
 
 
 def display_last(code: str, display: str, silent: Collection[str] = ()) -> str:
-    r"""Return code that shows its last expression, as a notebook does.
+    r"""Make code display the value of its last expression, as a notebook does.
 
     Args:
         code: The code.
@@ -189,7 +189,7 @@ def display_last(code: str, display: str, silent: Collection[str] = ()) -> str:
 
 
 def silent_functions(code: str) -> dict[str, bool]:
-    r"""Return for each function that code defines whether it returns nothing, whatever happens.
+    r"""Return, for each function that code defines, whether it never returns a value.
 
     Example:
         >>> silent_functions("def f(): print(1)\ndef g(): return 1")
@@ -230,7 +230,7 @@ def _ends_in_semicolon(code: str) -> bool:
 
 
 def mcnb_names(code: str) -> frozenset[str]:
-    r"""Return the names under which code imports mcnb and what is in it.
+    r"""Return the names under which code imports mcnb and its members.
 
     Example:
         >>> sorted(mcnb_names("import jax, mcnb\nfrom mcnb import show as draw"))
@@ -253,13 +253,13 @@ def _is_mcnb(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
 
 
 def without_mcnb(code: str, names: Collection[str]) -> str:
-    r"""Return code without its imports of mcnb, and with calls of it as comments.
+    r"""Remove the imports of mcnb from code, and comment out the calls of mcnb.
 
-    Only calls that stand alone: where their result is used, they stay.
+    A call is kept if its result is used.
 
     Args:
         code: The code.
-        names: What mcnb, and what is in it, is called there.
+        names: The names of mcnb and its members in the code.
 
     Example:
         >>> print(without_mcnb("import jax, mcnb\nfor x in y:\n    mcnb.show(x)", ["mcnb"]))
@@ -290,7 +290,7 @@ def _is_gone(statement: ast.stmt, names: Collection[str]) -> bool:
 
 
 def root(node: ast.expr) -> str:
-    """Return the name that an expression such as `a.b(c).d` begins with; empty if with none."""
+    """Return the first name of an expression such as `a.b(c).d`; empty if there is none."""
     while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""

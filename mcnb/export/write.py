@@ -1,4 +1,4 @@
-"""`mcnb script`: a lesson as plain programs, one for each start of its processes."""
+"""Write a lesson as plain programs for `mcnb script`, one for each start of processes."""
 
 from __future__ import annotations
 
@@ -125,20 +125,20 @@ _CLEAN = """if jax.process_index() == 0:
     shutil.rmtree(pathlib.Path(__file__).resolve().with_name("{folder}"), ignore_errors=True)
 """
 PORT = 10000
-# So many computations XLA has under way on a CPU device, and so many threads are enough.
+# The most computations that XLA runs at once on a CPU device, and the most threads needed.
 UNDER_WAY, MOST_THREADS = 32, 512
 
 
 @dataclass(frozen=True)
 class Place:
-    """Which of a lesson's programs one is.
+    """The position of a program among the programs of a lesson.
 
     Attributes:
         title: The lesson's title.
-        lesson: The name of its file.
-        names: The names of the files of all its programs, in their order.
-        number: Which of them this is, from 0.
-        folder: The name of the folder that they share; empty if they share none.
+        lesson: The name of the lesson's file.
+        names: The file names of all programs of the lesson, in order.
+        number: The program's index in `names`.
+        folder: The name of the folder that the programs share; empty if they share none.
     """
 
     title: str
@@ -149,7 +149,7 @@ class Place:
 
     @property
     def is_last(self) -> bool:
-        """Whether none follows."""
+        """Whether this is the lesson's last program."""
         return self.number == len(self.names) - 1
 
 
@@ -159,11 +159,11 @@ def head(
     """Return the first lines of a program, up to its first cell.
 
     Args:
-        place: Which program it is.
-        options: How many processes and devices.
-        body: Its cells.
+        place: The program's position in the lesson.
+        options: The number of processes and devices.
+        body: The text of the program's cells.
         display: The name of the function that shows a value; empty if none is shown.
-        futures: What is imported from `__future__`.
+        futures: The names to import from `__future__`.
     """
     pushes, shares = "= from_process_0(" in body, "= lasting_folder(" in body
     modules = {"os", "sys"}
@@ -227,13 +227,13 @@ def _docstring_safe(text: str) -> str:
 
 @dataclass(frozen=True)
 class Program:
-    """A plain program, made of a part of a lesson.
+    """A plain program, made from a part of a lesson.
 
     Attributes:
-        name: Its file's name.
-        text: What stands in it.
-        options: How many processes and devices it is for.
-        cells: For each of its separators, which of the lesson's cells follows; the end has none.
+        name: The program's file name.
+        text: The program's text.
+        options: The number of processes and devices that the program needs.
+        cells: For each `# %%` separator but the last, the index of the cell that follows.
         left_out: The cells of the processes that are left out, wholly or in part, with the reason.
     """
 
@@ -245,17 +245,17 @@ class Program:
 
 
 def export(cells: Sequence[Any], lesson: str, name: str) -> list[Program]:
-    r"""Return a lesson as plain programs: one, or several that run in their order.
+    r"""Export a lesson as plain programs: one, or several that run in order.
 
-    A program can't change how many processes it has, so each start of processes begins a new one.
+    A program can't change its number of processes, so each start of processes begins a program.
 
     Args:
-        cells: The lesson's cells, as nbformat has them.
+        cells: The lesson's cells, as nbformat objects.
         lesson: The name of the lesson's file.
-        name: The name of the first program's file; the others have a number before the ending.
+        name: The first program's file name; the others have a number before the suffix.
 
     Raises:
-        McnbError: No cell of the lesson runs in processes, or a `%mcjax` line makes no sense.
+        McnbError: No cell of the lesson runs in processes, or a `%mcjax` line is invalid.
 
     Example:
         >>> from types import SimpleNamespace
@@ -275,7 +275,7 @@ def export(cells: Sequence[Any], lesson: str, name: str) -> list[Program]:
     for part in parts:
         chosen.append(choose(part.cells, earlier, display))
         earlier += part.cells
-    # A part in which nothing runs is none.
+    # A part without code to run needs no program.
     pairs = [(p, c) for p, c in zip(parts, chosen, strict=True) if any(one.code for one in c)]
     if not pairs:
         raise McnbError(f"{lesson}: no cell that a plain program can run begins with %%mcjax")
@@ -297,7 +297,7 @@ def export(cells: Sequence[Any], lesson: str, name: str) -> list[Program]:
 
 
 def names_of_files(name: str, count: int) -> list[str]:
-    """Return the names of the files of so many parts.
+    """Return the file names of `count` programs.
 
     Example:
         >>> names_of_files("train.py", 3)
@@ -308,7 +308,7 @@ def names_of_files(name: str, count: int) -> list[str]:
 
 
 def _free_name(cells: Sequence[Any]) -> str:
-    """Return a name for the function that shows values, which no cell uses for its own."""
+    """Return a name for the function that shows values, which no cell defines."""
     taken: set[str] = set()
     for cell in cells:
         first, _, code = cell.source.lstrip("\n").partition("\n")
@@ -324,14 +324,14 @@ def _title(cells: Sequence[Any]) -> str:
 
 
 def _notes(cells: Sequence[Any]) -> dict[int, tuple[str, str]]:
-    """Return for each code cell the heading that it begins, and what leads to it."""
+    """Return, for each code cell, the headings above it and the paragraph that introduces it."""
     notes = {}
     ahead: list[tuple[int, str]] = []
     told = ""
     for index, cell in enumerate(cells):
         if cell.cell_type == "markdown":
             for level, text in headings(cell.source):
-                # The section before had no code.
+                # Drop the headings of sections without code.
                 ahead = [one for one in ahead if one[0] < level]
                 ahead += [(level, text)] if level > 1 else []
             told = lead(cell.source)
@@ -346,10 +346,10 @@ def _body(
     notes: Mapping[int, tuple[str, str]],
     folders: Mapping[int, int],
 ) -> tuple[str, tuple[int, ...]]:
-    """Return the cells of a program, and which of the lesson's cells they are."""
+    """Return the text of a program's cells, and their indices in the lesson."""
     blocks = []
     separated = []
-    done: set[int] = set()  # cells of the notebook that process 0 has executed
+    done: set[int] = set()  # kernel cells that process 0 has executed
     heading = ""
     own = {choice.cell.index for choice in choices}
     for choice in choices:
@@ -369,7 +369,7 @@ def _body(
             lines += [_on(choice)]
         else:
             magic, _, code = choice.cell.source.lstrip("\n").partition("\n")
-            # With options, as `-p 0-1` and `--unchecked`, it is why the cell does what it does.
+            # Options such as `-p 0-1` and `--unchecked` explain the cell, so they are kept.
             drop = choice.cell.in_processes and magic.split() == ["%%mcjax"]
             source = code if drop else choice.cell.source
             lines += [f"# Left out, as {choice.why_not}:", comment(_further(source.strip("\n")))]
@@ -379,12 +379,12 @@ def _body(
 
 
 def _further(text: str) -> str:
-    """Return text four spaces to the right."""
+    """Indent text by four spaces."""
     return textwrap.indent(text, "    ")
 
 
 def _on(choice: Choice) -> str:
-    """Return a cell's code, under a condition where only some processes run it."""
+    """Return a cell's code, inside an `if` unless all processes run it."""
     cell = choice.cell
     if cell.everywhere:
         return choice.code
@@ -395,13 +395,13 @@ def _on(choice: Choice) -> str:
 def _errands(
     choice: Choice, done: set[int], folders: Mapping[int, int], own: Collection[int]
 ) -> list[str]:
-    """Return what process 0 does in the notebook's place, and sends to the others.
+    """Return the code by which process 0 computes pushed variables and broadcasts them.
 
     Args:
         choice: The cell.
-        done: The cells of the notebook that were executed before.
-        folders: The number of the first temporary folder that a cell makes, where they last.
-        own: The cells of this part.
+        done: The kernel cells that process 0 has executed; this call adds to them.
+        folders: The number of the first lasting folder that each cell creates.
+        own: The indices of this part's cells.
     """
     made: dict[int, str] = {}
     for errand in choice.errands:

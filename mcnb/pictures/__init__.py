@@ -1,1 +1,1 @@
-"""Pictures of meshes, shardings, programs and time: model, scene, then text, SVG or matplotlib."""
+"""Draw meshes, shardings, programs and timelines: model, scene, then text, SVG or matplotlib."""

@@ -1,4 +1,4 @@
-"""A scene as a drawing, which SVG and matplotlib draw alike."""
+"""Convert a scene to a drawing of boxes, lines, marks and labels, for SVG and matplotlib."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mcnb.pictures.scene import (
     Table,
 )
 
-# Black is taken by text, so gray stands for it.
+# Black is used for text, so gray replaces it in the palette.
 _PROCESSES = (
     "#0072B2",  # blue
     "#E69F00",  # orange
@@ -33,10 +33,26 @@ _PROCESSES = (
 )
 INK, SOFT, PAPER, EDGE, NOBODY = "#1A1A1A", "#555555", "#FFFFFF", "#C8C8C8", "#EDEDED"
 MOST_STRIPES = len(_PROCESSES)
+FONT = 12.0
+TITLE_FONT = 13.0
+ADVANCE = 0.61  # width of a character, as a fraction of the font size
+LINE = 17.0  # height of a line of text
+WIDTH = 632.0
+LANE, LANE_GAP, THIN = 24.0, 10.0, 8.0
+RADIUS = 5.0
+MOST_JOINS = 60  # with more, their marks would hide the bars between them
+SWATCH = 22.0
+PADDING, GUTTER = 14.0, 26.0
+CELL_WIDTH, CELL_HEIGHT, CELL_PADDING = 54.0, 34.0, 9.0
+SLIMMEST = 0.45  # minimum size of a box, as a fraction of the usual one: a label still fits
+# With its margins, a picture fits into a notebook's output beside JupyterLab's file browser.
+MOST_WIDTH = 632.0
+LEAST_WIDTH = 420.0
+Shape: TypeAlias = Literal["disc", "ring", "diamond"]
 
 
 def color_of(process: int) -> str:
-    """Return a process's colour. The ninth process has the first one's: labels tell them apart.
+    """Return the colour of a process. Colours repeat after eight; labels distinguish processes.
 
     Example:
         >>> color_of(0), color_of(8)
@@ -46,9 +62,9 @@ def color_of(process: int) -> str:
 
 
 def text_on(color: str) -> str:
-    """Return the colour of text that is read well on a colour: black or white.
+    """Return a readable text colour for a background colour: black or white.
 
-    The one with the higher contrast ratio, as WCAG 2.1 defines it in its section 1.4.3.
+    The function returns the one with the higher contrast ratio, as defined in WCAG 2.1, 1.4.3.
 
     Example:
         >>> text_on("#0072B2"), text_on("#F0E442")
@@ -61,7 +77,7 @@ def text_on(color: str) -> str:
 
 
 def paler(color: str) -> str:
-    """Return a colour halfway to white.
+    """Return the colour halfway between a colour and white.
 
     Example:
         >>> paler("#0072B2")
@@ -76,25 +92,19 @@ def _luminance(color: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-FONT = 12.0
-ADVANCE = 0.61  # a character's width, in parts of the font's size
-LINE = 17.0  # from one line of text to the next
-Shape: TypeAlias = Literal["disc", "ring", "diamond"]
-
-
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle.
+    """Rectangle.
 
     Attributes:
-        x: Its left edge.
-        y: Its upper edge.
-        width: Its width.
-        height: Its height.
-        colors: Its colours, as stripes where there are several.
-        edge: The colour of its edge.
-        dashed: Whether its edge is dashed.
-        hint: What is said of it where something points at it.
+        x: Left edge.
+        y: Upper edge.
+        width: Width.
+        height: Height.
+        colors: Fill colours, drawn as stripes if there are several.
+        edge: Colour of the edge.
+        dashed: Whether the edge is dashed.
+        hint: Tooltip.
     """
 
     x: float
@@ -109,17 +119,17 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A line of text.
+    """Line of text.
 
     Attributes:
-        x: Where it stands.
-        y: Its middle.
-        text: What it says.
-        anchor: What of it stands at `x`.
-        color: Its colour.
-        size: The font's size.
-        bold: Whether it is bold.
-        plate: The colour behind it; empty for none.
+        x: Horizontal position of the anchor.
+        y: Vertical centre.
+        text: The text.
+        anchor: Point of the text that lies at `x`.
+        color: Colour of the text.
+        size: Font size.
+        bold: Whether the text is bold.
+        plate: Background colour; empty for none.
     """
 
     x: float
@@ -133,13 +143,13 @@ class Label:
 
     @property
     def width(self) -> float:
-        """How wide it is."""
+        """Width of the text."""
         return width_of(self.text, self.size)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A straight line from one point to another."""
+    """Straight line between two points."""
 
     x1: float
     y1: float
@@ -152,14 +162,14 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A mark.
+    """Mark on a line.
 
     Attributes:
-        x: Its middle.
-        y: Its middle.
-        radius: Its radius.
-        color: Its colour.
-        shape: What it is; a ring is empty inside, and so is a diamond.
+        x: Horizontal centre.
+        y: Vertical centre.
+        radius: Radius.
+        color: Colour.
+        shape: Shape; a disc is filled, a ring and a diamond are not.
     """
 
     x: float
@@ -171,7 +181,7 @@ class Dot:
 
 @dataclass(slots=True)
 class Drawing:
-    """Boxes, rules over them, dots over these and labels over all, and how large they are."""
+    """Boxes, rules, dots and labels, drawn over each other in this order, and the total size."""
 
     boxes: list[Box] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
@@ -181,7 +191,7 @@ class Drawing:
     height: float = 0.0
 
     def add(self, other: Drawing, x: float, y: float) -> None:
-        """Add another drawing, moved to a place."""
+        """Add another drawing, moved by `x` and `y`."""
         self.boxes += [replace(box, x=box.x + x, y=box.y + y) for box in other.boxes]
         self.labels += [replace(label, x=label.x + x, y=label.y + y) for label in other.labels]
         self.dots += [replace(dot, x=dot.x + x, y=dot.y + y) for dot in other.dots]
@@ -192,19 +202,12 @@ class Drawing:
 
 
 def width_of(text: str, size: float = FONT) -> float:
-    """Return how wide a text is."""
+    """Return the width of a text."""
     return len(text) * size * ADVANCE
 
 
-WIDTH = 632.0
-LANE, LANE_GAP, THIN = 24.0, 10.0, 8.0
-RADIUS = 5.0
-MOST_JOINS = 60  # with more, what is between them could not be seen
-SWATCH = 22.0
-
-
 def lanes_drawing(lanes: Lanes) -> Drawing:
-    """Return the drawing of lanes."""
+    """Convert lanes to a drawing."""
     drawing = Drawing(width=WIDTH)
     left = max((width_of(f"P{lane.process}") for lane in lanes.lanes), default=0.0) + 10
     scale = WIDTH - left - RADIUS - 2
@@ -277,7 +280,7 @@ def _join(
     middles: dict[int, float],
     thin: bool,
 ) -> None:
-    """Draw an upright line, with a mark for each that is there and a ring for each that is not."""
+    """Draw a vertical line, with a mark per present process and a ring per missing one."""
     left, scale = across
     x = left + join.at * scale
     drawn = [middles[k] for k in (*join.present, *join.missing) if k in middles]
@@ -321,17 +324,8 @@ def _legend(drawing: Drawing, lanes: Lanes, left: float, y: float) -> None:
             x += 2 * RADIUS + width_of(text) + 22
 
 
-TITLE_FONT = 13.0
-PADDING, GUTTER = 14.0, 26.0
-CELL_WIDTH, CELL_HEIGHT, CELL_PADDING = 54.0, 34.0, 9.0
-SLIMMEST = 0.45  # of the usual size: what a label still fits into
-# With its margins, a picture fits into a notebook's output beside JupyterLab's list of files.
-MOST_WIDTH = 632.0
-LEAST_WIDTH = 420.0
-
-
 def drawing_of(scene: Scene) -> Drawing:
-    """Return the drawing of a scene."""
+    """Convert a scene to a drawing."""
     body = _flow([_part(part) for part in scene.parts])
     width = min(max(body.width, LEAST_WIDTH), max(MOST_WIDTH, body.width))
     drawing = Drawing(width=width + 2 * PADDING)
@@ -355,7 +349,7 @@ def _wrapped(text: str, width: float, size: float) -> list[str]:
 
 
 def _flow(parts: Sequence[Drawing]) -> Drawing:
-    """Put drawings side by side, and below each other where there is no room."""
+    """Put drawings side by side, and start a new row if there is no room."""
     whole = Drawing()
     x = y = height = 0.0
     for part in parts:
@@ -456,7 +450,7 @@ def _cell(
 
 
 def _lines(cell: Cell) -> tuple[str, ...]:
-    """Return what stands in a box: how often there is a copy, too, where the count is not plain."""
+    """Return the lines in a box, with the number of copies if stripes do not show it."""
     return (*cell.lines, f"x{cell.copies}") if cell.copies > 2 else cell.lines
 
 

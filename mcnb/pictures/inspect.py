@@ -1,4 +1,4 @@
-"""From JAX's objects to models: only what they say about themselves, no data, no communication."""
+"""Convert JAX objects to models from their metadata, without reading data or communicating."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ from mcnb.pictures.model import (
 from mcnb.pictures.program import Use, uses
 from mcnb.pictures.scenes.program import ProgramModel
 
+_HEADER = re.compile(r"HloModule (?P<name>[^,\s]+)")
+_NOT_LEARNERS = {"jax", "jaxlib", "mcnb", "contextlib", "functools", "inspect", "numpy"}
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_PARTITIONS = re.compile(r"num_partitions=(\d+)")
+# Uses of memory, with their names in `jax.stages.Compiled.memory_analysis`.
+_MEMORY = (
+    ("arguments", "argument_size_in_bytes"),
+    ("results", "output_size_in_bytes"),
+    ("what is in between", "temp_size_in_bytes"),
+)
+
 
 def mesh_model(mesh: Any) -> MeshModel:
     """Return the model of a `jax.sharding.Mesh` or `AbstractMesh`."""
@@ -45,9 +56,9 @@ def mesh_model(mesh: Any) -> MeshModel:
 
 
 def _refuse_strangers(devices: Sequence[Any], what: str) -> None:
-    """Refuse devices of a system that this process has left, which hold nothing any more.
+    """Reject devices of a backend that this process has left, which hold no data any more.
 
-    Devices of no system at all, which exist on paper only, are welcome.
+    Devices without a backend, such as those of a pod without the hardware, are accepted.
     """
     client = getattr(devices[0], "client", None) if devices else None
     try:
@@ -62,10 +73,10 @@ def _refuse_strangers(devices: Sequence[Any], what: str) -> None:
 
 
 def shape_of(given: Any) -> tuple[int, ...]:
-    """Return a shape: one that is given, or that of an array.
+    """Return a shape: the given one, or that of an array.
 
     Raises:
-        PictureError: It is no shape.
+        PictureError: `given` is not a shape.
 
     Example:
         >>> shape_of((8, np.int64(4))), shape_of(8), shape_of(np.zeros((2, 3)))
@@ -85,12 +96,12 @@ def layout_of(thing: Any, shape: Sequence[int] | None = None, dtype: Any = None)
     """Return the layout of an array, of a `ShapeDtypeStruct` with a sharding, or of a sharding.
 
     Args:
-        thing: What has a sharding, or is one.
-        shape: The global shape, where `thing` is a sharding.
-        dtype: The type of the elements, where `thing` is a sharding and it is known.
+        thing: Sharding, or an object that has one.
+        shape: Global shape, if `thing` is a sharding.
+        dtype: Type of the elements, if `thing` is a sharding and the type is known.
 
     Raises:
-        PictureError: It has no sharding, no devices, or a shape that can't be split like that.
+        PictureError: `thing` has no sharding or no devices, or its shape can't be split that way.
     """
     if isinstance(thing, jax.sharding.Sharding):
         if shape is None:
@@ -145,7 +156,7 @@ def _layout(sharding: Any, shape: tuple[int, ...], dtype: str, item_bytes: int) 
 def _indices(
     sharding: Any, shape: tuple[int, ...], spec: Any, mesh: Any, unreduced: bool
 ) -> Mapping[Any, tuple[slice, ...]]:
-    if unreduced:  # JAX does not say where summands lie: where the sum would
+    if unreduced:  # JAX does not list the shards of an unreduced array: use those of its sum
         sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*_parts(spec)))
     if spec is not None and len(_parts(spec)) > len(shape):
         raise PictureError(
@@ -190,13 +201,13 @@ def _split(spec: Any, rank: int) -> tuple[tuple[str, ...], ...]:
         if isinstance(part, tuple)
         else (part,)
         if isinstance(part, str)
-        else ()  # whole, or left to XLA
+        else ()  # not split, or left to XLA
         for part in parts
     )
 
 
 def _parts(spec: Any) -> tuple[Any, ...]:
-    """Return what a spec says of each dimension; newer ones with more to say can't be unpacked."""
+    """Return the partitions of a spec; newer specs with other fields can't be unpacked."""
     return tuple(getattr(spec, "partitions", None) or spec)
 
 
@@ -214,20 +225,8 @@ def _shape(shape: Sequence[int]) -> str:
 
 
 def is_host_value(thing: Any) -> bool:
-    """Return whether something is a value that lies on the host, and on no device."""
+    """Return whether a value is in host memory, and not on a device."""
     return isinstance(thing, (np.ndarray, np.generic, int, float, complex, bool))
-
-
-_HEADER = re.compile(r"HloModule (?P<name>[^,\s]+)")
-_NOT_LEARNERS = {"jax", "jaxlib", "mcnb", "contextlib", "functools", "inspect", "numpy"}
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_PARTITIONS = re.compile(r"num_partitions=(\d+)")
-# What memory is needed for, as `jax.stages.Compiled.memory_analysis` calls it.
-_MEMORY = (
-    ("arguments", "argument_size_in_bytes"),
-    ("results", "output_size_in_bytes"),
-    ("what is in between", "temp_size_in_bytes"),
-)
 
 
 def compiled(
@@ -236,13 +235,13 @@ def compiled(
     """Compile a function for arguments, or shapes of arguments, without running it.
 
     Args:
-        function: The function, jitted or not; or what is compiled already.
-        args: Its arguments.
-        keywords: Its keyword arguments. Where it is not jitted, those that are no arrays are
-            constants of the program.
+        function: Function, jitted or not; or a lowered or compiled one.
+        args: Arguments of the function.
+        keywords: Keyword arguments of the function. If it is not jitted, those that are not arrays
+            become constants of the program.
 
     Raises:
-        PictureError: It takes other arguments, or none of these.
+        PictureError: The function does not accept these arguments, or needs some.
     """
     if isinstance(function, (jax.stages.Compiled, jax.stages.Lowered)):
         if args or keywords:
@@ -256,7 +255,7 @@ def compiled(
         lowered = _lowered(function, args, keywords)
     except Exception as error:
         if _is_learners(error):
-            raise  # with the line of the function at which it happened
+            raise  # the traceback shows the line of the learner's code
         message = _ADDRESS.sub("", str(error).strip().partition("\n")[0])
         if not args and not keywords:
             raise PictureError(
@@ -283,7 +282,7 @@ def _lowered(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) ->
 
 
 def _is_learners(error: BaseException) -> bool:
-    """Return whether an error came from a line of the learner's, within the function."""
+    """Return whether an error was raised from the learner's code."""
     modules = (
         str(frame.f_globals.get("__name__", "")).partition(".")[0]
         for frame, _ in traceback.walk_tb(error.__traceback__)
@@ -295,7 +294,7 @@ def moving(thing: Any, sharding: Any) -> tuple[Use, ...] | None:
     """Return the collectives with which XLA would move an array to another sharding.
 
     Returns:
-        None where it is no matter of XLA's, as for other devices, or can't be compiled.
+        The collectives; None if the devices differ, or if the move can't be compiled.
     """
     before = thing.sharding
     if before is None or set(before.device_set) != set(sharding.device_set):
@@ -304,7 +303,7 @@ def moving(thing: Any, sharding: Any) -> tuple[Use, ...] | None:
     try:
         program = jax.jit(lambda x: x, out_shardings=sharding).lower(shape).compile()
     except (ValueError, TypeError, RuntimeError, AttributeError):
-        return None  # devices on paper, or in another order
+        return None  # devices without the hardware, or in another order
     count = _PARTITIONS.search(program.as_text().partition("\n")[0])
     return tuple(uses(program.as_text(), int(count[1]) if count else 1))
 
@@ -313,8 +312,8 @@ def program_model(program: Any, name: str = "") -> ProgramModel:
     """Return the model of a `jax.stages.Compiled`.
 
     Args:
-        program: The compiled program.
-        name: What to call it; as its function, by default.
+        program: Compiled program.
+        name: Name of the program; by default, that of its function.
     """
     text = program.as_text()
     header = text.partition("\n")[0]
@@ -333,7 +332,7 @@ def program_model(program: Any, name: str = "") -> ProgramModel:
     )
     memory = _program_memory(program)
     if memory and len(outputs) == len(results):
-        # XLA counts its table of results, too.
+        # XLA's number includes its table of results.
         held = sum(max(layout.device_bytes.values(), default=0) for _, layout in outputs)
         memory = tuple((what, held if what == "results" else n) for what, n in memory)
     title = _HEADER.match(header)
@@ -348,7 +347,7 @@ def program_model(program: Any, name: str = "") -> ProgramModel:
 
 
 def _where(shardings: list[Any]) -> tuple[MeshModel | None, tuple[Device, ...]]:
-    """Return the mesh, and the devices in the program's order, which is the mesh's."""
+    """Return the mesh, and the devices in the program's order, which is that of the mesh."""
     for sharding in shardings:
         mesh = getattr(sharding, "mesh", None)
         if isinstance(mesh, jax.sharding.Mesh):

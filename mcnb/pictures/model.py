@@ -1,4 +1,4 @@
-"""What pictures show, as plain data: nothing here knows JAX, or how anything is drawn."""
+"""Model devices, meshes and layouts as plain data, independent of JAX and of drawing."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-MOST_IDS = 8  # more are told as ranges
+MOST_IDS = 8  # more ids are written as ranges
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Device:
-    """A device of a process.
+    """Device of a process.
 
     Attributes:
-        process: The process's index.
-        position: The device's position among those of its process, from 0.
-        id: JAX's number for it, which on CPU says nothing about its place.
-        platform: What JAX calls its kind, such as `"tpu"`.
+        process: Index of the process.
+        position: Position among the devices of the process, from 0.
+        id: JAX's device id, which on CPU does not tell the position.
+        platform: JAX's name of the platform, such as `"tpu"`.
 
     Example:
         >>> str(Device(3, 1))
@@ -36,13 +36,13 @@ class Device:
 
 
 def named(devices: Iterable[Any]) -> dict[Any, Device]:
-    """Return what JAX's devices are called, in their order.
+    """Return the model of each JAX device, in the order given.
 
     Args:
-        devices: Devices of one backend; all of it, or some.
+        devices: All or some devices of one backend.
     """
     given = list(devices)
-    try:  # the others count, too: a mesh may take a process's second device only
+    try:  # positions count all devices: a mesh may have only the second one of a process
         every = list(given[0].client.devices())
     except (AttributeError, IndexError, TypeError):
         every = []
@@ -66,7 +66,7 @@ def named(devices: Iterable[Any]) -> dict[Any, Device]:
 
 
 def process_count(devices: Sequence[Any]) -> int:
-    """Return how many processes the devices' backend has, as far as they show."""
+    """Return the number of processes of the devices' backend, or else of the devices alone."""
     try:
         return len({device.process_index for device in devices[0].client.devices()})
     except (AttributeError, IndexError, TypeError):
@@ -74,7 +74,7 @@ def process_count(devices: Sequence[Any]) -> int:
 
 
 def device_count(devices: Sequence[Any]) -> int:
-    """Return how many devices the devices' backend has, as far as they show."""
+    """Return the number of devices of the devices' backend, or else of the devices given."""
     try:
         return len(devices[0].client.devices())
     except (AttributeError, IndexError, TypeError):
@@ -82,7 +82,7 @@ def device_count(devices: Sequence[Any]) -> int:
 
 
 def ranges(devices: Iterable[Device]) -> str:
-    """Return devices in few words: those of a process together, and like processes too.
+    """Abbreviate devices to ranges of positions and of processes.
 
     Example:
         >>> ranges([Device(0, 0), Device(0, 1), Device(1, 0), Device(1, 1), Device(2, 1)])
@@ -103,7 +103,7 @@ def ranges(devices: Iterable[Device]) -> str:
 
 
 def by_id(devices: Iterable[Device]) -> str:
-    """Return devices by JAX's numbers for them, with their processes.
+    """Format devices by JAX's device ids, with their processes.
 
     Example:
         >>> by_id([Device(2, 0, 12, "tpu"), Device(2, 1, 13, "tpu")])
@@ -116,7 +116,7 @@ def by_id(devices: Iterable[Device]) -> str:
 
 
 def process_ranges(processes: Iterable[int]) -> str:
-    """Return processes in few words.
+    """Abbreviate processes to ranges.
 
     Example:
         >>> process_ranges([0, 1, 2, 5])
@@ -137,12 +137,12 @@ def _runs(numbers: Sequence[int]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of a mesh.
+    """Axis of a mesh.
 
     Attributes:
-        name: Its name.
-        size: How many devices stand along it.
-        kind: `"Auto"`, `"Explicit"` or `"Manual"`.
+        name: Axis name.
+        size: Number of devices along the axis.
+        kind: Axis type: `"Auto"`, `"Explicit"` or `"Manual"`.
     """
 
     name: str
@@ -152,13 +152,13 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class MeshModel:
-    """A mesh.
+    """Mesh of devices.
 
     Attributes:
-        axes: Its axes.
-        devices: Its devices, the last axis running fastest; none where it is abstract.
-        processes: How many processes there are, in it or not.
-        all_devices: How many devices there are, in it or not.
+        axes: Axes of the mesh.
+        devices: Devices of the mesh, with the last axis varying fastest; empty if it is abstract.
+        processes: Number of all processes, in the mesh or not.
+        all_devices: Number of all devices, in the mesh or not.
     """
 
     axes: tuple[Axis, ...]
@@ -168,22 +168,22 @@ class MeshModel:
 
     @property
     def size(self) -> int:
-        """How many devices it has, or would have."""
+        """Number of devices in the mesh; for an abstract mesh, number of positions."""
         return math.prod(axis.size for axis in self.axes)
 
     @property
     def members(self) -> tuple[int, ...]:
-        """The processes that have devices in it."""
+        """Indices of the processes with devices in the mesh."""
         return tuple(sorted({device.process for device in self.devices}))
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A part of an array, and who holds it.
+    """Part of an array, and the devices that hold it.
 
     Attributes:
-        bounds: Where it begins and ends, for each dimension.
-        devices: The devices that hold a copy each.
+        bounds: Begin and end in each dimension.
+        devices: Devices that each hold a copy.
     """
 
     bounds: tuple[tuple[int, int], ...]
@@ -191,26 +191,26 @@ class Region:
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """Number of elements."""
         return math.prod(end - begin for begin, end in self.bounds)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where an array lies.
+    """Layout of an array over devices.
 
     Attributes:
-        shape: Its global shape.
-        dtype: The type of its elements; empty where only a sharding is known.
-        item_bytes: The size of an element, in bytes; 0 where it is not known.
-        regions: Its parts, ordered by where they begin.
-        spec: How it is split, as JAX writes it; empty where there is no mesh.
-        mesh: The mesh, or None.
-        split: The names of the mesh's axes over which each dimension is split.
-        unreduced: The names of the axes along which it still has to be summed up.
-        memory: The kind of memory, where it is not the devices' usual one.
-        processes: How many processes there are, holding parts or not.
-        all_devices: How many devices there are, holding parts or not.
+        shape: Global shape.
+        dtype: Type of the elements; empty if only a sharding is known.
+        item_bytes: Size of an element in bytes; 0 if unknown.
+        regions: Parts of the array, ordered by their bounds.
+        spec: Partition spec, as JAX writes it; empty without a mesh.
+        mesh: Mesh of the sharding, or None.
+        split: Names of the mesh axes over which each dimension is split.
+        unreduced: Names of the mesh axes over which the array is not yet summed.
+        memory: Memory kind, if it is not the default of the devices.
+        processes: Number of all processes, holding parts or not.
+        all_devices: Number of all devices, holding parts or not.
     """
 
     shape: tuple[int, ...]
@@ -227,22 +227,22 @@ class Layout:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The devices that hold a part of it."""
+        """Devices that hold a part of the array."""
         return tuple(sorted({device for region in self.regions for device in region.devices}))
 
     @property
     def copies(self) -> int:
-        """On how many devices each part lies; the most of them."""
+        """Number of devices that hold the same part; the maximum over all parts."""
         return max((len(region.devices) for region in self.regions), default=0)
 
     @property
     def bytes(self) -> int:
-        """The size of the whole, in bytes, each element counted once."""
+        """Size of the global array in bytes, with each element counted once."""
         return math.prod(self.shape) * self.item_bytes
 
     @property
     def device_bytes(self) -> dict[Device, int]:
-        """How many bytes each device holds."""
+        """Number of bytes that each device holds."""
         held: dict[Device, int] = {}
         for region in self.regions:
             for device in region.devices:
@@ -250,13 +250,13 @@ class Layout:
         return dict(sorted(held.items()))
 
     def replicated(self) -> tuple[str, ...]:
-        """Return the names of the mesh's axes along which all devices hold the same."""
+        """Return the names of the mesh axes over which the array is replicated."""
         if self.mesh is None:
             return ()
         used = {name for names in self.split for name in names} | set(self.unreduced)
         return tuple(a.name for a in self.mesh.axes if a.size > 1 and a.name not in used)
 
     def title(self) -> str:
-        """Return what it is, in a line."""
+        """Return the element type, shape and partition spec on one line."""
         shape = f"[{','.join(map(str, self.shape))}]"
         return f"{self.dtype or 'an array'}{shape}" + (f"  {self.spec}" if self.spec else "")

@@ -1,4 +1,4 @@
-"""From one layout of an array to another: what has to move, and between whom."""
+"""Compute and draw the data that moves between processes when an array is resharded."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ DeviceOrder: TypeAlias = Literal["same", "reordered", "other"]
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What has to move.
+    """Amount of data that moves when an array is resharded.
 
     Attributes:
-        stays: How many bytes each device has already, all together; or elements, where it is not
-            known how large these are.
-        moved: How many go from one process to one process, which may be the same.
+        stays: Number of bytes that stay on their devices, in total; or of elements, if their size
+            is unknown.
+        moved: Number that moves, by source and target process, which may be the same.
     """
 
     stays: int
@@ -36,24 +36,24 @@ class Moves:
 
     @property
     def between(self) -> int:
-        """How many bytes go from one process to another."""
+        """Number of bytes that move from one process to another."""
         return sum(count for (source, target), count in self.moved if source != target)
 
     @property
     def within(self) -> int:
-        """How many bytes go from one device of a process to another."""
+        """Number of bytes that move between devices of the same process."""
         return sum(count for (source, target), count in self.moved if source == target)
 
 
 def moves(before: Layout, after: Layout) -> Moves:
-    """Return the least that has to move.
+    """Compute the minimum data that must move between two layouts.
 
-    Each device keeps what it has. What it lacks comes from a device of its own process, where one
-    has it, or else from the holders in turn.
+    Each device keeps the data that it has. Missing data comes from a device of the same process if
+    one holds it, and otherwise from the holders in turn.
 
     Args:
-        before: Where the array lies.
-        after: Where it shall lie; of the same shape.
+        before: Layout before the move.
+        after: Layout after the move, of the same shape.
     """
     own = {device: region for region in before.regions for device in region.devices}
     stays = 0
@@ -73,7 +73,7 @@ def moves(before: Layout, after: Layout) -> Moves:
 
 
 def _common(one: Region, other: Region) -> int:
-    """Return how many elements two regions have in common."""
+    """Return the number of elements that two regions have in common."""
     count = 1
     for (begin, end), (first, last) in zip(one.bounds, other.bounds, strict=True):
         count *= max(0, min(end, last) - max(begin, first))
@@ -96,16 +96,16 @@ def change_scene(
     bounds: bool = False,
     ids: bool = False,
 ) -> Scene:
-    """Return the scene of two layouts side by side.
+    """Return a scene with two layouts side by side, and the data that moves between them.
 
     Args:
-        before: Where the array lies.
-        after: Where it shall lie.
-        uses: The collectives that XLA moves it with; None where that is not known.
+        before: Layout before the move.
+        after: Layout after the move.
+        uses: Collectives with which XLA moves the array; None if unknown.
         devices: How the devices of the two compare: `"same"`, `"reordered"` or `"other"`.
-        name: What the array is called.
-        bounds: Whether the bounds of regions stand at the edges.
-        ids: Whether devices are told by JAX's numbers for them.
+        name: Name of the array.
+        bounds: Whether to write the bounds of regions at the edges.
+        ids: Whether to write JAX's device ids.
     """
     found = moves(before, after)
     parts: list[Grid | Table] = []
@@ -129,7 +129,7 @@ def change_scene(
 
 
 def _is_host_value(before: Layout, after: Layout) -> bool:
-    """Return whether a process's own array is to be spread over several processes."""
+    """Return whether an array of one process is to be spread over several processes."""
     members = {device.process for device in before.devices}
     return len(members) == 1 and not {device.process for device in after.devices} <= members
 
@@ -137,7 +137,7 @@ def _is_host_value(before: Layout, after: Layout) -> bool:
 def _rows(
     crossing: Sequence[tuple[tuple[int, int], int]], item_bytes: int
 ) -> list[tuple[str, str, str]]:
-    """Return who sends how much to whom; in one row where each sends as much to each other."""
+    """Return the rows of data sent between processes; one row if all pairs send equally much."""
     members = sorted({process for pair, _ in crossing for process in pair})
     amounts = {count for _, count in crossing}
     if len(amounts) == 1 and len(crossing) == len(members) * (len(members) - 1) > 2:
@@ -146,7 +146,7 @@ def _rows(
 
 
 def _amount(count: int, item_bytes: int, *, short: bool = False) -> str:
-    """Return how much something is; in elements where it is not known how large these are."""
+    """Format an amount of data, in elements if their size is unknown."""
     if item_bytes:
         return size(count)
     return str(count) if short else plural(count, "element", "elements")
@@ -190,13 +190,13 @@ def change_of(before: Any, after: Any, more: Sequence[Any], **options: Any) -> S
     """Return the scene of an array before and after a move.
 
     Args:
-        before: An array, a `ShapeDtypeStruct`, or a sharding.
-        after: The same.
-        more: A shape, or what has one, if both are shardings.
-        options: Those of `change_scene`.
+        before: Array, `ShapeDtypeStruct` or sharding.
+        after: Array, `ShapeDtypeStruct` or sharding.
+        more: Shape, or an object that has one, if both are shardings.
+        options: Options of `change_scene`.
 
     Raises:
-        PictureError: There is no shape, there are two, or it can't be laid out like that.
+        PictureError: The shape is missing or ambiguous, or a sharding can't be applied to it.
     """
     arrays = [one for one in (before, after) if not isinstance(one, jax.sharding.Sharding)]
     if arrays and more:

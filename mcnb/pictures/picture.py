@@ -1,4 +1,4 @@
-"""A picture: one scene, as text, SVG, HTML or in matplotlib's axes."""
+"""Render one scene as text, SVG, HTML or on matplotlib axes."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture, which Jupyter shows as SVG and a terminal as text.
+    """Picture that Jupyter shows as SVG and a terminal as text.
 
-    Equal pictures are equal to the byte, on every process and in every run.
+    Equal pictures are rendered to identical bytes, on every process and in every run.
 
     Attributes:
-        scene: What is drawn, as plain data.
+        scene: Contents of the picture, as plain data.
     """
 
     scene: Scene
 
     def text(self) -> str:
-        """Return it as text."""
+        """Return the picture as text."""
         return text_of(self.scene)
 
     def svg(self) -> str:
-        """Return it as an SVG document."""
+        """Return the picture as an SVG document."""
         return svg_of(self.scene)
 
     def html(self) -> str:
-        """Return it as HTML that scrolls where the page is narrow."""
+        """Return the picture as HTML that scrolls sideways on a narrow page."""
         return f'<div style="overflow-x:auto">{self.svg()}</div>'
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw it in matplotlib's axes, and return them.
+        """Draw the picture on matplotlib axes, and return the axes.
 
         Args:
-            ax: The axes; those of a new figure by default.
+            ax: Axes to draw on; by default, those of a new figure.
         """
         return plot(self.scene, ax)
 

@@ -1,4 +1,4 @@
-"""A scene in matplotlib's axes."""
+"""Draw a scene on matplotlib axes."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 PIXELS_PER_INCH = 96.0
 POINTS_PER_INCH = 72.0
-SLIMMER = 0.94  # its typewriter face is wider, where its characters are set on whole pixels
+SLIMMER = 0.94  # matplotlib's monospace font is wider if characters are set on whole pixels
 
 
 def plot(scene: Scene, ax: Axes | None = None) -> Axes:
-    """Draw a scene.
+    """Draw a scene on matplotlib axes.
 
     Args:
-        scene: The scene.
-        ax: Where to; axes of a new figure of the right size, by default. Texts are as large as the
-            axes are when it is drawn.
+        scene: Scene to draw.
+        ax: Axes to draw on; by default, those of a new figure of the right size. The font size
+            follows the size of the axes at the time of the call.
 
     Returns:
         The axes.
 
     Raises:
-        PictureError: `ax` is something else.
+        PictureError: `ax` is not an `Axes`.
     """
     if ax is not None and not hasattr(ax, "set_xlim"):
         raise PictureError(
@@ -50,7 +50,7 @@ def plot(scene: Scene, ax: Axes | None = None) -> Axes:
 
 
 def _scale(ax: Axes, drawing: Drawing) -> float:
-    """Return how many points a pixel of the drawing is, in axes that are as large as they are."""
+    """Return the number of points per pixel of the drawing, at the axes' current size."""
     inches = ax.get_window_extent().transformed(ax.figure.dpi_scale_trans.inverted())
     return POINTS_PER_INCH * float(
         min(inches.width / drawing.width, inches.height / drawing.height)
@@ -106,7 +106,7 @@ def _draw(ax: Axes, drawing: Drawing, scale: float) -> None:
 
 
 def _stripes(ax: Axes, box: Box) -> None:
-    """Fill a box with its colours, upright stripes where there are several."""
+    """Fill a box with its colours, as vertical stripes if there are several."""
     from matplotlib.patches import Rectangle
 
     one = len(box.colors) == 1

@@ -1,7 +1,7 @@
-"""Reading a compiled program: its collectives in order, how often each runs, and from which line.
+"""Parse a compiled program: its collectives in order, how often each runs, and its source line.
 
-The text is XLA's HLO, as `jax.stages.Compiled.as_text` returns it. How often a loop runs stands in
-its `known_trip_count`, where XLA could tell (xla/service/while_loop_trip_count_annotator.h).
+The text is XLA's HLO, as `jax.stages.Compiled.as_text` returns it. The trip count of a loop is its
+`known_trip_count`, if XLA could determine it (xla/service/while_loop_trip_count_annotator.h).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _FRAME = re.compile(r"stack_frame_id=(\d+)")
 _OLD_SOURCE = re.compile(r'source_file="([^"]*)" source_line=(\d+)')
 _ENTRY_OF_TABLE = re.compile(r"^(\d+) (.*)$")
-_HERE = Path(__file__).parent  # a line of ours, that compiles, says nothing
+_HERE = Path(__file__).parent  # lines of this package are not the user's source
 _BRANCHES = ("true_computation", "false_computation", "branch_computations")
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A collective of a program.
+    """Collective of a program.
 
     Attributes:
-        operation: What it is.
-        times: How often it runs in one run of the program; None where a loop does not tell.
-        branch: Whether it stands in a branch that may not be taken.
-        source: The file and line that it comes from; None where the program does not say.
+        operation: The collective.
+        times: Number of executions in one run; None if it depends on an unknown trip count.
+        branch: Whether the collective is in a branch that may not be taken.
+        source: Source file and line; None if the program does not contain them.
     """
 
     operation: Operation
@@ -54,11 +54,11 @@ class _Program:
 
 
 def uses(text: str, partitions: int) -> list[Use]:
-    """Return the collectives of a program, in the order in which it comes to them.
+    """Return the collectives of a program, in the order in which it reaches them.
 
     Args:
-        text: The program as HLO text.
-        partitions: How many devices it runs on.
+        text: HLO text of the program.
+        partitions: Number of devices on which the program runs.
     """
     program = _read(text)
     speaking = _speaking(program)
@@ -92,7 +92,7 @@ def _called(line: str) -> Iterator[tuple[str, str]]:
 
 
 def _speaking(program: _Program) -> set[str]:
-    """Return the computations that have collectives, or call others that have."""
+    """Return the computations that contain collectives, directly or through calls."""
     speaking = {
         name for name, lines in program.lines.items() if any(operations(line, 1) for line in lines)
     }
@@ -125,7 +125,7 @@ def _walk(
                 inside, taken = times, branch or how in _BRANCHES
                 if how in ("body", "condition"):
                     trips = _TRIPS.search(line)
-                    more = how == "condition"  # it is asked once more, to end
+                    more = how == "condition"  # evaluated once more, to end the loop
                     if times is not None:
                         inside = times * (int(trips[1]) + more) if trips else None
                 yield from _walk(program, called, partitions, inside, taken, speaking)
@@ -150,15 +150,14 @@ def _fields(program: _Program, table: str, key: int) -> dict[str, int]:
 
 
 def axes_of(groups: Sequence[Sequence[int]], sizes: dict[str, int]) -> tuple[str, ...] | None:
-    """Return the axes of a mesh along which partitions talk to each other.
+    """Return the mesh axes along which partitions communicate.
 
     Args:
-        groups: The partitions that take part together, or pairs of a source and a target.
-        sizes: The mesh's axes and their sizes, in its order.
+        groups: Partitions that participate together, or pairs of a source and a target.
+        sizes: Names and sizes of the mesh axes, in mesh order.
 
     Returns:
-        The axes' names, in the mesh's order; None where the groups are not lines, planes or the
-        like along axes.
+        Axis names, in mesh order; None if the groups are not lines, planes or the like along axes.
 
     Example:
         >>> axes_of([(0, 2), (1, 3)], {"a": 2, "b": 2})

@@ -1,4 +1,4 @@
-"""What is drawn, however it is drawn: a title, notes, and grids and tables of plain data."""
+"""Define the contents of a picture as plain data: a title, notes, grids, tables and lanes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,28 @@ from typing import Literal, TypeAlias, TypeVar
 
 from mcnb.pictures.model import Device
 
+T = TypeVar("T")
+# Name of each activity of a process, and the character that represents it in text.
+KINDS_OF_BARS = {
+    "python": ("Python", "─"),
+    "computes": ("computing", "█"),
+    "compiles": ("compiling", "▒"),
+    "waits": ("waiting", "·"),
+}
+MET, IN_VAIN, MISSED = "●", "◇", "○"
+MOST_DEVICES = 64  # pictures of more devices are abbreviated
+ELSEWHERE = "elsewhere"  # replaces values that a process does not hold
+SHOWN = (5, 2)  # rows or columns at the start and the end of an abbreviated picture
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A box of a grid.
+    """Box of a grid.
 
     Attributes:
-        processes: The processes that it belongs to, ascending; they give it its colours.
-        lines: What stands in it.
-        copies: On how many devices the same lies; more than one is drawn as stripes.
+        processes: Indices of the processes of the box, ascending; they determine its colours.
+        lines: Lines of text in the box.
+        copies: Number of devices that hold the same data; more than one is drawn as stripes.
     """
 
     processes: tuple[int, ...]
@@ -29,14 +42,14 @@ class Grid:
     """Boxes in rows and columns.
 
     Attributes:
-        rows: The boxes; None is a gap, for what is left out.
-        row_heads: What stands before each row; empty for nothing.
-        column_heads: What stands above each column; empty for nothing.
-        row_axis: What runs downwards; empty for nothing.
-        column_axis: What runs to the right.
-        title: What the grid is, where there are several.
-        heights: How high each row is, in relation to the others.
-        widths: How wide each column is, in relation to the others.
+        rows: Rows of boxes; None is a gap, for boxes that are left out.
+        row_heads: Text before each row; empty for none.
+        column_heads: Text above each column; empty for none.
+        row_axis: Label of the vertical axis; empty for none.
+        column_axis: Label of the horizontal axis; empty for none.
+        title: Title of the grid, if there are several.
+        heights: Relative heights of the rows.
+        widths: Relative widths of the columns.
     """
 
     rows: tuple[tuple[Cell | None, ...], ...]
@@ -54,9 +67,9 @@ class Table:
     """Rows of text.
 
     Attributes:
-        heads: The columns' heads.
-        rows: The rows.
-        numbers: Which columns hold numbers, which stand on the right.
+        heads: Column heads.
+        rows: Rows of the table.
+        numbers: Indices of the columns that hold numbers, which are right-aligned.
     """
 
     heads: tuple[str, ...]
@@ -66,13 +79,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A stretch of a lane.
+    """Interval of a lane.
 
     Attributes:
         kind: One of `KINDS_OF_BARS`.
-        begin: Where it begins, in parts of the lane's length.
-        end: Where it ends.
-        texts: What may stand in it; the first that fits is taken.
+        begin: Start, as a fraction of the lane's length.
+        end: End, as a fraction of the lane's length.
+        texts: Alternative texts of the bar; the first that fits is drawn.
     """
 
     kind: str
@@ -83,12 +96,12 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What a process did, from left to right.
+    """Activity of a process, from left to right.
 
     Attributes:
-        process: The process's index.
-        bars: Its stretches, in their order; none overlap.
-        note: What stands in it where there are no bars.
+        process: Index of the process.
+        bars: Intervals, in order and without overlap.
+        note: Text of a lane without bars.
     """
 
     process: int
@@ -98,15 +111,15 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """An upright line at which processes meet.
+    """Vertical line at which processes meet.
 
     Attributes:
-        at: Where it stands, in parts of the lanes' length.
-        present: The processes that meet.
-        missing: Those that should have; a hole in their lanes.
-        label: What stands above it, where there is room.
-        met: Whether they went on from there together; otherwise they came in vain.
-        came: Where each that is present came, for those that came in vain.
+        at: Position, as a fraction of the lanes' length.
+        present: Processes that meet.
+        missing: Participants that are missing, drawn as rings in their lanes.
+        label: Text above the line, if there is room.
+        met: Whether the processes went on together; otherwise they arrived in vain.
+        came: Position at which each present process arrived, if the processes arrived in vain.
     """
 
     at: float
@@ -117,7 +130,7 @@ class Join:
     came: tuple[float, ...] = ()
 
     def place(self, process: int) -> float:
-        """Return where the mark of a process stands."""
+        """Return the position of the mark of a process."""
         if self.came and process in self.present:
             return self.came[self.present.index(process)]
         return self.at
@@ -125,12 +138,12 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Lanes below each other, and where processes meet.
+    """Lanes below each other, and the lines at which processes meet.
 
     Attributes:
-        lanes: The lanes.
-        joins: Where they meet, from left to right.
-        ticks: What stands below: places in parts of the length, and texts.
+        lanes: One lane for each process.
+        joins: Lines at which processes meet, from left to right.
+        ticks: Ticks below the lanes: positions as fractions of the length, and texts.
     """
 
     lanes: tuple[Lane, ...]
@@ -139,28 +152,16 @@ class Lanes:
 
 
 Part: TypeAlias = Grid | Table | Lanes
-T = TypeVar("T")
-# What a process does, as people read it, and the character that stands for it in text.
-KINDS_OF_BARS = {
-    "python": ("Python", "─"),
-    "computes": ("computing", "█"),
-    "compiles": ("compiling", "▒"),
-    "waits": ("waiting", "·"),
-}
-MET, IN_VAIN, MISSED = "●", "◇", "○"
-MOST_DEVICES = 64  # with more, what is alike is told once
-ELSEWHERE = "elsewhere"  # stands for values that a process does not hold
-SHOWN = (5, 2)  # at the beginning and the end, then
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A picture.
+    """Contents of a picture.
 
     Attributes:
-        title: What it shows.
-        notes: Sentences below it.
-        parts: What is drawn, side by side where there is room.
+        title: Title of the picture.
+        notes: Sentences below the picture.
+        parts: Grids, tables and lanes, side by side if there is room.
     """
 
     title: str
@@ -169,10 +170,10 @@ class Scene:
 
 
 def elided(things: Sequence[T], large: bool) -> list[T | Literal["…"]]:
-    """Return what is shown of rows or columns: where there are very many, the first and the last.
+    """Return the rows or columns to show: if there are very many, the first and the last.
 
     Args:
-        things: What there is.
+        things: All rows or columns.
         large: Whether the picture has more than `MOST_DEVICES` devices.
 
     Example:
@@ -186,11 +187,11 @@ def elided(things: Sequence[T], large: bool) -> list[T | Literal["…"]]:
 
 
 def label_lines(devices: tuple[Device, ...], most: int) -> tuple[str, ...]:
-    """Return devices' names as the lines of a box: those of a process stand together.
+    """Return the names of devices as the lines of a box, grouped by process.
 
     Args:
-        devices: The devices.
-        most: How many names a line may have.
+        devices: Devices to name.
+        most: Maximum number of names on a line.
     """
     lines: list[list[Device]] = []
     for device in sorted(devices):

@@ -1,4 +1,4 @@
-"""`mcnb.show` and `mcnb.picture`: what can be drawn, and how."""
+"""Draw JAX objects, pods, clusters and results with `mcnb.show` and `mcnb.picture`."""
 
 from __future__ import annotations
 
@@ -18,19 +18,24 @@ from mcnb.pictures.scenes.mesh import mesh_scene
 from mcnb.pictures.scenes.tree import DELETED, Leaf, tree_scene
 
 MOST_VALUES = 256
+OPTIONS = {"name": "", "bounds": False, "values": False, "ids": False}
+DRAWN = (
+    "a Mesh, a Sharding with a shape, an array, a ShapeDtypeStruct, a PyTree of arrays, and a "
+    "function with its arguments"
+)
 
 
 def value_labels(array: Any, *, ids: bool = False) -> Callable[[Region], tuple[str, ...]]:
-    """Return what stands in a region's box: its values, where this process holds them.
+    """Return a function that labels a region with its values, if this process holds them.
 
-    Nothing is moved or computed: only shards of this process's own devices are read.
+    Nothing is moved or computed: only addressable shards are read.
 
     Args:
-        array: An array of at most 256 elements.
-        ids: Whether devices are told by JAX's numbers for them.
+        array: Array of at most 256 elements.
+        ids: Whether to write JAX's device ids.
 
     Raises:
-        PictureError: It is no array, or too large.
+        PictureError: `array` is not an array, is too large, or contains random keys.
     """
     if not isinstance(array, jax.Array):
         raise PictureError(f"{a_or_an(type(array).__name__)} has no values to show: give an array")
@@ -57,19 +62,12 @@ def value_labels(array: Any, *, ids: bool = False) -> Callable[[Region], tuple[s
 
 
 def _lines(values: np.ndarray[Any, Any]) -> list[str]:
-    if values.dtype == object or values.dtype.kind == "V":  # bfloat16 and its like
+    if values.dtype == object or values.dtype.kind == "V":  # bfloat16 and similar types
         values = values.astype(np.float32)
     text = np.array2string(
         values, precision=3, suppress_small=True, threshold=MOST_VALUES + 1, max_line_width=200
     )
     return [line.replace("[", "").replace("]", "").strip() for line in text.split("\n") if line]
-
-
-OPTIONS = {"name": "", "bounds": False, "values": False, "ids": False}
-DRAWN = (
-    "a Mesh, a Sharding with a shape, an array, a ShapeDtypeStruct, a PyTree of arrays, and a "
-    "function with its arguments"
-)
 
 
 def show(
@@ -81,31 +79,31 @@ def show(
     ids: bool = False,
     **keywords: Any,
 ) -> None:
-    """Show where something lies, or what a program communicates.
+    """Show how data is laid out over devices, what a program communicates, or a cell's timeline.
 
-    Only what JAX knows without asking other processes is used: nothing is moved or computed, so it
-    can't hang, and one process can call it alone. In a notebook it is shown as SVG, else printed.
+    A process uses only its local information: nothing is moved or computed, so `show` can't hang,
+    and one process can call it alone. A notebook displays the picture as SVG; elsewhere, it is
+    printed.
 
     Args:
         thing: A `Mesh` or `AbstractMesh`; an array or a `ShapeDtypeStruct`; a sharding; a PyTree of
-            these; a function, or a compiled one; a `Pod`, or what it compiled; or, in the notebook
-            itself, a `Cluster`, or the `Result` of a cell, to see who did what when.
+            these; a function, or a compiled one; a `Pod`, or a program compiled for it; or, in the
+            notebook kernel, a `Cluster`, or the `Result` of a cell, for its timeline.
         args: For a sharding, the global shape, such as `(8, 4)`. For a function, its arguments, or
-            `ShapeDtypeStruct`s in their place: it is compiled, and not run. For an array, another
-            array or sharding, to see what has to move from one to the other; for two shardings,
-            a shape as well, or an array or a `ShapeDtypeStruct` with a shape and a type. For a
+            `ShapeDtypeStruct`s in their place: it is compiled, but not run. For an array, another
+            array or sharding, to show the data that moves from one to the other; for two shardings,
+            also a shape, or an array or a `ShapeDtypeStruct` with a shape and a type. For a
             cluster, the name of a variable in its processes, or an expression.
-        name: What to call it in the title.
-        bounds: Whether to write at the edges where each part begins and ends.
-        values: Whether to write the numbers into the boxes, of an array of at most 256; those that
-            this process holds.
-        ids: Whether to tell devices by JAX's numbers for them, as in `TPU 4,5 · P0`, and not by
-            their place in their process.
-        keywords: For a function, its keyword arguments. For a result, `order=True`: the order of
-            its launches only, without times.
+        name: Name to use in the title.
+        bounds: Whether to write the bounds of each part at the edges.
+        values: Whether to write the values that this process holds into the boxes, for an array of
+            at most 256 elements.
+        ids: Whether to write JAX's device ids, as in `TPU 4,5 · P0`, instead of positions.
+        keywords: For a function, its keyword arguments. For a result, `order=True` shows only the
+            order of its launches, without times.
 
     Raises:
-        PictureError: It can't be drawn; the message says why.
+        PictureError: `thing` can't be drawn; the message says why.
 
     Example:
         >>> import jax
@@ -147,19 +145,19 @@ def picture(
     ids: bool = False,
     **keywords: Any,
 ) -> Picture:
-    """Return the picture that `show` shows.
+    """Return the picture that `show` displays.
 
     Args:
-        thing: What `show` takes.
-        args: What `show` takes with it.
-        name: What to call it in the title.
-        bounds: Whether to write at the edges where each part begins and ends.
-        values: Whether to write the numbers into the boxes.
-        ids: Whether to tell devices by JAX's numbers for them.
+        thing: Object to draw, as in `show`.
+        args: Further arguments, as in `show`.
+        name: Name to use in the title.
+        bounds: Whether to write the bounds of each part at the edges.
+        values: Whether to write the values into the boxes.
+        ids: Whether to write JAX's device ids.
         keywords: For a function, its keyword arguments; for a result, `order=True`.
 
     Raises:
-        PictureError: It can't be drawn, or a cluster's processes differ; the message says why.
+        PictureError: `thing` can't be drawn, or differs between the processes of a cluster.
 
     Example:
         >>> import jax
@@ -195,7 +193,7 @@ def scene_of(
     ids: bool = False,
     keywords: Mapping[str, Any] | None = None,
 ) -> Scene:
-    """Return the scene of something; see `picture`."""
+    """Return the scene of an object; see `picture`."""
     import jax
 
     from mcnb.pictures import inspect
@@ -242,7 +240,7 @@ def scene_of(
 
 
 def _no_more(thing: Any, args: Sequence[Any]) -> None:
-    """Refuse arguments that would not be looked at."""
+    """Reject arguments that would be ignored."""
     import jax
 
     if not args:

@@ -1,4 +1,4 @@
-"""A scene as SVG: the same bytes for the same scene, on paper of its own, for any theme."""
+"""Render a scene as SVG: identical bytes for equal scenes, with a background for any theme."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STRIPE = 7.0
 
 
 def svg_of(scene: Scene) -> str:
-    """Return a scene as an SVG document.
+    """Render a scene as an SVG document.
 
     Example:
         >>> svg_of(Scene("a title"))[:45]
@@ -33,7 +33,7 @@ def svg_of(scene: Scene) -> str:
     """
     drawing = drawing_of(scene)
     body = "".join(_body(drawing))
-    # Ids hold for the whole page that an SVG stands in, so each picture has its own.
+    # Ids are global to the page that contains the SVG, so each picture has its own.
     key = hashlib.sha256(f"{scene.title}{scene.notes}{body}".encode()).hexdigest()[:8]
     width, height = _number(drawing.width), _number(drawing.height)
     described = escape(" ".join(scene.notes))
@@ -140,5 +140,5 @@ def _patterns(boxes: Iterable[Box]) -> Iterable[str]:
 
 
 def _number(value: float) -> str:
-    """Return a number as short as it can be said with one decimal place."""
+    """Format a number with at most one decimal place."""
     return f"{value:.1f}".removesuffix(".0")

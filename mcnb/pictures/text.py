@@ -1,4 +1,4 @@
-"""A scene as text, for a terminal, a diff and a screen reader."""
+"""Render a scene as text, for terminals, diffs and screen readers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from mcnb.pictures.scene import (
 )
 
 COLUMNS = 72
-MOST_JOINS = 24  # with more, what is between them could not be seen
+MOST_JOINS = 24  # with more, their marks would hide the bars between them
+GAP = "…"
+MOST_CHARACTERS = 100
 
 
 def lanes_text(lanes: Lanes) -> list[str]:
-    """Return the lines of lanes.
+    """Render lanes as lines of text.
 
     Example:
         >>> from mcnb.pictures.scene import Join, Lane
@@ -63,7 +65,7 @@ def lanes_text(lanes: Lanes) -> list[str]:
 
 
 def _lane_row(bars: Sequence[Bar]) -> list[str]:
-    """Return the characters of a lane; of each column, what most of it is."""
+    """Return the characters of a lane: for each column, the activity that fills most of it."""
     shares: list[dict[str, float]] = [{} for _ in range(COLUMNS)]
     for bar in bars:
         begin, end = bar.begin * COLUMNS, bar.end * COLUMNS
@@ -78,11 +80,11 @@ def _lane_row(bars: Sequence[Bar]) -> list[str]:
 
 
 def _spread(places: Iterable[tuple[int, str]], mark: str) -> str:
-    """Return texts in a line, each at its column, as long as there is room.
+    """Place texts on one line, each at its column, and skip those without room.
 
     Args:
         places: Columns and texts.
-        mark: What points at the column; a text that has no room to its right stands before it.
+        mark: Character that points at the column; its text is on its left if the right is full.
     """
     line = last = ""
     for column, text in sorted(places):
@@ -108,12 +110,8 @@ def _legend(lanes: Lanes) -> str:
     return " ".join(said)
 
 
-GAP = "…"
-MOST_CHARACTERS = 100
-
-
 def text_of(scene: Scene) -> str:
-    """Return a scene as text, without an end of line.
+    """Render a scene as text, without a final line end.
 
     Example:
         >>> print(text_of(Scene("two", ("A note.",), (Grid(((Cell((0,), ("P0.0",)),),)),))))
@@ -136,7 +134,7 @@ def _part(part: Part) -> list[str]:
 
 
 def _flow(parts: Sequence[list[str]]) -> list[list[list[str]]]:
-    """Put parts side by side, and below each other where there is no room."""
+    """Put parts side by side, and start a new row if there is no room."""
     rows: list[list[list[str]]] = []
     width = 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""What the processes did in a cell, and when: from what they noted to a lane for each."""
+"""Compute the timeline of a cell from traces: each process's activity, and where they meet."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from mcnb.lockstep.model import Launch, LaunchRecord
 from mcnb.lockstep.trace import Trace
 
 Kind: TypeAlias = Literal["python", "computes", "compiles", "waits"]
-# The later one is told where two hold at once.
+# Where two kinds overlap, the later one in this list is shown.
 KINDS: tuple[Kind, ...] = ("python", "computes", "compiles", "waits")
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A time in which a process did one thing.
+    """Interval in which a process did one thing.
 
     Attributes:
-        kind: What: `"python"`, `"computes"`, `"compiles"` or `"waits"` for other processes.
-        begin: When it began, in seconds since the cell began.
-        end: When it ended.
-        line: The line of the cell, or None where it is not known.
+        kind: Activity: `"python"`, `"computes"`, `"compiles"` or `"waits"` for other processes.
+        begin: Start, in seconds since the cell began.
+        end: End, in seconds since the cell began.
+        line: Line of the cell, or None if unknown.
     """
 
     kind: Kind
@@ -35,16 +35,16 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """A launch at which processes meet.
+    """Launch at which processes meet.
 
     Attributes:
-        launch: What they launch.
-        lines: The line of the cell at which each stood that came.
-        came: When each came, in seconds since the cell began.
-        went: When each went on to launch it; nothing for those that gave up waiting.
-        at: When all of them launched it; or when the first gave up waiting.
-        missing: The participants that did not launch it, as far as is known: of one that could not
-            answer any more, it is not.
+        launch: The launch that the processes share.
+        lines: Line of the cell that each process had reached, or None if unknown.
+        came: Time at which each process arrived, in seconds since the cell began.
+        went: Time at which each process launched; processes that gave up waiting are left out.
+        at: Time at which all processes had launched, or at which the first gave up waiting.
+        missing: Participants that are known not to have launched; for a process that no longer
+            responds, this is unknown.
     """
 
     launch: Launch
@@ -56,32 +56,32 @@ class Meeting:
 
     @property
     def launched(self) -> bool:
-        """Whether anybody launched it."""
+        """Whether any process launched."""
         return bool(self.went)
 
     @property
     def met(self) -> bool:
-        """Whether all launched it: nobody was missing, as far as is known."""
+        """Whether all participants launched: as far as known, no participant was missing."""
         return self.launched and not self.missing
 
     def waited(self, process: int) -> float:
-        """Return for how long a process waited here, in seconds."""
+        """Return the time that a process waited before this launch, in seconds."""
         return self.went.get(process, self.at) - self.came[process]
 
     @property
     def present(self) -> tuple[int, ...]:
-        """The processes that launched it, or waited for it in vain."""
+        """Processes that launched, or waited in vain."""
         return tuple(k for k in sorted(self.came) if k not in self.missing)
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A cell's time.
+    """Timeline of a cell.
 
     Attributes:
-        length: How long it took, in seconds.
-        lanes: What each process did, in the order of time; nothing for one that could not say.
-        meetings: The launches at which they met, in the order of time.
+        length: Duration of the cell, in seconds.
+        lanes: Intervals of each process, in order of time; empty if it no longer responded.
+        meetings: Launches at which processes met, in order of time.
     """
 
     length: float
@@ -90,11 +90,11 @@ class Timeline:
 
 
 def timeline(traces: Mapping[int, Trace | None], records: Iterable[LaunchRecord]) -> Timeline:
-    """Return what the processes did in a cell.
+    """Compute the timeline of a cell.
 
     Args:
-        traces: What each process noted; None where it could not answer any more.
-        records: What they launched, in the order of time.
+        traces: Trace of each process; None if it no longer responded.
+        records: Launches of all processes, in order of time.
 
     Example:
         >>> f = Launch("jit(f)", "1", (0, 1))
@@ -130,7 +130,7 @@ def timeline(traces: Mapping[int, Trace | None], records: Iterable[LaunchRecord]
 
 
 def _given_up(trace: Trace | None, records: Sequence[LaunchRecord], i: int) -> float:
-    """Return when a process gave up waiting at a launch that it never made."""
+    """Return when a process gave up waiting at a launch that it did not make."""
     announced = records[i].announced
     after = [record.announced for record in records[i + 1 : i + 2]]
     if trace is not None:
@@ -167,7 +167,7 @@ def _sampled(trace: Trace) -> Iterable[Stretch]:
 
 
 def _uppermost(layers: Sequence[Stretch]) -> Iterable[Stretch]:
-    """Return what is seen of stretches that lie over each other; equal neighbours as one."""
+    """Return the visible parts of overlapping stretches, with equal neighbours merged."""
     edges = sorted(
         [(s.begin, 1, i) for i, s in enumerate(layers)]
         + [(s.end, 0, i) for i, s in enumerate(layers)]
@@ -204,7 +204,7 @@ def _meetings(
     silent: Set[int],
     start: float,
 ) -> Iterable[Meeting]:
-    """Return the launches that processes made together: of each program, the n-th of each."""
+    """Match launches that processes made together: the n-th of each program on each process."""
     found: dict[tuple[str, tuple[int, ...], int], dict[int, int]] = {}
     for k, records in own.items():
         seen: Counter[tuple[str, tuple[int, ...]]] = Counter()

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from mcnb.messages import Healed
 from mcnb.recovery.heal import heal as heal_here
 from mcnb.worker.gpus import VISIBLE, visible_gpus
 from mcnb.worker.signals import forget, leave
+
+if TYPE_CHECKING:
+    from mcnb.worker.shell import WorkerShell
 
 POLL_S = 0.002
 # The compiled gather of the devices that it was made for; JAX has new devices after a heal.
@@ -132,7 +135,7 @@ class Location:
     gpus: tuple[str, ...] = ()
 
 
-def locate(shell: Any, notebook: str) -> Location:
+def locate(shell: WorkerShell, notebook: str) -> Location:
     """Return where this process is.
 
     Args:
@@ -147,7 +150,7 @@ def locate(shell: Any, notebook: str) -> Location:
         socket.gethostname(),
         local_end(notebook),
         rank,
-        shell.output,
+        shell.worker.output,
         visible_gpus(os.environ) if os.environ.get("JAX_PLATFORMS") == "cuda" else (),
     )
 
@@ -179,7 +182,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 _held: socket.socket | None = None
 
 
-def hold_port(shell: Any, host: str) -> int:
+def hold_port(shell: WorkerShell, host: str) -> int:
     """Hold a port until JAX's coordinator listens there, in this process; return it.
 
     Args:
@@ -193,7 +196,7 @@ def hold_port(shell: Any, host: str) -> int:
 
 
 def join(
-    shell: Any,
+    shell: WorkerShell,
     address: str,
     processes: int,
     referee: Address,
@@ -216,7 +219,7 @@ def join(
     Raises:
         RuntimeError: JAX could not connect, or this is not the process it should be.
     """
-    process_index = shell.process_index = indices[int(shell.kernel.engine_id)]
+    process_index = shell.worker.process_index = indices[int(shell.kernel.engine_id)]
     expected = int(os.environ.get("JAX_NUM_CPU_DEVICES", 1))
     if gpus:
         os.environ[VISIBLE] = ",".join(gpus[process_index])  # CUDA reads it when JAX begins to
@@ -231,11 +234,11 @@ def join(
             f"where process {process_index} with {expected} was asked for. Look for settings of "
             "JAX or XLA in the environment"
         )
-    gone = {"": None, "leaves": leave, "forgets": lambda: forget(shell.output)}[alone]
-    return replace(joined, unchecked=shell.lockstep.enter(referee, process_index, gone))
+    gone = {"": None, "leaves": leave, "forgets": lambda: forget(shell.worker.output)}[alone]
+    return replace(joined, unchecked=shell.worker.session.enter(referee, process_index, gone))
 
 
-def heal(shell: Any, address: str, processes: int) -> tuple[Healed, int]:
+def heal(shell: WorkerShell, address: str, processes: int) -> tuple[Healed, int]:
     """Leave the other processes, join them anew, and restore the learner's arrays.
 
     Args:
@@ -250,19 +253,21 @@ def heal(shell: Any, address: str, processes: int) -> tuple[Healed, int]:
 
     def rejoin() -> None:
         nonlocal port
-        port = _connect(address, processes, shell.process_index)
+        port = _connect(address, processes, shell.worker.process_index)
 
     deadline = time.monotonic() + CALLBACKS_S
-    while shell.lockstep.callbacks_run() and time.monotonic() < deadline:
+    while shell.worker.session.callbacks_run() and time.monotonic() < deadline:
         time.sleep(CONNECT_POLL_S)
-    shell.watch.begin("")
+    shell.worker.monitor.begin("")
     try:
-        with shell.lockstep.unseen():
-            healed = heal_here(shell.user_ns, rejoin, keep_client=shell.lockstep.callbacks_run())
+        with shell.worker.session.unseen():
+            healed = heal_here(
+                shell.user_ns, rejoin, keep_client=shell.worker.session.callbacks_run()
+            )
         gc.collect()  # the old devices, with their threads and connections
     finally:
-        shell.watch.end()
-        shell.record.take()  # what was cut off complains, and belongs to no cell
+        shell.worker.monitor.end()
+        shell.worker.record.take()  # what was cut off complains, and belongs to no cell
     return healed, port
 
 

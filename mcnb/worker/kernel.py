@@ -26,11 +26,12 @@ from mcnb.worker import signals
 from mcnb.worker.capture import CrashLog, NativeOutput, Record, RecordedStream, as_text_io
 from mcnb.worker.monitor import Monitor
 from mcnb.worker.rpc import Call
-from mcnb.worker.session import Lockstep
+from mcnb.worker.session import Session
 from mcnb.worker.settings import profile_folder, read_settings
 from mcnb.worker.shell import (
     RecordingHook,
     RecordingPublisher,
+    Worker,
     WorkerShell,
     adopt_shell,
     refuse_input,
@@ -68,7 +69,7 @@ class WorkerEngine(Engine):
 
     def handle_signals(self) -> None:
         """Have SIGHUP end the process, and SIGINT reach cells only."""
-        signals.install(WorkerShell.lockstep.runs_learners_code)
+        signals.install(WorkerShell.worker.session.runs_learners_code)
 
 
 def main() -> None:
@@ -99,7 +100,7 @@ def adopt(folder: Path) -> None:
     record = _prepare(output)
     kernel = adopt_engine(WorkerKernel)
     adopt_shell(kernel.shell)
-    signals.install(WorkerShell.lockstep.runs_learners_code)
+    signals.install(WorkerShell.worker.session.runs_learners_code)
     _log_to_file(kernel.log, f"{output}.log")
     _take_over(record)
 
@@ -112,15 +113,14 @@ def _prepare(output: str) -> Record:
         {stream: NativeOutput(paths[stream], hide_gloo=stream == "stdout") for stream in STREAMS},
         CrashLog(output),
     )
-    for recording in (RecordingHook, RecordingPublisher, WorkerShell):
-        recording.record = record
-    WorkerShell.output = output
-    WorkerShell.lockstep = Lockstep()
-    WorkerShell.watch = Monitor(
+    RecordingHook.record = RecordingPublisher.record = record
+    session = Session()
+    monitor = Monitor(
         lambda progress: publish_data({"progress": progress}),
         record.newest_line,
-        WorkerShell.lockstep.tracer.sample,
+        session.tracer.sample,
     )
+    WorkerShell.worker = Worker(record, monitor, session, output)
     return record
 
 

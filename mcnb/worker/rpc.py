@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcnb.lockstep import _jax
 from mcnb.messages import Reply
 from mcnb.worker import signals
 from mcnb.worker.join import numbers_are_right
+
+if TYPE_CHECKING:
+    from mcnb.worker.shell import WorkerShell
 
 
 @dataclass(frozen=True)
@@ -30,21 +33,21 @@ class Call:
 
 
 def run_cell(
-    shell: Any, number: int, source: str, label: str, first_line: int, checked: bool
+    shell: WorkerShell, number: int, source: str, label: str, first_line: int, checked: bool
 ) -> Reply:
     """Run a cell."""
-    shell.watch.begin(label)
-    shell.lockstep.begin(number, label, checked=checked)
+    shell.worker.monitor.begin(label)
+    shell.worker.session.begin(number, label, checked=checked)
     signals.begin(number)
     try:
         reply: Reply = shell.run(source, label, first_line)
     finally:
-        shell.watch.end()
-    launches, busy, trace = shell.lockstep.end()
+        shell.worker.monitor.end()
+    launches, busy, trace = shell.worker.session.end()
     return replace(reply, launches=launches, busy=busy, trace=trace)
 
 
-def pull(shell: Any, number: int, expression: str) -> Any:
+def pull(shell: WorkerShell, number: int, expression: str) -> Any:
     """Return a value in a form that can leave the process: JAX arrays as NumPy arrays."""
     import jax
 
@@ -55,17 +58,17 @@ def pull(shell: Any, number: int, expression: str) -> Any:
 
 
 @contextmanager
-def _interruptible(shell: Any, number: int) -> Iterator[None]:
+def _interruptible(shell: WorkerShell, number: int) -> Iterator[None]:
     """Make what is inside a cell as far as the referee and interrupts are concerned."""
-    shell.watch.begin("")
-    shell.lockstep.begin(number)
+    shell.worker.monitor.begin("")
+    shell.worker.session.begin(number)
     signals.begin(number)
     try:
         with signals.armed():
             yield
     finally:
-        shell.watch.end()
-        shell.lockstep.end()
+        shell.worker.monitor.end()
+        shell.worker.session.end()
 
 
 def _to_host(expression: str, leaf: Any) -> Any:
@@ -83,7 +86,7 @@ def _to_host(expression: str, leaf: Any) -> Any:
     return np.asarray(leaf)
 
 
-def scene(shell: Any, number: int, expression: str, options: Mapping[str, Any]) -> Any:
+def scene(shell: WorkerShell, number: int, expression: str, options: Mapping[str, Any]) -> Any:
     """Return what a picture of a value shows, as plain data."""
     from mcnb.pictures.show import scene_of
 
@@ -92,20 +95,20 @@ def scene(shell: Any, number: int, expression: str, options: Mapping[str, Any]) 
             value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
             return scene_of(value, **{**options, "name": options.get("name") or expression})
     finally:
-        shell.record.take()  # what the expression printed belongs to no cell
+        shell.worker.record.take()  # what the expression printed belongs to no cell
 
 
-def push(shell: Any, number: int, values: Mapping[str, Any]) -> None:
+def push(shell: WorkerShell, number: int, values: Mapping[str, Any]) -> None:
     """Set variables."""
     with _interruptible(shell, number):
         shell.user_ns.update(values)
 
 
-def settle(shell: Any) -> bool:
+def settle(shell: WorkerShell) -> bool:
     """Wait until what was launched has come to its end; return whether all of it succeeded."""
     import jax
 
-    shell.watch.begin("")
+    shell.worker.monitor.begin("")
     try:
         with signals.armed():
             jax.effects_barrier()
@@ -114,7 +117,7 @@ def settle(shell: Any) -> bool:
     except KeyboardInterrupt:
         return False
     finally:
-        shell.watch.end()
+        shell.worker.monitor.end()
 
 
 def _succeeds(array: Any) -> bool:
@@ -128,7 +131,7 @@ def _succeeds(array: Any) -> bool:
     return True
 
 
-def probe(shell: Any, salt: int, budget_s: float) -> bool:
+def probe(shell: WorkerShell, salt: int, budget_s: float) -> bool:
     """Return whether this process and all others can compute together.
 
     Every process contributes known numbers to a gather, and looks for the others'.
@@ -138,11 +141,11 @@ def probe(shell: Any, salt: int, budget_s: float) -> bool:
         salt: Makes the numbers others than those of the last call.
         budget_s: For how many seconds to wait for the others at most.
     """
-    shell.watch.begin("")
+    shell.worker.monitor.begin("")
     try:
-        with shell.lockstep.unseen(), signals.armed():
+        with shell.worker.session.unseen(), signals.armed():
             return numbers_are_right(salt, budget_s)
     except KeyboardInterrupt:
         return False
     finally:
-        shell.watch.end()
+        shell.worker.monitor.end()

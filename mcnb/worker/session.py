@@ -30,7 +30,7 @@ def _is_learners(filename: str) -> bool:
     return cell_label(filename) is not None or is_script(filename)
 
 
-class Lockstep:
+class Session:
     """What stands between a process's cells and JAX.
 
     Attributes:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ipykernel.displayhook import ZMQShellDisplayHook
@@ -18,7 +19,7 @@ from mcnb.worker import signals
 from mcnb.worker.capture import Record
 from mcnb.worker.cellcode import CellCompiler, leading_blank_lines
 from mcnb.worker.monitor import Monitor
-from mcnb.worker.session import Lockstep
+from mcnb.worker.session import Session
 from mcnb.worker.tracebacks import describe_error, format_error
 
 NO_INPUT = (
@@ -85,6 +86,25 @@ class RecordingHook(ZMQShellDisplayHook):
         """Write nothing after it."""
 
 
+@dataclass
+class Worker:
+    """What a process has beside its shell.
+
+    Attributes:
+        record: What the cell has written and displayed.
+        monitor: It reports where a cell is, and how far.
+        session: It has the launches of cells checked and recorded.
+        output: The common path of the process's output files.
+        process_index: The process's index, once it has joined.
+    """
+
+    record: Record
+    monitor: Monitor
+    session: Session
+    output: str
+    process_index: int = 0
+
+
 class WorkerShell(ZMQInteractiveShell):
     """The shell that runs `%%mcjax` cells in a process."""
 
@@ -92,11 +112,7 @@ class WorkerShell(ZMQInteractiveShell):
     displayhook_class = RecordingHook
     display_pub_class = RecordingPublisher
 
-    record: ClassVar[Record]
-    watch: ClassVar[Monitor]
-    lockstep: ClassVar[Lockstep]
-    output: ClassVar[str]
-    process_index = 0
+    worker: ClassVar[Worker]
     _depth = 0
     _cell_loop: asyncio.AbstractEventLoop | None = None
 
@@ -119,7 +135,7 @@ class WorkerShell(ZMQInteractiveShell):
         except KeyboardInterrupt as interrupted:
             error = interrupted
         described = error and describe_error(error, label)
-        return Reply(self.record.take(), described or None, self.displayhook.value_text)
+        return Reply(self.worker.record.take(), described or None, self.displayhook.value_text)
 
     def _run_here(self, source: str) -> Any:
         # The engine's own event loop runs this very call. A cell gets a loop of its own, so that
@@ -152,7 +168,7 @@ class WorkerShell(ZMQInteractiveShell):
         error = exc_tuple[1] if exc_tuple else sys.exc_info()[1]
         ends_cell = running_compiled_code or isinstance(error, (SystemExit, KeyboardInterrupt))
         if error is not None and not (ends_cell and self._depth == 1):
-            self.record.write("stderr", format_error(error) + "\n")
+            self.worker.record.write("stderr", format_error(error) + "\n")
 
     def showsyntaxerror(
         self, filename: str | None = None, running_compiled_code: bool = False
@@ -163,7 +179,7 @@ class WorkerShell(ZMQInteractiveShell):
 
     def _showtraceback(self, etype: type, evalue: BaseException, stb: list[str]) -> None:
         del etype, evalue
-        self.record.write("stderr", "\n".join(stb) + "\n")
+        self.worker.record.write("stderr", "\n".join(stb) + "\n")
 
     def system(self, cmd: str) -> None:
         """Run `!command`, without the terminal that IPython would fork for it.

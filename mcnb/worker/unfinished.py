@@ -14,7 +14,7 @@ tell that nothing runs any more:
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from mcnb.messages import Unfinished
 from mcnb.recovery.references import names_of
 from mcnb.worker import signals
 from mcnb.worker.monitor import native_busy_s, native_ready
+
+if TYPE_CHECKING:
+    from mcnb.worker.shell import WorkerShell
 
 POLL_S = 0.005
 # How long threads that were interrupted have to end before they are said to run on.
@@ -44,7 +47,7 @@ COMPILERS = "tf_XLACompile"
 _marks: list[Any] = []
 
 
-def wind_down(shell: Any, ends: bool, heals: bool, budget_s: float) -> Unfinished:
+def wind_down(shell: WorkerShell, ends: bool, heals: bool, budget_s: float) -> Unfinished:
     """Wait until nothing of the last cell runs in this process any more.
 
     Args:
@@ -58,20 +61,20 @@ def wind_down(shell: Any, ends: bool, heals: bool, budget_s: float) -> Unfinishe
         What still runs then.
     """
     deadline = time.monotonic() + budget_s
-    shell.watch.begin("")
+    shell.worker.monitor.begin("")
     try:
-        with shell.lockstep.unseen(), signals.armed():
+        with shell.worker.session.unseen(), signals.armed():
             return _wind_down(shell, ends, heals, deadline)
     except KeyboardInterrupt:
         return _described(shell, _unready()[0], True)
     finally:
-        shell.watch.end()
+        shell.worker.monitor.end()
 
 
-def _wind_down(shell: Any, ends: bool, heals: bool, deadline: float) -> Unfinished:
+def _wind_down(shell: WorkerShell, ends: bool, heals: bool, deadline: float) -> Unfinished:
     began = time.monotonic()
     if ends:
-        signals.raise_in_threads(list(shell.lockstep.threads_of_the_cell()))
+        signals.raise_in_threads(list(shell.worker.session.threads_of_the_cell()))
     native, at = native_busy_s(), began
     compiled, marked = native, 0.0
     used = busy = True
@@ -83,7 +86,7 @@ def _wind_down(shell: Any, ends: bool, heals: bool, deadline: float) -> Unfinish
             used = _used(last, native) > BUSY_SHARE * (now - at)
             # The system counts the time in the queue for a core only when it is over.
             busy, at = used or native_ready(), now
-        threads = ends and now < began + THREADS_S and shell.lockstep.threads_of_the_cell()
+        threads = ends and now < began + THREADS_S and shell.worker.session.threads_of_the_cell()
         if not (devices or busy or threads) or now > deadline:
             break
         if ends and not marked and not devices and now > began + MARK_AFTER_S:
@@ -110,20 +113,22 @@ def _used(before: dict[int, float], now: dict[int, float]) -> float:
     return sum(now[task] - before.get(task, now[task]) for task in now)
 
 
-def _described(shell: Any, devices: set[int], native: bool) -> Unfinished:
+def _described(shell: WorkerShell, devices: set[int], native: bool) -> Unfinished:
     import jax
 
     arrays = [one for one in jax.live_arrays() if not one.is_deleted()]
     unready = [one for one in arrays if not one.is_ready()] if devices else []
     return Unfinished(
         tuple(sorted(devices)),
-        shell.lockstep.newest_launch if devices else "",
+        shell.worker.session.newest_launch if devices else "",
         tuple(sorted(names_of(unready, shell.user_ns).values())[:MOST_NAMES]),
-        tuple(sorted(shell.lockstep.threads_of_the_cell().values(), key=lambda line: line or 0)),
+        tuple(
+            sorted(shell.worker.session.threads_of_the_cell().values(), key=lambda line: line or 0)
+        ),
         native,
         tuple(sorted(child.name() for child in signals.children())),
         sum(shard.data.nbytes for one in arrays for shard in one.addressable_shards),
-        shell.lockstep.newest_cell if devices else "",
+        shell.worker.session.newest_cell if devices else "",
     )
 
 

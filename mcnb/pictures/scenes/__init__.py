@@ -1,1 +1,1 @@
-"""What each kind of picture shows: one module for each kind."""
+"""Build the scenes of pictures, with one module for each kind of picture."""

@@ -1,4 +1,4 @@
-"""A layout as a scene: boxes for its regions."""
+"""Build the scene of a layout, with a box for each region."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from mcnb._text import plural, size
 from mcnb.pictures.model import Layout, Region, by_id, process_ranges, ranges
 from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided, label_lines
 
-MOST_FACETS = 8  # where there are more devices than are told one by one
-MOST_NAMES = 4  # in a box, then
-LONG = 12  # parts of a single dimension, which are read more easily below each other
+MOST_FACETS = 8  # grids, if there are more than `MOST_DEVICES` devices
+MOST_NAMES = 4  # names in a box, if there are more than `MOST_DEVICES` devices
+LONG = 12  # parts; a one-dimensional array with more is drawn as a column
 Bounds = tuple[int, int]
 Label = Callable[[Region], tuple[str, ...]]
 
@@ -26,11 +26,11 @@ def layout_scene(
     """Return the scene of a layout.
 
     Args:
-        layout: The layout.
-        name: What the array is called.
-        bounds: Whether the bounds of regions stand at the edges.
-        ids: Whether devices are told by JAX's numbers for them.
-        label: What stands in a region's box; its devices by default.
+        layout: Layout to draw.
+        name: Name of the array.
+        bounds: Whether to write the bounds of regions at the edges.
+        ids: Whether to write JAX's device ids.
+        label: Returns the text in a region's box; by default, its devices.
     """
     label = label or _labels(layout, ids)
     cut = [sorted({region.bounds[d] for region in layout.regions}) for d in _dims(layout)]
@@ -84,7 +84,7 @@ def _grid(
     down = drawn[0] if len(drawn) == 2 else None
     across = drawn[-1] if drawn else None
     if len(drawn) == 1 and len(cut[drawn[0]]) > LONG and len(layout.shape) == 1:
-        down, across = drawn[0], None  # a long column is read more easily than a long row
+        down, across = drawn[0], None  # a long column is easier to read than a long row
     cells: Mapping[tuple[Bounds | None, Bounds | None], Cell] = {
         (_bound(region, down), _bound(region, across)): Cell(
             tuple(sorted({device.process for device in region.devices})),
@@ -136,7 +136,7 @@ def _extents(bounds: Sequence[Bounds | str | None]) -> tuple[float, ...]:
 
 
 def _edge(layout: Layout, dim: int | None, parts: int) -> str:
-    """Return what stands at an edge: the dimension, and the axes of the mesh that split it."""
+    """Return the text at an edge: the dimension, and the mesh axes over which it is split."""
     if dim is None:
         return ""
     text = f"dim {dim}: {layout.shape[dim]}"

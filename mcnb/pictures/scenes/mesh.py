@@ -1,4 +1,4 @@
-"""A mesh as a scene: a box for each device."""
+"""Build the scene of a mesh, with a box for each device."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from mcnb._text import plural
 from mcnb.pictures.model import MeshModel, by_id, process_ranges
 from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided
 
-MOST_FACETS = 8  # where there are more devices than are told one by one
+MOST_FACETS = 8  # grids, if there are more than `MOST_DEVICES` devices
 Index = tuple[int, ...]
 
 
 def mesh_scene(mesh: MeshModel, *, ids: bool = False) -> Scene:
-    """Return the scene of a mesh: the last two axes as boxes, slices for those before.
+    """Return the scene of a mesh: a grid of the last two axes for each index of the others.
 
     Args:
-        mesh: The mesh.
-        ids: Whether devices are told by JAX's numbers for them.
+        mesh: Mesh to draw.
+        ids: Whether to write JAX's device ids.
     """
     sizes = [axis.size for axis in mesh.axes]
     outer = [range(size) for size in sizes[:-2]]
@@ -103,7 +103,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _blocks(mesh: MeshModel) -> str:
-    """Say how devices of a process stand together, where they do."""
+    """Describe how the devices of each process are grouped in the mesh."""
     runs = [len(list(run)) for _, run in itertools.groupby(d.process for d in mesh.devices)]
     if len(set(runs)) == 1:
         order = _order([d.process for d in mesh.devices][:: runs[0]])

@@ -1,4 +1,4 @@
-"""What a compiled program communicates, gives back and needs, as a scene."""
+"""Build the scene of a compiled program: its collectives, results and memory."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ WITHIN = "each process by itself"
 
 @dataclass(frozen=True, slots=True)
 class ProgramModel:
-    """A compiled program.
+    """Compiled program.
 
     Attributes:
-        name: What it is called.
-        uses: Its collectives.
-        devices: The devices that it runs on, in its order.
-        mesh: The mesh of its arguments or results; None where they have none.
-        outputs: Its results: where each is, and how it is laid out.
-        memory: What each device needs, in bytes, by what for.
+        name: Name of the program.
+        uses: Collectives of the program.
+        devices: Devices on which the program runs, in its order.
+        mesh: Mesh of the arguments or results; None if they have none.
+        outputs: PyTree path and layout of each result.
+        memory: Memory that each device needs: purpose and number of bytes.
     """
 
     name: str
@@ -52,7 +52,7 @@ def program_scene(program: ProgramModel) -> Scene:
 
 
 def total_bytes(uses: Sequence[Use]) -> int:
-    """Return the sizes of all collectives' results on a device; those of unknown number once."""
+    """Return the bytes of all collectives' results per device; unknown trip counts count once."""
     return sum(use.operation.bytes * (1 if use.times is None else use.times) for use in uses)
 
 
@@ -61,7 +61,7 @@ def _title(program: ProgramModel) -> str:
         return "no communication"
     count = sum(1 if use.times is None else use.times for use in program.uses)
     least = "at least " if any(use.times is None for use in program.uses) else ""
-    # Branches exclude each other.
+    # Not every branch is taken.
     most = "up to " if not least and any(use.branch for use in program.uses) else ""
     return (
         f"{least}{most}{plural(count, 'collective', 'collectives')}, "
@@ -70,7 +70,7 @@ def _title(program: ProgramModel) -> str:
 
 
 def _folded(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Number rows, and tell those that are equal and follow each other once."""
+    """Number rows, and merge consecutive equal rows into one."""
     folded = []
     number = 1
     for row, same in itertools.groupby(rows):

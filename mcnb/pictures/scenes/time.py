@@ -1,4 +1,4 @@
-"""A cell's time as a scene, to scale: a lane for each process, joined where processes meet."""
+"""Build the scenes of a cell's timeline: to scale, or only the order of its launches."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from mcnb.pictures.timeline import KINDS, Kind, Meeting, Stretch, Timeline
 
 MOST_LANES = 64
 MOST_ROWS = 12
-LEAST_LATE = 0.1  # of the cell: who has others wait for longer is named
-LEAST_DONE = 0.2  # of the time that others wait: what a process did for longer is named
-COLUMNS = 400  # into so many columns a lane is cut: what is shorter than one can't be seen
+LEAST_LATE = 0.1  # fraction of the cell's time; a process that delays others longer is reported
+LEAST_DONE = 0.2  # fraction of a wait; longer activities of the delaying process are reported
+COLUMNS = 400  # columns of a lane; anything shorter than a column is not visible
+MOST_STEPS = 24
+LAST_STEPS = 6  # of these steps, taken from the end, because it shows how the cell ended
+LONGEST_PATTERN = 12  # steps; a repeated pattern of at most this length is drawn once
 
 
 def time_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
-    """Return the scene of a cell's time.
+    """Return the scene of a cell's timeline, to scale.
 
     Args:
-        time: What the processes did.
-        absent: What stands in the lanes of processes that have nothing to show.
+        time: Timeline of the cell.
+        absent: Text in the lane of each process that has nothing to show.
     """
     length = time.length or 1.0
     lanes = [
@@ -48,10 +51,10 @@ def time_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
 
 
 def seconds(amount: float) -> str:
-    """Return a time in words, as exactly as it is of use.
+    """Format a time with useful precision.
 
     Args:
-        amount: The time in seconds.
+        amount: Time in seconds.
 
     Example:
         >>> [seconds(amount) for amount in (0.0, 0.000437, 0.0437, 0.4371, 1.437, 143.7)]
@@ -66,7 +69,7 @@ def seconds(amount: float) -> str:
 
 
 def lines_of(meetings: Iterable[Meeting]) -> str:
-    """Return the lines of the cell at which processes launch something, in words."""
+    """Format the lines of the cell from which processes launch."""
     lines = sorted({line for m in meetings for line in m.lines.values() if line is not None})
     if not lines:
         return ""
@@ -74,7 +77,7 @@ def lines_of(meetings: Iterable[Meeting]) -> str:
 
 
 def grouped(meetings: Iterable[Meeting]) -> list[list[Meeting]]:
-    """Return meetings that repeat each other together, those first that came first."""
+    """Group meetings that repeat each other, in order of their first occurrence."""
     groups: dict[tuple[str, str, tuple[int, ...], tuple[int, ...]], list[Meeting]] = {}
     for m in meetings:
         groups.setdefault((str(m.launch), lines_of([m]), m.present, m.missing), []).append(m)
@@ -82,7 +85,7 @@ def grouped(meetings: Iterable[Meeting]) -> list[list[Meeting]]:
 
 
 def _bars(stretches: Sequence[Stretch], length: float) -> Iterable[Bar]:
-    """Cut a lane into columns, and tell of each what most of it is."""
+    """Divide a lane into columns, and return bars of the activity that fills most of each."""
     columns: list[dict[tuple[Kind, int | None], float]] = [{} for _ in range(COLUMNS)]
     for stretch in stretches:
         what = (stretch.kind, stretch.line)
@@ -92,7 +95,7 @@ def _bars(stretches: Sequence[Stretch], length: float) -> Iterable[Bar]:
             columns[c][what] = columns[c].get(what, 0.0) + share
     runs: list[tuple[tuple[Kind, int | None] | None, int]] = []
     for c, shares in enumerate(columns):
-        # A column in which nothing happened for most of its time is the lane's end.
+        # A column that is mostly empty is at the end of the lane.
         most = max(shares, key=lambda what: shares[what]) if sum(shares.values()) > 0.5 else None
         if not runs or runs[-1][0] != most:
             runs.append((most, c))
@@ -105,7 +108,7 @@ def _bars(stretches: Sequence[Stretch], length: float) -> Iterable[Bar]:
 
 
 def _joins(time: Timeline) -> tuple[Join, ...]:
-    """Return where processes met; what can't be told apart is drawn once."""
+    """Return the lines at which processes met; those too close to distinguish are merged."""
     length = time.length or 1.0
     joins: dict[tuple[object, ...], Join] = {}
     for m in time.meetings:
@@ -120,15 +123,15 @@ def _joins(time: Timeline) -> tuple[Join, ...]:
 
 
 def joins_at(at: float, meetings: Sequence[Meeting], length: float = 0.0) -> list[Join]:
-    """Return how meetings are drawn at one place.
+    """Return the lines that represent meetings at one position.
 
     Args:
-        at: The place, in parts of the lanes' length.
-        meetings: The meetings.
-        length: How long the cell took, in seconds, to mark where each came that came in vain; 0 to
-            have all marks at that place.
+        at: Position, as a fraction of the lanes' length.
+        meetings: Meetings to draw.
+        length: Duration of the cell in seconds, to mark where each process arrived in vain; 0 to
+            put all marks at `at`.
     """
-    # Who stands at another launch is not away.
+    # A process that waits at another launch is not missing.
     elsewhere = {k for m in meetings if not m.met for k in m.present}
     lines = dict.fromkeys(filter(None, (lines_of([m]) for m in meetings)))
     label = (", " if all(m.met for m in meetings) else " ≠ ").join(lines)
@@ -146,7 +149,7 @@ def joins_at(at: float, meetings: Sequence[Meeting], length: float = 0.0) -> lis
 
 
 def _ticks(length: float) -> Iterable[tuple[float, str]]:
-    """Return three to nine round times."""
+    """Return the ticks of the time axis: three to nine round times."""
     step = 10.0 ** math.floor(math.log10(length))
     step = next(step * part for part in (0.2, 0.5, 1.0, 2.0) if length / (step * part) <= 8)
     for i in range(int(length / step) + 1):
@@ -154,7 +157,7 @@ def _ticks(length: float) -> Iterable[tuple[float, str]]:
 
 
 def _latecomer(time: Timeline) -> Iterable[str]:
-    """Say for whom the others waited longest, and what it did meanwhile."""
+    """Report the process that the others waited for longest, and its activity meanwhile."""
     m = max((m for m in time.meetings if m.met), key=_lateness, default=None)
     if m is None or _lateness(m) < LEAST_LATE * time.length:
         return
@@ -170,7 +173,7 @@ def _lateness(m: Meeting) -> float:
 
 
 def _doing(lane: Sequence[Stretch], begin: float, end: float) -> str:
-    """Say what a process mostly did in a time, in its order."""
+    """Describe the main activities of a process in an interval, in order."""
     during: dict[tuple[Kind, int | None], float] = {}
     for s in lane:
         share = min(s.end, end) - max(s.begin, begin)
@@ -185,7 +188,7 @@ def _doing(lane: Sequence[Stretch], begin: float, end: float) -> str:
 
 
 def _in_vain(time: Timeline) -> Iterable[str]:
-    """Say who waited for whom in vain, or went ahead alone."""
+    """Report processes that waited in vain, or launched without others."""
     for m in [m for m in time.meetings if not m.met][:MOST_ROWS]:
         where = f" at {lines_of([m])}" if lines_of([m]) else ""
         who, missing = process_ranges(m.present), process_ranges(m.missing)
@@ -232,18 +235,13 @@ def _waits(groups: Sequence[Sequence[Meeting]]) -> Table:
     return Table(("line", "launch", "times", "longest wait", "last to come"), tuple(rows), (2,))
 
 
-MOST_STEPS = 24
-LAST_STEPS = 6  # of them, from the end: how it ended is what one wants to see
-LONGEST_PATTERN = 12  # so many steps that repeat each other are told once
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is drawn above each other.
+    """Meetings that are drawn above each other.
 
     Attributes:
-        meetings: The launches.
-        times: How often it happened; more than once as a part of a pattern.
+        meetings: Launches of this step.
+        times: Number of repetitions; more than one if the step is part of a pattern.
     """
 
     meetings: tuple[Meeting, ...]
@@ -251,11 +249,11 @@ class Step:
 
 
 def order_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
-    """Return the scene of the order in which processes met.
+    """Return the scene of the order in which processes launched.
 
     Args:
-        time: What the processes did.
-        absent: What stands in the lanes of processes that have nothing to show.
+        time: Timeline of the cell.
+        absent: Text in the lane of each process that has nothing to show.
     """
     steps = _folded(_columns(time.meetings))
     shown: list[Step | None] = [*steps]
@@ -291,10 +289,10 @@ def order_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
 
 
 def _columns(meetings: Sequence[Meeting]) -> list[list[Meeting]]:
-    """Return what stands above each other.
+    """Group meetings into columns.
 
-    A meeting comes right after the last one that any of its processes had before, each process by
-    its own account: clocks of two processes decide nothing, nor does when one gave up waiting.
+    A meeting directly follows the last earlier meeting of any of its processes, in each process's
+    own order. Neither the clocks of two processes nor the time of giving up are compared.
     """
     own = {
         k: deque(sorted((m for m in meetings if k in m.came), key=lambda m: m.came[k]))
@@ -303,7 +301,7 @@ def _columns(meetings: Sequence[Meeting]) -> list[list[Meeting]]:
     columns: list[list[Meeting]] = []
     placed: set[int] = set()
     while queues := [queue for queue in own.values() if queue]:
-        # Where they wait in a circle, nobody was first; the lowest process's goes ahead.
+        # In a cycle of waits, no meeting was first; take that of the lowest process.
         heads = {id(queue[0]): queue[0] for queue in queues}.values()
         column = [m for m in heads if all(own[k][0] is m for k in m.came)] or [queues[0][0]]
         columns.append(sorted(column, key=lambda m: (m.present, m.missing, str(m.launch))))
@@ -315,7 +313,7 @@ def _columns(meetings: Sequence[Meeting]) -> list[list[Meeting]]:
 
 
 def _folded(columns: Sequence[Sequence[Meeting]]) -> list[Step]:
-    """Return the steps, those that repeat each other once: also where several do, in turn."""
+    """Merge columns that repeat, alone or as a pattern of several, into steps."""
     keys = [[_key(m) for m in own] for own in columns]
     steps: list[Step] = []
     i = 0

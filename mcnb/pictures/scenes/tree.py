@@ -1,4 +1,4 @@
-"""A PyTree as a scene: a row for its leaves, and how much each device holds."""
+"""Build the scene of a PyTree: rows of leaves, and the bytes that each device holds."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LONGEST_SPAN = 16  # characters
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf of a PyTree.
+    """Leaf of a PyTree.
 
     Attributes:
-        path: Where it is, such as `"['layers'][3].w"`.
-        layout: Where its parts lie; None for what lies on the host.
-        what: What it is, if it has no layout.
+        path: PyTree path, such as `"['layers'][3].w"`.
+        layout: Layout over devices; None for a leaf on the host, or a deleted one.
+        what: Name of the type or `DELETED`, if the leaf has no layout.
     """
 
     path: str
@@ -32,7 +32,7 @@ class Leaf:
 
 
 def tree_scene(leaves: Sequence[Leaf], name: str = "") -> Scene:
-    """Return the scene of a PyTree: leaves that are alike but for a number share a row."""
+    """Return the scene of a PyTree, with one row for leaves that differ only in numbers."""
     rows = [_row(group) for group in _alike(leaves)]
     shown = rows[:MOST_ROWS]
     layouts = [leaf.layout for leaf in leaves if leaf.layout is not None]
@@ -75,7 +75,7 @@ def _row(group: Sequence[Leaf]) -> tuple[str, ...]:
 
 
 def _path(paths: Sequence[str]) -> str:
-    """Return one path for several that differ in numbers.
+    """Merge paths that differ only in numbers into one.
 
     Example:
         >>> _path(["w[0].a", "w[1].a", "w[2].a"]), _path(["w[0][0]", "w[0][1]", "w[1][1]"])
@@ -110,7 +110,7 @@ def _total(leaves: Sequence[Leaf], layouts: Sequence[Layout]) -> str:
 
 
 def _held(layouts: Iterable[Layout]) -> list[Table]:
-    """Return how much each device holds, devices with as much in one row, and each process."""
+    """Return tables of the bytes that devices and processes hold, with equal ones merged."""
     held: dict[Device, int] = {}
     for layout in layouts:
         for device, count in layout.device_bytes.items():

@@ -22,15 +22,15 @@ from mcnb.launchers import forkserver_client
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.server import Server
 from mcnb.lockstep.source import Places, is_script
-
-from .healing import SETUP
-from .learners import Program
-from .two_ends import learners_of
+from tests.support.healing import SETUP
+from tests.support.learners import Program
+from tests.support.two_ends import learners_of
 
 # For tests of what lies outside of Python, where all is tested with several versions of it.
 once = pytest.mark.skipif(
     os.environ.get("MCNB_ONCE") == "done", reason="done with another version of Python"
 )
+ROOT = Path(__file__).resolve().parent.parent
 RESIDUE_S = 5.0
 # Keeps a core busy, for as long as the tests run.
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10000))"

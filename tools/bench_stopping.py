@@ -17,8 +17,16 @@ from collections.abc import Iterator
 
 import mcnb
 from tests.conftest import BUSY
-from tests.healing import SETUP
-from tests.stopping import HOWS, KINDS, OVER_S, OVER_UNDER_LOAD_S, TOLD_S, Stopped, stop_cell
+from tests.support.healing import SETUP
+from tests.support.stopping import (
+    HOWS,
+    KINDS,
+    OVER_S,
+    OVER_UNDER_LOAD_S,
+    TOLD_S,
+    Stopped,
+    stop_cell,
+)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ import nbformat
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.jupyterlab import (  # noqa: E402
+from tests.support.jupyterlab import (  # noqa: E402
     SCREENSHOTS,
     browser_page,
     jupyterlab,

@@ -68,7 +68,7 @@ def grade(name: str, cluster: Cluster) -> Grade:
     """Check an exercise and return its grade.
 
     The learner's function may be called, on all processes at once. If the call fails, makes the
-    processes diverge or does not end, the grade reports it as for a cell.
+    processes diverge or does not end, the grade has the same report as for a cell.
 
     Args:
         name: Name of the exercise.

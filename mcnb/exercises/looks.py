@@ -25,7 +25,7 @@ DIGITS = 4  # significant digits of numbers, as compared and as printed
 def shared_folder() -> Iterator[Path]:
     """Create a temporary folder on process 0, and share its path with all processes.
 
-    All processes must enter together. Process 0 removes the folder when it exits.
+    All processes must enter it together. Process 0 removes the folder on leaving the context.
     """
     import jax
     from jax.experimental import multihost_utils

@@ -1,8 +1,4 @@
-"""Choose the cells of a lesson that a plain program runs, and say why others are left out.
-
-The module also finds the variables that the notebook kernel pushes to the processes, which process
-0 computes instead, and replaces temporary folders with ones that the lesson's programs share.
-"""
+"""Choose the cells, pushed variables and temporary folders of a lesson that a program keeps."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Find, read and run lessons, and parse their Markdown and their cells.
-
-Cells are divided into parts at each start of processes, and converted to plain Python.
-"""
+"""Find, read and run lessons, and parse their Markdown and their cells for plain programs."""
 
 from __future__ import annotations
 

@@ -253,9 +253,7 @@ def _is_mcnb(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
 
 
 def without_mcnb(code: str, names: Collection[str]) -> str:
-    r"""Remove the imports of mcnb from code, and comment out the calls of mcnb.
-
-    A call is kept if its result is used.
+    r"""Remove imports of mcnb from code, and comment out calls of mcnb whose result is unused.
 
     Args:
         code: The code.

@@ -1,8 +1,8 @@
 """Abort a hang: shut down the connections on which its collectives wait.
 
-On CPU, processes talk through Gloo, over TCP connections of each to each. When those are shut down,
-every collective that waits on one fails at once, and Python goes on. The communicators do not work
-any more then: `mcnb.recovery.heal` makes new ones.
+On CPU, processes communicate through Gloo, over TCP connections between all pairs. When these are
+shut down, every collective that waits on one fails at once, and Python continues. The communicators
+do not work afterwards, so `mcnb.recovery.heal` creates new ones.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _DESCRIPTORS = Path("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")
 
 
 def abort(ports: Iterable[int], runs_learner: Callable[[FrameType], bool]) -> None:
-    """Have every collective that this process waits in fail.
+    """Abort every collective that this process waits in.
 
     Args:
         ports: The ports at which the processes' communicators listen.
         runs_learner: Returns whether a frame runs the learner's code.
     """
-    # First: a connection that is made at this moment would wait for its partner again.
+    # Must be first, because a connection made at this moment would wait for its partner again.
     _jax.refuse_latecomers()
     cut_connections(ports)
     interrupt_callbacks(runs_learner)
@@ -62,14 +62,14 @@ def cut_connections(ports: Iterable[int]) -> int:
                 if not ends.isdisjoint(ports):
                     one.shutdown(socket.SHUT_RDWR)
                     cut += 1
-            except OSError:  # it is not connected, or was closed meanwhile
+            except OSError:  # not connected, or closed meanwhile
                 continue
     return cut
 
 
 @contextlib.contextmanager
 def _sockets() -> Iterator[list[socket.socket]]:
-    """Give copies of this process's TCP sockets."""
+    """Provide duplicates of this process's TCP sockets."""
     with contextlib.ExitStack() as stack:
         found = []
         for descriptor in [int(path.name) for path in _DESCRIPTORS.iterdir()]:
@@ -109,7 +109,7 @@ def callbacks(runs_learner: Callable[[FrameType], bool]) -> list[int]:
 
 
 def interrupt_callbacks(runs_learner: Callable[[FrameType], bool]) -> None:
-    """Raise KeyboardInterrupt in callbacks: one that never returns keeps a computation alive."""
+    """Raise KeyboardInterrupt in callbacks, as one that never returns keeps a computation alive."""
     for thread in callbacks(runs_learner):
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt)

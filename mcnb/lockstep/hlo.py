@@ -1,8 +1,8 @@
-"""Reading a compiled program: which collectives it has, and who takes part in them.
+"""Parse a compiled program's HLO text: its collectives, their participants, and a fingerprint.
 
-The text is XLA's HLO. Replica groups come in four spellings: lists, `{{0,1},{2,3}}`; an iota,
-`[2,4]<=[4,2]T(1,0)`; axes of a mesh, `mesh['a'=4,'b'=2] {'b'}`; and pairs of a source and a target,
-`{{0,1},{1,0}}`. (xla/hlo/ir/replica_group.cc, xla/hlo/ir/tile_assignment.cc, mesh_and_axis.cc.)
+XLA writes replica groups in four ways: lists, `{{0,1},{2,3}}`; an iota, `[2,4]<=[4,2]T(1,0)`; axes
+of a mesh, `mesh['a'=4,'b'=2] {'b'}`; and pairs of a source and a target, `{{0,1},{1,0}}`. See
+xla/hlo/ir/replica_group.cc, xla/hlo/ir/tile_assignment.cc and mesh_and_axis.cc.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _NAMES_OF_PARAMETERS = re.compile(r"(?m)^(?:ENTRY )?%?\S*\(.*\) -> .* \{$")
 
 @dataclass(frozen=True)
 class Operation:
-    """A collective as it stands in a program.
+    """A collective in the text of a program.
 
     Attributes:
-        kind: XLA's name for it.
-        bytes: The size of its result on each device, in bytes.
-        groups: The partitions that take part together; None where it can't be told.
+        kind: XLA's name for the collective.
+        bytes: The size of the result on each device, in bytes.
+        groups: The partitions that participate together; None if unknown.
     """
 
     kind: str
@@ -67,7 +67,7 @@ def operations(text: str, partitions: int) -> list[Operation]:
 
     Args:
         text: The program, as HLO text.
-        partitions: How many devices it runs on.
+        partitions: The number of devices that the program runs on.
 
     Example:
         >>> operations("r = f32[8]{0} all-reduce(x), replica_groups=[2,2]<=[4], to_apply=add", 4)
@@ -80,13 +80,13 @@ def operations(text: str, partitions: int) -> list[Operation]:
             groups = replica_groups(match["rest"], partitions)
             kind, result = match["kind"], match["type"]
             if match["start"] and kind in ("all-gather", "collective-permute"):
-                result = _second(result)  # behind the operand, before what the runtime needs
+                result = _second(result)  # after the operand, before runtime data
             found.append(Operation(kind, _bytes(result), groups))
     return found
 
 
 def _second(types: str) -> str:
-    """Return the second of the types that a tuple is made of."""
+    """Return the second element type of a tuple type."""
     parts, depth, begin = [], 0, 1
     for i, character in enumerate(types):
         depth += character in "([{"
@@ -98,14 +98,14 @@ def _second(types: str) -> str:
 
 
 def replica_groups(attributes: str, partitions: int) -> tuple[tuple[int, ...], ...] | None:
-    """Return which partitions take part together.
+    """Parse the groups of partitions that participate in an operation together.
 
     Args:
-        attributes: What stands behind an operation's operands.
-        partitions: How many devices the program runs on.
+        attributes: The text after the operation's operands.
+        partitions: The number of devices that the program runs on.
 
     Returns:
-        The groups, or None where they can't be read.
+        The groups, or None if the text can't be parsed.
 
     Example:
         >>> replica_groups("replica_groups=mesh['a'=2,'b'=2] {'a'}", 4)
@@ -117,7 +117,7 @@ def replica_groups(attributes: str, partitions: int) -> tuple[tuple[int, ...], .
         lists = re.findall(r"\{([0-9,]*)\}", match[2])
         groups = tuple(tuple(_numbers(one)) for one in lists if one)
         if match[1] == "source_target_pairs":
-            return groups  # nobody sends anything where there are none
+            return groups  # without pairs, nothing is sent
         return groups or (tuple(range(partitions)),)
     if match := _IOTA.search(attributes):
         dims, ids = _numbers(match[1]), _iota(match[2], match[3])
@@ -135,7 +135,7 @@ def _mesh_groups(axes: str, ids: str | None, over: str) -> tuple[tuple[int, ...]
     if ids is not None:
         iota = re.fullmatch(r"\[([0-9,]+)\](?:T\(([0-9,]+)\))?", ids)
         order = _iota(iota[1], iota[2]) if iota else np.array(_numbers(ids))
-    # What the group goes over, in its order: an axis, or `size` of one behind `before` of it.
+    # The axes that a group spans, in order, or the part of `size` after `before` of an axis.
     chosen = [
         (name, int(before or 1), int(size) if size else sizes.get(name, 0))
         for name, before, size in re.findall(r"'([^']*)'(?::\(([0-9]+)\)([0-9]+))?", over)
@@ -143,7 +143,7 @@ def _mesh_groups(axes: str, ids: str | None, over: str) -> tuple[tuple[int, ...]
     mentioned = over.count(",") + 1 if over.strip() else 0
     if not sizes or len(chosen) < mentioned or any(name not in sizes for name, *_ in chosen):
         return None
-    # Each axis in as many parts as are told apart.
+    # Split each axis into the parts that `over` distinguishes.
     shape: list[int] = []
     position: dict[tuple[str, int, int], int] = {}
     for axis, size in sizes.items():
@@ -191,15 +191,14 @@ def _bytes(types: str) -> int:
 
 
 def fingerprint(text: str, partitions: int, devices: str) -> str:
-    """Return a text that is equal for equal programs on equal devices.
+    """Return a fingerprint that is equal for equal programs on equal devices.
 
-    XLA's own fingerprint won't do: it takes in the name of the function, the names of the mesh's
-    axes and the lines of source that the program came from, and those may differ where the
-    program does not.
+    XLA's own fingerprint depends on the function's name, the names of mesh axes and the source
+    lines, which may differ between equal programs.
 
     Args:
         text: The program as HLO text, without metadata and with canonical names.
-        partitions: How many devices it runs on.
+        partitions: The number of devices that the program runs on.
         devices: The devices in the program's order.
     """
     header, _, body = text.partition("\n")
@@ -217,7 +216,7 @@ def _one_spelling(groups: str, partitions: int) -> str:
 
 
 def by_process(found: Iterable[Operation], owners: Sequence[int]) -> tuple[Collective, ...]:
-    """Return collectives with their groups as processes.
+    """Return collectives with groups of processes instead of partitions.
 
     Args:
         found: The collectives.
@@ -232,10 +231,10 @@ def by_process(found: Iterable[Operation], owners: Sequence[int]) -> tuple[Colle
 
 
 def partners(collectives: Iterable[Collective], process: int) -> tuple[int, ...]:
-    """Return the processes that a process has to launch a program together with, itself included.
+    """Return the processes that must launch a program together with a process, itself included.
 
-    Two processes have to come together where devices of theirs meet in a group, directly or by
-    way of others.
+    Two processes must launch a program together if their devices share a group, directly or
+    through other processes.
 
     Example:
         >>> partners([Collective("all-reduce", 4, ((0, 1), (2, 3)))], 2)

@@ -1,4 +1,4 @@
-"""What a computation is: described from what JAX keeps of it."""
+"""Describe the computations that JAX launches, from JAX's executables and stack frames."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mcnb.lockstep import _jax
 from mcnb.lockstep.hlo import by_process, fingerprint, operations, partners
 from mcnb.lockstep.model import Launch
 
-# Modules whose functions a learner calls by name; a launch inside is told by that name.
+# Modules whose functions a learner calls; a launch inside such a function gets its name.
 _PUBLIC = ("jax", "jax.numpy", "jax.experimental.multihost_utils", "jax.lax", "jax.random")
 
 
 def describe(execute: Any, args: Sequence[Any]) -> Launch:
-    """Return what a computation is.
+    """Describe a computation as a `Launch`.
 
     Args:
         execute: The computation, as JAX executes it.
-        args: Its arguments.
+        args: The computation's arguments.
     """
     devices = _jax.devices_of(execute)
     owners = [int(device.process_index) for device in devices]
@@ -47,7 +47,7 @@ def describe(execute: Any, args: Sequence[Any]) -> Launch:
 
 
 def device_names(devices: Sequence[Any]) -> list[str]:
-    """Return devices' names, each by its process and its position there, such as `"P0.1"`."""
+    """Return the names of devices, made of process and local position, such as `"P0.1"`."""
     local: dict[int, list[int]] = {}
     for device in sorted(devices[0].client.devices(), key=lambda device: device.id):
         local.setdefault(device.process_index, []).append(device.id)
@@ -62,14 +62,14 @@ def _argument(arg: Any) -> str:
     import jax
 
     aval = jax.typeof(arg)
-    dtype = str(aval.dtype)  # of a random key it is JAX's own: key<fry>
+    dtype = str(aval.dtype)  # a random key has JAX's own dtype: key<fry>
     for long, short in (("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c")):
         dtype = dtype.replace(long, short)
     return f"{dtype}[{','.join(str(size) for size in aval.shape)}]"
 
 
 def call_under_way(frame: FrameType | None) -> tuple[Any, dict[str, str], tuple[str, ...]]:
-    """Return what is about to be launched in a thread.
+    """Return the computation that a thread is about to launch.
 
     Args:
         frame: The thread's innermost frame.
@@ -86,7 +86,7 @@ def call_under_way(frame: FrameType | None) -> tuple[Any, dict[str, str], tuple[
         elif frame.f_code.co_name == "cache_miss" and "p" in local and "fun" in local:
             names = tuple(local["p"].arg_names or ())
             static = _static(local["fun"], local["args"], local["kwargs"], names)
-            if execute is not None:  # it has no parameter for an argument that is never used
+            if execute is not None:  # an unused argument has no parameter
                 names = tuple(name for i, name in enumerate(names) if i in execute.kept_var_idx)
             return execute, static, names
         frame = frame.f_back
@@ -111,7 +111,7 @@ def _static(function: Any, args: Any, kwargs: Any, names: Sequence[str]) -> dict
 
 @functools.cache
 def is_public(name: str) -> bool:
-    """Return whether JAX has a function of that name that learners call."""
+    """Return whether JAX has a public function of this name."""
     return not name.startswith("_") and any(
         callable(getattr(importlib.import_module(module), name, None)) for module in _PUBLIC
     )

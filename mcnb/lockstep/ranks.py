@@ -1,4 +1,4 @@
-"""Which process this is, and of how many: read from what its launcher set in the environment."""
+"""Identify this process among its job's processes, from arguments or its launcher's environment."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ OURS = "mcnb run"
 
 @dataclass(frozen=True)
 class Identity:
-    """Which process this is.
+    """The identity of a process.
 
     Attributes:
-        process: Its index.
-        processes: How many there are.
-        launcher: Who started them, in words.
-        job: What tells this start from others of the same user.
-        one_host: Whether all of them are known to run on one host.
+        process: The process's index.
+        processes: The number of processes.
+        launcher: The name of the launcher that started the processes.
+        job: A name that distinguishes this start from others of the same user.
+        one_host: Whether all processes are known to run on one host.
     """
 
     process: int
@@ -34,13 +34,13 @@ class Identity:
 
 @dataclass(frozen=True)
 class _Launcher:
-    """What a launcher sets.
+    """The environment variables that a launcher sets.
 
     Attributes:
-        name: Its name.
-        process, processes: The variables of a process's index and of their number.
-        job: The variables that tell one start from another.
-        hosts: A variable, and another or a number that it equals if all run on one host.
+        name: The launcher's name.
+        process, processes: The variables of a process's index and of the number of processes.
+        job: The variables that distinguish one start from another.
+        hosts: A variable, and another or a number that it equals if all processes run on one host.
     """
 
     name: str
@@ -50,7 +50,7 @@ class _Launcher:
     hosts: tuple[str, str] = ("", "")
 
 
-# In this order: mpirun inside an allocation of Slurm sees Slurm's variables, too.
+# In this order, because mpirun inside an allocation of Slurm also sees Slurm's variables.
 # Open MPI: https://docs.open-mpi.org/en/main/tuning-apps/environment-var.html; Slurm:
 # https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES; MPICH and its
 # descendants: https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md
@@ -75,13 +75,13 @@ _LAUNCHERS = (
 
 
 def identify(environment: Mapping[str, str]) -> Identity:
-    """Return which process this is.
+    """Return the identity of this process.
 
     Args:
         environment: The process's environment.
 
     Raises:
-        ClusterError: No launcher that is known has started it.
+        ClusterError: No known launcher has started the process.
 
     Example:
         >>> identify({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}).process
@@ -91,7 +91,7 @@ def identify(environment: Mapping[str, str]) -> Identity:
         process = environment.get(launcher.process, "")
         processes = environment.get(launcher.processes, "")
         if process.isdecimal() and processes.isdecimal() and int(process) < int(processes):
-            # Without a name for the job: children of one parent belong together.
+            # Without a name for the job, children of one parent belong together.
             job = [environment.get(name, "") for name in launcher.job]
             first, second = launcher.hosts
             equal = environment.get(first, first) == environment.get(second, second)
@@ -110,14 +110,14 @@ def identify(environment: Mapping[str, str]) -> Identity:
 
 
 def identity_of(given: Mapping[str, Any], environment: Mapping[str, str]) -> Identity:
-    """Return which process this is, from the arguments of `jax.distributed.initialize` first.
+    """Return this process's identity, first from `jax.distributed.initialize`'s arguments.
 
     Args:
         given: The arguments by name.
         environment: The process's environment.
 
     Raises:
-        ClusterError: Neither says so.
+        ClusterError: Neither the arguments nor the environment identify the process.
 
     Example:
         >>> given = {"coordinator_address": "10.0.0.1:99", "num_processes": 4, "process_id": 2}

@@ -1,16 +1,16 @@
-"""The referee: announcements in, rulings out. Pure: no socket, no clock, no JAX.
+"""Rule on announced launches, and detect divergence, without sockets, clocks or JAX.
 
-Each process announces a launch before it makes it, and waits. A launch goes ahead when all of its
-participants stand at it. That makes no correct program wait for ever: the devices of a process
-execute launches in the order in which it made them, so whatever finishes unchecked finishes with
-this meeting, too.
+Each process announces a launch and waits before it makes the launch. A launch goes ahead when all
+participants have announced it. A correct program never hangs because of this wait: the devices of
+a process execute launches in the order in which the process made them, so a program that finishes
+unchecked also finishes with the check.
 
-A process is *free* while one of its threads may still announce something: it runs its own code. A
-waiting process has hope if everybody that it waits for stands at the same launch, or is free, or
-has hope itself. Hope is the least relation for which that is so; a process without it will never
-go on, however long one waits, and that is what a verdict states. Nothing here depends on time.
+A process is *free* while it runs its own code, because one of its threads may still announce a
+launch. A waiting process is *hopeful* if every participant that it waits for has announced the
+same launch, is free, or is hopeful. The hopeful processes are the least set for which this rule
+holds. Any other waiting process will never continue, and a verdict says so. No rule uses time.
 
-A process may wait in several threads at once. It has hope if one of them has.
+A process may wait in several threads at once, and is hopeful if one of its threads is.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import TypeAlias
 
 from mcnb.lockstep.model import Doing, Kind, Launch, Stand, Verdict
 
-# Launches meet if they are the same program on the same participants.
+# Announcements match if they have the same program and the same participants.
 _Key: TypeAlias = tuple[str, tuple[int, ...]]
 _GONE: frozenset[Doing] = frozenset(("raised", "left", "died"))
 
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """A launch may go ahead.
+    """The ruling that a launch may go ahead.
 
     Attributes:
-        waiters: Process and thread of each that waits before it.
+        waiters: Process and thread of each participant that waits for the launch.
     """
 
     waiters: tuple[tuple[int, int], ...]
@@ -39,11 +39,11 @@ class Go:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Processes will never go on.
+    """The ruling that processes will never continue.
 
     Attributes:
-        waiters: Process and thread of each that has to be told.
-        verdict: Why.
+        waiters: Process and thread of each wait that the ruling ends.
+        verdict: How the processes diverged.
     """
 
     waiters: tuple[tuple[int, int], ...]
@@ -66,15 +66,15 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Process:
-    """What is known of a process.
+    """The referee's state of a process.
 
     Attributes:
-        doing: "runs", or how it ended.
-        free: Whether a thread that does not wait may still announce something.
-        waiting: What its threads wait before.
-        parted: What it stood at when it was told that it will never go on.
-        error: How its error reads, or how it died.
-        made: How often it launched something in this cell, by partners.
+        doing: `"runs"`, `"not invited"`, or how the process ended.
+        free: Whether a thread that does not wait may still announce a launch.
+        waiting: The announcements of its waiting threads, by thread.
+        parted: The announcement for which the process received a verdict, or None.
+        error: The text of its error, or how the process died.
+        made: The number of its launches in this cell, by participants.
     """
 
     doing: Doing = "runs"
@@ -86,14 +86,14 @@ class _Process:
 
 
 class Referee:
-    """Watches over n processes.
+    """Rules on the launches of n processes.
 
     Args:
-        count: How many processes there are. All run from the start, as those of a script do; a
-            notebook begins cells.
+        count: The number of processes. All run from the start, as in a script; for a notebook,
+            `begin` starts each cell.
 
     Attributes:
-        verdict: What is known of how the processes parted in this cell, or None.
+        verdict: How the processes diverged in this cell, as far as known, or None.
 
     Example:
         >>> referee = Referee(2)
@@ -107,13 +107,13 @@ class Referee:
 
     def __init__(self, count: int) -> None:
         self._processes = [_Process() for _ in range(count)]
-        self._waiting: dict[_Key, dict[int, int]] = {}  # by launch: process -> thread
+        self._waiting: dict[_Key, dict[int, int]] = {}  # launch -> process -> thread
         self.verdict: Verdict | None = None
 
     def begin(self, processes: Iterable[int]) -> list[Ruling]:
         """Begin a cell on these processes; the others are not invited.
 
-        What threads of an earlier cell still wait before is kept.
+        Announcements of threads that still wait in an earlier cell are kept.
         """
         invited = set(processes)
         self.verdict = None
@@ -137,15 +137,15 @@ class Referee:
         place: str = "",
         alone: bool = True,
     ) -> list[Ruling]:
-        """Take note that a thread of process k waits before a launch.
+        """Record that a thread of process k announces a launch and waits.
 
         Args:
             k: The process.
-            thread: A number for the thread, unlike that of any other of the process that waits.
-            launch: What it is about to launch.
-            line: The line at which it does so.
+            thread: A number for the thread, unique among the waiting threads of the process.
+            launch: The launch.
+            line: The line that makes the launch.
             place: The file and line, for a script.
-            alone: Whether no other thread of the process may announce something meanwhile.
+            alone: Whether no other thread of the process may announce a launch meanwhile.
         """
         process = self._processes[k]
         waiting = _Waiting(launch, line, place)
@@ -163,12 +163,12 @@ class Referee:
         return self._stuck()
 
     def quiet(self, k: int) -> list[Ruling]:
-        """Take note that only those threads of process k are left that wait."""
+        """Record that all remaining threads of process k wait."""
         self._processes[k].free = False
         return self._stuck()
 
     def withdraw(self, k: int, thread: int) -> list[Ruling]:
-        """Take note that a thread no longer waits: it was interrupted."""
+        """Record that a thread was interrupted and no longer waits."""
         process = self._processes[k]
         if self._forget(k, thread) is None:
             return []
@@ -176,38 +176,38 @@ class Referee:
         return []
 
     def finish(self, k: int, *, busy: bool = False) -> list[Ruling]:
-        """Take note that process k has finished the cell.
+        """Record that process k has finished the cell.
 
         Args:
             k: The process.
-            busy: Whether threads of it still run the learner's code.
+            busy: Whether threads of the process still run the learner's code.
         """
         return self._end(k, "finished", "", busy)
 
     def fail(self, k: int, error: str, *, busy: bool = False) -> list[Ruling]:
-        """Take note that the cell ended on process k with an error.
+        """Record that the cell ended with an error on process k.
 
         Args:
             k: The process.
-            error: How the error reads.
-            busy: Whether threads of it still run the learner's code.
+            error: The text of the error.
+            busy: Whether threads of the process still run the learner's code.
         """
         return self._end(k, "raised", error, busy)
 
     def leave(self, k: int) -> list[Ruling]:
-        """Take note that process k has ended, as it wanted to."""
+        """Record that process k has exited normally."""
         return self._end(k, "left", "", busy=False)
 
     def die(self, k: int, how: str) -> list[Ruling]:
-        """Take note that process k died."""
+        """Record that process k died."""
         return self._end(k, "died", how, busy=False)
 
     def ended(self, k: int) -> bool:
-        """Return whether process k does not run the cell, or not any more."""
+        """Return whether process k does not, or no longer, run the cell."""
         return self._processes[k].doing != "runs"
 
     def stands(self) -> dict[int, Stand]:
-        """Return where every process stands."""
+        """Return the position of every process."""
         return {k: self._stand(k) for k in range(len(self._processes))}
 
     def _end(self, k: int, doing: Doing, error: str, busy: bool) -> list[Ruling]:
@@ -231,7 +231,7 @@ class Referee:
         together = self._waiting[waiting.key]
         if together.get(k) == thread:
             del together[k]
-            # Another thread of the process may wait before the same.
+            # Another thread of the process may have announced the same launch.
             for other, also in process.waiting.items():
                 if also.key == waiting.key:
                     together[k] = other
@@ -250,7 +250,7 @@ class Referee:
         return Go(waiters)
 
     def _suspicious(self) -> bool:
-        """Return whether anybody can be stuck: most often nobody is, and that is quickly seen."""
+        """Return whether a process can be stuck: a fast test for the usual case that none is."""
         return any(
             not self._processes[p].free and p not in together
             for key, together in self._waiting.items()
@@ -258,7 +258,7 @@ class Referee:
         )
 
     def _hope(self) -> set[int]:
-        """Return the processes that may still announce something."""
+        """Return the free and hopeful processes, which may still announce a launch."""
         hopeful = {k for k, process in enumerate(self._processes) if process.free}
         grown = True
         while grown:
@@ -272,12 +272,12 @@ class Referee:
         return hopeful
 
     def _blockers(self, waiting: _Waiting, hopeful: set[int]) -> list[int]:
-        """Return for whom a launch waits in vain."""
+        """Return the participants that will never announce a waiting launch."""
         together = self._waiting[waiting.key]
         return [p for p in waiting.launch.participants if p not in together and p not in hopeful]
 
     def _stuck(self) -> list[Ruling]:
-        """Return a ruling for those that will never go on."""
+        """Return the rulings for processes that will never continue."""
         if not self._waiting:
             return []
         hopeful = self._hope()
@@ -300,7 +300,7 @@ class Referee:
         waiters = tuple(sorted(blocked))
         for k, thread in waiters:
             self._forget(k, thread)
-            # It is told, and may run on: but what it announces in this cell is refused.
+            # The process may run on, but its announcements in this cell are refused.
             self._processes[k].free = False
         if self.verdict is None:
             self.verdict = Verdict(kind, stands, ring)
@@ -312,7 +312,7 @@ class Referee:
         return self._processes[k].waiting[thread]
 
     def _kind(self, blocked: dict[tuple[int, int], list[int]]) -> tuple[Kind, tuple[int, ...]]:
-        """Return what kind of parting it is, and the ring if it is one."""
+        """Return the kind of divergence, and the ring of a cycle."""
         awaited = {p for blockers in blocked.values() for p in blockers}
         ended = {
             self._processes[p].doing
@@ -358,7 +358,7 @@ class Referee:
         process = self._processes[k]
         at = process.parted or next(iter(process.waiting.values()), None)
         doing = process.doing
-        # What a process does that was told of the parting, or left a thread waiting, says less.
+        # The announcement says more than the state if the process diverged or a thread waits.
         if at is not None and (process.parted is not None or doing not in _GONE):
             doing = doing if doing == "died" else "waits"
         made = process.made.get(at.launch.participants, 0) if at else sum(process.made.values())

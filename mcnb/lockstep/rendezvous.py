@@ -1,7 +1,7 @@
-"""Where processes of one job find their referee: a file that only their user can read.
+"""Start a job's referee, and share its address through a file that only the user can read.
 
-Process 0 leaves it, with the address and the key, before it calls `jax.distributed.initialize`; the
-others look for it afterwards, when that call has brought all of them together.
+Process 0 writes the file, with the address and the key, before `jax.distributed.initialize`. The
+other processes read the file after that call, because it returns only when all have connected.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from mcnb.lockstep.server import Server
 from mcnb.lockstep.wire import Address
 
 FOLDER = "MCNB_FOLDER"
-# A file that another host wrote may be seen late: NFS keeps what it knows of a folder for a minute.
+# A file from another host may appear late, because NFS caches a folder for a minute.
 WAIT_S, POLL_S = 70.0, 0.05
 
 
 def meeting_point(identity: Identity, environment: Mapping[str, str]) -> Path:
-    """Return the file in which a job's processes find their referee; its folder is made.
+    """Return the path of the file with the referee's address, and create its folder.
 
     Args:
-        identity: Which process this is.
+        identity: The process's identity.
         environment: The process's environment; `MCNB_FOLDER` names a folder to use.
 
     Raises:
-        ClusterError: The folder is not this user's alone.
+        ClusterError: Other users own or can enter the folder.
     """
     if environment.get(FOLDER):
         folder = Path(environment[FOLDER])
@@ -58,7 +58,7 @@ def meeting_point(identity: Identity, environment: Mapping[str, str]) -> Path:
 
 
 def leave(address: Address, path: Path) -> None:
-    """Leave an address for the other processes, at once and as a whole."""
+    """Write an address for the other processes, atomically."""
     fresh = path.with_suffix(".new")
     with contextlib.suppress(FileNotFoundError):
         fresh.unlink()
@@ -68,14 +68,14 @@ def leave(address: Address, path: Path) -> None:
 
 
 def find(path: Path, wait_s: float = WAIT_S) -> Address:
-    """Return the address that process 0 left.
+    """Read the address that process 0 wrote.
 
     Args:
         path: The file.
-        wait_s: How long to wait for it, in seconds.
+        wait_s: The longest wait for the file, in seconds.
 
     Raises:
-        ClusterError: It is not there.
+        ClusterError: The file did not appear.
     """
     deadline = time.monotonic() + wait_s
     while True:
@@ -89,17 +89,17 @@ def find(path: Path, wait_s: float = WAIT_S) -> Address:
         time.sleep(POLL_S)
 
 
-# How long those that are left have when the first one ends with an error.
+# The time for the remaining processes to exit after the first exits with an error, in seconds.
 LINGER_S = 3.0
 
 
 class RefereeProcess:
-    """A referee in a process of its own.
+    """Runs a referee in a process of its own.
 
     Args:
-        count: How many processes there are.
-        path: Where its address is left; it is gone when the referee ends.
-        host: The address of this host at which the others reach it; by default they are on it.
+        count: The number of processes.
+        path: The file for the referee's address; the referee deletes it at its end.
+        host: This host's address for processes on other hosts; by default all are on this host.
     """
 
     def __init__(self, count: int, path: Path, host: str = "") -> None:
@@ -107,19 +107,19 @@ class RefereeProcess:
             [sys.executable, "-P", "-m", "mcnb.lockstep.rendezvous", str(count), str(path), host],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for those that compute
+            start_new_session=True,  # Ctrl-C must not end the referee
         )
         assert self._process.stdout
         self._said = self._process.stdout
         self._said.readline()
 
     def wait_for_others(self) -> None:
-        """Return when all processes but this one are gone, or have had some time."""
+        """Wait until all processes but this one are gone, for at most `LINGER_S`."""
         select.select([self._said], [], [], LINGER_S)
 
 
 def main(words: list[str]) -> int:
-    """Run a referee until process 0 is gone, and all others, or have had some time."""
+    """Run a referee until process 0 is gone, and the others are gone or `LINGER_S` has passed."""
     count, path, host = words
     with Server(int(count), host=host) as server:
         leave(server.address, Path(path))

@@ -1,4 +1,4 @@
-"""The referee behind a socket: hears the clients, and tells them what it ruled."""
+"""Serve a referee on a socket: receive announcements from clients, and send them rulings."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from mcnb.lockstep.referee import Go, Referee, Ruling, Stop
 from mcnb.lockstep.wire import MOST_BYTES, Address, Inbox, Message, at_once, encode, nonce, proof
 
 CONNECTIONS = 2  # of each process
-LONGEST_PATH = 100  # of a Unix socket; the system's limit is 104 to 108 bytes
+LONGEST_PATH = 100  # of a Unix socket, in bytes; the system's limit is 104 to 108
 
 
 @dataclass(slots=True)
 class _Guest:
-    """A connection.
+    """A client's connection.
 
     Attributes:
-        socket: Its socket.
-        nonce: What it has to prove its key with.
-        inbox: What it says.
-        role: Which of the process's two connections it is.
-        process: Whose it is; None until it has proved it.
+        socket: The connection's socket.
+        nonce: The nonce for the client's proof.
+        inbox: The decoder of received messages.
+        role: `"launches"` or `"control"`.
+        process: The client's process; None before the proof.
     """
 
     socket: socket.socket
@@ -45,19 +45,19 @@ class _Guest:
 
 
 class Listener:
-    """Listens for the clients of n processes.
+    """Accepts connections from the clients of n processes, and receives their messages.
 
     Args:
-        count: How many processes there are.
-        folder: Where to put the socket, a folder that only this user can enter; by default one of
-            its own.
-        host: Listen on this host's address instead, for processes of other machines.
-        hear: Called with a process and what it says. If it raises because that makes no sense,
-            the process is not listened to any more.
+        count: The number of processes.
+        folder: The folder for the socket, which only this user can enter; by default a temporary
+            folder.
+        host: This host's address, to listen on it instead for processes of other machines.
+        hear: Called with a process and its message. If the call raises because the message is
+            invalid, the connection is closed.
         miss: Called with a process and a role when that connection ends.
 
     Attributes:
-        address: Where clients find it.
+        address: The address to which clients connect.
     """
 
     def __init__(
@@ -95,41 +95,41 @@ class Listener:
         return {k for k, _ in list(self._guests)}
 
     def poll(self, timeout: float | None) -> bool:
-        """Wait for something to happen, and see to it.
+        """Wait for connections and messages, and handle them.
 
         Args:
-            timeout: For how many seconds at most; None for ever.
+            timeout: The longest wait, in seconds; None to wait without a limit.
 
         Returns:
-            Whether it shall go on.
+            Whether to continue polling; False after `end`.
         """
         for key, _ in self._selector.select(timeout):
             if key.data is not None:
                 self._read(key.data)
             elif key.fileobj is self._socket:
                 self._welcome()
-            elif b"x" in self._rung.recv(64):  # maybe after words that woke it
+            elif b"x" in self._rung.recv(64):  # maybe after bytes from `wake`
                 return False
         return True
 
     def wake(self) -> None:
-        """Have a `poll` that is under way return; from another thread."""
+        """Make a running `poll` return, from another thread."""
         self._bell.send(b".")
 
     def end(self) -> None:
-        """Have a `poll` that is under way return False; from another thread."""
-        with contextlib.suppress(OSError):  # it has ended
+        """Make a running `poll` return False, from another thread."""
+        with contextlib.suppress(OSError):  # the listener is closed
             self._bell.send(b"x")
 
     def send(self, k: int, data: bytes, role: str = "launches") -> None:
-        """Send a process something, if it is there."""
+        """Send data to a process, if the process is connected."""
         guest = self._guests.get((k, role))
         if guest is not None:
-            with contextlib.suppress(OSError):  # its end is seen where it is read
+            with contextlib.suppress(OSError):  # `_read` handles its end
                 guest.socket.sendall(data)
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections, and remove the socket."""
         for key in list(self._selector.get_map().values()):
             key.fileobj.close()  # type: ignore[union-attr]
         self._selector.close()
@@ -156,7 +156,7 @@ class Listener:
                     self._admit(guest, *message)
                 else:
                     self._hear(guest.process, message)
-        except (OSError, ValueError, KeyError, IndexError, TypeError):  # gone, or no client of ours
+        except (OSError, ValueError, KeyError, IndexError, TypeError):  # gone, or not a client
             data = b""
         if not data:
             self._selector.unregister(guest.socket)
@@ -177,13 +177,13 @@ class Listener:
         guest.process, guest.role = process, role
         self._guests[process, role] = guest
         if self._folder is not None and len(self._guests) == CONNECTIONS * self._count:
-            self._folder.cleanup()  # all are in; where this process is killed, nothing is left
+            self._folder.cleanup()  # all are connected; a kill leaves no folder behind
         guest.socket.sendall(encode(["welcome", proof(self.address.key, "server", theirs)]))
 
 
-# Processes that were asked for details are not waited for longer: a verdict is late otherwise. They
-# stand still and answer within milliseconds, unless the machine is very busy; and without details,
-# the same parting would be worded otherwise.
+# The longest wait for the details of processes, because a verdict must not be late. The processes
+# are waiting and answer within milliseconds, unless the machine is very busy; without details, the
+# same divergence would be reported in different words.
 DETAILS_S = 1.0
 
 
@@ -192,10 +192,10 @@ class _Hearing:
     """A verdict that waits for details.
 
     Attributes:
-        waiters: Process and ticket of each that will be told.
-        asked: Those that were asked and have not answered.
-        details: What the others said.
-        until: When it is given without the rest, on the monotonic clock.
+        waiters: Process and ticket of each wait that the verdict ends.
+        asked: Process and ticket of each request without an answer.
+        details: The details received, by process.
+        until: The deadline for details, on the monotonic clock.
     """
 
     waiters: tuple[tuple[int, int], ...]
@@ -208,8 +208,8 @@ class _Hearing:
 class _Announced:
     """A launch that a process made without waiting.
 
-    What a process launches so is taken in its order: the next counts when the one before has been
-    met, as it is on the devices.
+    The referee receives such launches in the process's order, each after its predecessor has gone
+    ahead, because the devices execute them in this order, too.
     """
 
     ticket: int
@@ -220,11 +220,11 @@ class _Announced:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """That a process waits before a launch.
+    """A process's wait for a launch.
 
     Attributes:
-        stand: Where.
-        since: Since when, on the monotonic clock, in seconds.
+        stand: The process's position.
+        since: The start of the wait, on the monotonic clock, in seconds.
     """
 
     stand: Stand
@@ -235,18 +235,18 @@ class Server:
     """Runs a referee for n processes in a thread.
 
     Args:
-        count: How many processes there are.
-        folder: Where to put the socket, a folder that only this user can enter; by default one of
-            its own.
-        host: Listen on this host's address instead, for processes of other machines.
-        cells: Whether processes run cells that are begun, as those of a notebook; otherwise they
+        count: The number of processes.
+        folder: The folder for the socket, which only this user can enter; by default a temporary
+            folder.
+        host: This host's address, to listen on it instead for processes of other machines.
+        cells: Whether processes run the cells that `begin` starts, as in a notebook; otherwise they
             run from the start.
-        how: Says how a process ended that is gone without a word. It is called in the server's own
-            thread, and may take a moment to find out.
-        lost: Called with a process that is gone, where it runs cells; in the server's own thread.
+        how: Returns the exit reason of a process that disconnected without notice. It is called in
+            the server's thread, and may block for a moment.
+        lost: Called with a process that disconnected, if `cells`; in the server's thread.
 
     Attributes:
-        address: Where clients find it.
+        address: The address to which clients connect.
 
     Example:
         >>> from mcnb.lockstep.source import Place
@@ -274,7 +274,7 @@ finished without it...
         self._cells = cells
         self._how = how
         self._lost = lost
-        self._told: set[int] = set()  # those that have said that they end
+        self._told: set[int] = set()  # processes that announced their exit
         self._lock = threading.RLock()
         self._referee = Referee(count)
         if cells:
@@ -283,8 +283,8 @@ finished without it...
         self._arrivals: dict[tuple[int, int], float] = {}
         self._unheld: list[deque[_Announced]] = [deque() for _ in range(count)]
         self._cell = 0
-        self._given = [0] * count  # the last cell that each was given
-        self._quiet_after = [-1] * count  # the last cell of which no threads are left
+        self._given = [0] * count  # the last cell of each process
+        self._quiet_after = [-1] * count  # each process's last cell without running threads
         self._hearing: _Hearing | None = None
         self._details: dict[int, Detail] = {}
         self._listener = Listener(count, folder, host, self._hear, self._miss)
@@ -300,7 +300,7 @@ finished without it...
 
     @property
     def verdict(self) -> Verdict | None:
-        """How the processes parted in this cell, or None."""
+        """How the processes diverged in this cell, or None."""
         with self._lock:
             verdict = self._referee.verdict
             if verdict is None or self._hearing is not None:
@@ -313,7 +313,7 @@ finished without it...
         return self._listener.present
 
     def begin(self, processes: Iterable[int]) -> int:
-        """Begin a cell on these processes; return its number, which their clients have to know."""
+        """Begin a cell on these processes; return its number, which their clients need."""
         with self._lock:
             if self._hearing is not None:
                 self._give_verdict()
@@ -332,28 +332,28 @@ finished without it...
             return self._cell
 
     def finish(self, process: int, *, busy: bool = False) -> None:
-        """Take note that a process has finished the cell; see `Referee.finish`."""
+        """Record that a process has finished the cell; see `Referee.finish`."""
         with self._lock:
             self._rule(self._referee.finish(process, busy=busy and self._may_be_busy(process)))
 
     def fail(self, process: int, error: str, *, busy: bool = False) -> None:
-        """Take note that the cell ended with an error on a process; see `Referee.fail`."""
+        """Record that the cell ended with an error on a process; see `Referee.fail`."""
         with self._lock:
             busy = busy and self._may_be_busy(process)
             self._rule(self._referee.fail(process, error, busy=busy))
 
     def die(self, process: int, how: str) -> None:
-        """Take note that a process died; see `Referee.die`."""
+        """Record that a process died; see `Referee.die`."""
         with self._lock:
             self._rule(self._referee.die(process, how))
 
     def stands(self) -> dict[int, Stand]:
-        """Return where each process stands."""
+        """Return the position of each process."""
         with self._lock:
             return self._referee.stands()
 
     def waits(self) -> dict[int, Waits]:
-        """Return which processes wait before a launch, and since when."""
+        """Return the processes that wait for a launch, with the start of each wait."""
         with self._lock:
             since: dict[int, float] = {}
             for (k, _), at in self._arrivals.items():
@@ -365,27 +365,27 @@ finished without it...
             }
 
     def abort(self, ports: Iterable[int]) -> None:
-        """Have all processes end what hangs in them.
+        """Make all processes abort their hanging collectives.
 
         Args:
-            ports: The ports at which their communicators listen.
+            ports: The ports at which the processes' communicators listen.
         """
         with self._lock:
             for k in range(self.count):
                 self._send(k, ["abort", list(ports)], "control")
 
     def interrupt(self, process: int, attempt: int = 1) -> None:
-        """Have a process interrupt the cell that was begun last, also if it has not begun it yet.
+        """Make a process interrupt the latest cell, even if the process has not begun it yet.
 
         Args:
             process: The process's index.
-            attempt: How often the cell was to be interrupted by now, this time included.
+            attempt: The number of requests to interrupt the cell so far, including this one.
         """
         with self._lock:
             self._send(process, ["interrupt", self._cell, attempt], "control")
 
     def close(self) -> None:
-        """Let everybody pass who waits, and listen no more."""
+        """Stop the server and close all connections, so that waiting launches go ahead."""
         self._listener.end()
         self._thread.join()
 
@@ -400,12 +400,12 @@ finished without it...
             self._listener.close()
 
     def _time_left(self) -> float | None:
-        """Return for how long a hearing still goes on, in seconds; None if there is none."""
+        """Return the time left to receive details, in seconds; None if no verdict waits."""
         hearing = self._hearing
         return None if hearing is None else max(hearing.until - time.monotonic(), 0)
 
     def _miss(self, k: int, role: str) -> None:
-        # How a notebook's process ended is told by who keeps it, if somebody does.
+        # For a notebook, `lost` or the launcher reports the exit reason of the process.
         if self._cells and role == "control" and self._lost is not None:
             self._lost(k)
         if not self._cells and role == "launches" and k not in self._told:
@@ -456,9 +456,9 @@ finished without it...
                 self._announce_next(k)
 
     def _still_wait(self, k: int, tickets: list[int]) -> bool:
-        """Return whether threads that a process saw waiting had not been let go meanwhile.
+        """Return whether the threads that a process saw waiting still wait.
 
-        If one was, the process will look again when it hears of it.
+        If a thread was released meanwhile, the process checks again after the ruling.
         """
         return all((k, ticket) in self._arrivals for ticket in tickets)
 
@@ -467,7 +467,7 @@ finished without it...
             return
         if over:
             self._quiet_after[k] = cell
-        # Where its cell is over for the process itself, the notebook may not have said so yet.
+        # After the process finishes its cell, the notebook kernel may not have reported it yet.
         if not over or self._referee.ended(k):
             self._rule(self._referee.quiet(k))
 
@@ -482,7 +482,7 @@ finished without it...
                 self._give_verdict()
 
     def _announce_next(self, k: int) -> None:
-        """Announce what a process has launched next, in its own order, without waiting."""
+        """Announce the next launch that a process made without waiting, in its order."""
         if self._unheld[k]:
             one = self._unheld[k][0]
             self._rule(
@@ -518,7 +518,7 @@ finished without it...
         return bool(self._unheld[k]) and self._unheld[k][0].ticket == ticket
 
     def _hold_hearing(self, stop: Stop) -> None:
-        """Ask those that will be told what they stand at, in words."""
+        """Request details from the processes that will receive the verdict."""
         fresh = {w for w in stop.waiters if w[0] not in self._details}
         if self._hearing is None:
             until = time.monotonic() + DETAILS_S
@@ -531,7 +531,7 @@ finished without it...
         if not self._hearing.asked:
             self._give_verdict()
         elif threading.current_thread() is not self._thread:
-            self._listener.wake()  # it has a time to keep now
+            self._listener.wake()  # it must observe the deadline
 
     def _give_verdict(self) -> None:
         hearing, self._hearing = self._hearing, None

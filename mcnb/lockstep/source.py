@@ -1,4 +1,4 @@
-"""Where in the learner's code a launch is made."""
+"""Find the line of the learner's code that makes a launch, and the code around the line."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _LONGEST_SOURCE = 100
 
 
 def around(filename: str, line: int) -> Detail:
-    """Return a line of source with what stands around it.
+    """Return a line of source with the condition and the loop around it.
 
     Args:
         filename: The file, known to `linecache`.
         line: The line's number.
 
     Returns:
-        The line, the innermost condition on it that asks for the process, and the innermost loop
-        that repeats it.
+        The line, the innermost condition around it that depends on the process, and the innermost
+        loop around it.
     """
     lines = linecache.getlines(filename)
     source = lines[line - 1].strip() if 0 < line <= len(lines) else ""
@@ -45,12 +45,12 @@ class _Around:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """Goes down a tree to what stands on a line.
+    """Searches a syntax tree for the code around a line.
 
     Attributes:
         line: The line.
         lines: All lines of the source.
-        asking: What names ask for the process.
+        asking: The names that depend on the process.
     """
 
     line: int
@@ -58,7 +58,7 @@ class _Search:
     asking: frozenset[str]
 
     def inside(self, node: ast.AST, found: _Around) -> _Around:
-        """Return what is around the line, which is inside a node, given what is around the node."""
+        """Return the code around the line, which is inside a node, given that around the node."""
         match node:
             case ast.If(test=test, body=body, orelse=orelse):
                 return self._branches(test, body, orelse, found)
@@ -87,7 +87,7 @@ class _Search:
 
     def _children(self, nodes: Iterator[ast.AST] | Sequence[ast.AST], found: _Around) -> _Around:
         here = [node for node in nodes if self._on([node])]
-        # Of several on one line, what calls something is what may launch something.
+        # If several nodes are on one line, only those with a call may make a launch.
         here.sort(key=lambda node: not _calls(node))
         for node in here:
             inner = self.inside(node, found)
@@ -104,7 +104,7 @@ class _Search:
     ) -> _Around:
         places = [(nodes, self._on(nodes)) for nodes in (body, orelse)]
         chosen = [nodes for nodes, here in places if here]
-        if len(chosen) == 2:  # on one line: it is the one that calls something, if only one does
+        if len(chosen) == 2:  # on one line: choose the branch with a call, if only one has
             calling = [nodes for nodes in chosen if any(map(_calls, nodes))]
             chosen = calling if len(calling) == 1 else []
         if not chosen:
@@ -116,7 +116,7 @@ class _Search:
         return self._children(chosen[0], self._only_if(words, [test], found))
 
     def _operands(self, op: ast.boolop, values: Sequence[ast.expr], found: _Around) -> _Around:
-        """Return what is around the last operand on the line that calls something."""
+        """Return the code around the last operand on the line that has a call."""
         here = [i for i, value in enumerate(values) if self._on([value]) and _calls(value)]
         if not here:
             return found
@@ -144,7 +144,7 @@ class _Search:
         return self._children(results, found)
 
     def _only_if(self, words: str, tests: Sequence[ast.expr], found: _Around) -> _Around:
-        """Add a condition, if it asks for the process."""
+        """Add a condition if it depends on the process."""
         asks = any(self.asking & _names(test) for test in tests)
         return replace(found, condition=words) if asks else found
 
@@ -152,7 +152,7 @@ class _Search:
         return any(_first(node) <= self.line <= _last(node) for node in nodes)
 
     def _skip(self, body: Sequence[ast.AST]) -> str:
-        """Return the first line of a loop's body that may have it skip the line, if any."""
+        """Return the first line of a loop's body that may skip the line; empty if none does."""
         for statement in body:
             for node in _of_this_loop(statement):
                 leaves = isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Raise))
@@ -166,7 +166,7 @@ class _Search:
 
 
 def _of_this_loop(node: ast.AST) -> Iterator[ast.AST]:
-    """Return a node and what is in it, but for functions and loops in it."""
+    """Yield a node and its descendants, but not the content of functions and loops."""
     yield node
     if not isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.Lambda)):
         for child in ast.iter_child_nodes(node):
@@ -186,19 +186,19 @@ def _spans(node: ast.AST, which: str) -> list[int]:
     own = getattr(node, which, None)
     if own is not None:
         return [own]
-    # A case of a match, or the arguments of a function, have no lines of their own.
+    # The cases of a match and the arguments of a function have no line numbers.
     return [line for child in ast.iter_child_nodes(node) for line in _spans(child, which)]
 
 
 def _calls(node: ast.AST) -> bool:
-    """Return whether a node may launch something: whatever computes does."""
+    """Return whether a node may make a launch, as calls and operators may."""
     kinds = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript, ast.Await)
     return any(isinstance(inner, kinds) for inner in ast.walk(node))
 
 
 def _parsed(filename: str) -> ast.Module:
     try:
-        # What is odd about the learner's code was said when it was compiled.
+        # Warnings about the learner's code were shown when the code was compiled.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse("".join(linecache.getlines(filename)))
@@ -213,7 +213,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _names_of_the_process(filename: str) -> set[str]:
-    """Return what the learner calls the process index, here or, in a notebook, in other cells."""
+    """Return the names of the process index in a file and, for a notebook, in other cells."""
     cells = [name for name in list(linecache.cache) if name.startswith("<In[")]
     assigned = [
         (target.id, _names(value))
@@ -232,7 +232,7 @@ def _names_of_the_process(filename: str) -> set[str]:
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Return what is assigned to what, with `a, b = c, d` taken apart."""
+    """Yield the targets and values of an assignment; `a, b = c, d` yields two pairs."""
     match node:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
@@ -248,18 +248,18 @@ def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield target, value
 
 
-# JAX's own decorator that filters tracebacks stands between a caller and what it calls.
+# JAX's decorator that filters tracebacks adds a frame between a caller and its callee.
 _WRAPPERS = {"reraise_with_filtered_traceback", "inner", "wrapper", "wrapped", "__call__"}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in the learner's code a launch is made.
+    """The place in the learner's code that makes a launch.
 
     Attributes:
-        line: The line of the cell, or of the script; None where it has no part in it.
-        name: File and line, where it is not the cell itself.
-        filename: The file, as code objects have it.
+        line: The line of the cell, or of the script; None if it is not on the stack.
+        name: File and line, if the place is not in the cell itself.
+        filename: The file, by its name in code objects.
         file_line: The line of that file.
     """
 
@@ -274,8 +274,8 @@ class Places:
     """Finds the learner's lines in a stack.
 
     Args:
-        is_learners: Whether a file, given by the name that code objects have, is the learner's.
-        label: Returns how a line of a file is called in a message.
+        is_learners: Returns whether a file, by its name in code objects, is the learner's.
+        label: Returns the label of a line of a file in messages.
 
     Attributes:
         cell: The file name of the cell that runs; empty for a script.

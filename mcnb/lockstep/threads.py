@@ -1,4 +1,4 @@
-"""Which threads of a process run the learner's code, and may launch something."""
+"""Find the threads that run the learner's code, and order the launches of a process's threads."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 
 _COLLECTS_ANYWHERE = sys.version_info < (3, 12)
-# One thread at a time, or the first to be done would have the collector go on under the other.
+# Guards `gc.disable()`: the first of two threads to finish would enable the collector for both.
 _one = threading.RLock()
 
 
 @contextmanager
 def current_frames() -> Iterator[dict[int, FrameType]]:
-    """Look at the frames of all threads, by the threads' identifiers; walk them inside only.
+    """Provide the frames of all threads, by thread identifier; walk them in the block only.
 
     Example:
         >>> with current_frames() as frames:
@@ -37,18 +37,18 @@ def current_frames() -> Iterator[dict[int, FrameType]]:
 
 
 def line_of(frame: FrameType) -> int:
-    """Return the line that a frame is at."""
+    """Return the current line of a frame."""
     return frame.f_lineno or line_at(frame.f_code, frame.f_lasti)
 
 
 def line_at(code: CodeType, instruction: int) -> int:
-    r"""Return the line of an instruction; of the one before it, where it has none.
+    r"""Return the line of an instruction, or of the last instruction before it that has a line.
 
-    An interrupt may come in an instruction that CPython has added and that belongs to no line.
+    An interrupt may arrive at an instruction that CPython has added and that belongs to no line.
 
     Args:
-        code: The code.
-        instruction: The instruction's offset in it, such as `frame.f_lasti`.
+        code: The code object.
+        instruction: The instruction's offset in the code object, such as `frame.f_lasti`.
 
     Example:
         >>> line_at(compile("a = 1\nb = 2", "", "exec"), 0)
@@ -62,23 +62,23 @@ def line_at(code: CodeType, instruction: int) -> int:
     return line
 
 
-# How often it is looked whether native code has made a launch that another thread's has to follow.
+# The interval between checks whether native code has made the launch before another thread's.
 OVER_S = 0.0005
 
 
 @dataclass(slots=True)
 class Passage:
-    """A launch that may be made, and is being made.
+    """A launch that has gone ahead and that a thread is making.
 
     Attributes:
-        thread: The thread that makes it.
-        turn: Which of the process's launches it is.
-        interrupt: An interrupt that came while the thread waited.
-        caller: The identity of the frame from which native code makes it; 0 if none does. Not the
-            frame, which would keep the learner's variables alive.
-        instruction: The instruction of that frame.
-        done: Whether it was made, as far as was said.
-        nested: Whether it is made in the middle of another one of the same thread.
+        thread: The thread that makes the launch.
+        turn: The launch's position in the order of the process's launches.
+        interrupt: An interrupt that arrived while the thread waited.
+        caller: The id of the frame from which native code makes the launch; 0 if none does. The
+            frame itself would keep the learner's variables alive.
+        instruction: The offset of that frame's instruction.
+        done: Whether the launch was reported as made.
+        nested: Whether the launch is made in the middle of another launch of the same thread.
     """
 
     thread: int
@@ -90,10 +90,10 @@ class Passage:
     nested: bool = False
 
     def over(self) -> bool:
-        """Return whether it was made."""
+        """Return whether the launch was made."""
         if not self.caller:
             return self.done
-        # Nobody says when native code is done; but its caller's frame goes on then.
+        # Native code does not report that it is done, but its caller's frame goes on then.
         with current_frames() as frames:
             frame = frames.get(self.thread)
             if frame is None or self.thread == threading.get_ident():
@@ -102,9 +102,9 @@ class Passage:
 
 
 class Ordering:
-    """Has the threads of a process make their launches in one order.
+    """Orders the launches of a process's threads.
 
-    It is the same in all processes, and so is the order on their devices then.
+    The order is the same in all processes, and therefore on all devices.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Ordering:
         self._current: Passage | None = None
 
     def take(self, passage: Passage) -> None:
-        """Wait until it is a launch's turn; then it has it."""
+        """Wait for a launch's turn, and take the turn."""
         with self._changed:
             try:
                 while True:
@@ -140,7 +140,7 @@ class Ordering:
                 self._changed.notify_all()
 
     def end(self, passage: Passage) -> None:
-        """Take note that a launch was made."""
+        """Record that a launch was made."""
         if passage.nested:
             return
         with self._changed:
@@ -149,33 +149,33 @@ class Ordering:
 
 
 class Threads:
-    """Tells threads that run the learner's code from those that wait.
+    """Distinguishes threads that run the learner's code from threads that wait.
 
-    Make it before any code of the learner's has started a thread.
+    Create it before the learner's code starts a thread.
 
     Args:
-        is_learners: Whether a frame runs code of the learner's.
+        is_learners: Returns whether a frame runs the learner's code.
     """
 
     def __init__(self, is_learners: Callable[[FrameType], bool]) -> None:
         self._is_learners = is_learners
-        # They never run it. Another thread may get the identifier of one that ends; none of these
-        # does before the process.
+        # These threads never run the learner's code. Their identifiers can't be reused by other
+        # threads, because they do not end before the process.
         with current_frames() as frames:
             self._others: set[int | None] = {*frames.keys() - {threading.main_thread().ident}}
 
     def leave_out(self, thread: int | None) -> None:
-        """Take note of a thread that never runs the learner's code."""
+        """Exclude a thread that never runs the learner's code."""
         self._others.add(thread)
 
     def others_run(self, waiting: Iterable[int], main: int | None = None) -> bool:
-        """Return whether a thread, but for this one and those that wait, runs the learner's code.
+        """Return whether a thread other than this one and those waiting runs the learner's code.
 
-        One that joins a thread that waits, waits too.
+        A thread that joins a waiting thread also waits.
 
         Args:
             waiting: The threads that wait.
-            main: A thread that runs the learner's code even where no frame tells so.
+            main: A thread that runs the learner's code even if no frame shows it.
         """
         quiet = {*waiting, threading.get_ident()}
         with current_frames() as frames:
@@ -187,7 +187,7 @@ class Threads:
             return False
         if is_main:
             return True
-        # One that has just been started, or a timer, has not come to the learner's code yet.
+        # A thread that has just started, or a timer, has not reached the learner's code yet.
         only_threading = True
         while frame is not None:
             if self._is_learners(frame):
@@ -198,7 +198,7 @@ class Threads:
 
 
 def _joined_thread(frame: FrameType | None) -> int | None:
-    """Return the thread for which a thread waits without a limit of time, if it does."""
+    """Return the thread that a thread joins without a timeout, or None."""
     while frame is not None and frame.f_globals.get("__name__") == "threading":
         if frame.f_code.co_name == "join" and frame.f_locals.get("timeout") is None:
             joined = frame.f_locals.get("self")
@@ -208,7 +208,7 @@ def _joined_thread(frame: FrameType | None) -> int | None:
 
 
 def interrupt_main() -> None:
-    """Send the main thread SIGINT, also where it waits in a call of the system's."""
+    """Send SIGINT to the main thread, even if the thread is blocked in a system call."""
     main = threading.main_thread().ident
     assert main is not None
     signal.pthread_kill(main, signal.SIGINT)

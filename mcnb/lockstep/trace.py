@@ -1,4 +1,4 @@
-"""What a process's main thread did in a cell, and when: noted as it happens, read afterwards."""
+"""Record when the main thread of a process compiles, computes and runs Python in a cell."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 
 from mcnb.lockstep.source import Places
 
-# What is shorter can't be seen in a picture.
+# Shorter spans are invisible in a picture.
 LEAST_S = 50e-6
-# More of one cell are not kept.
+# The most spans, and the most samples, kept of one cell.
 MOST_SPANS = 20_000
-# JAX's names for tracing, lowering and compiling begin with this.
+# The prefix of JAX's event names for tracing, lowering and compiling.
 _COMPILING = "/jax/core/compile/"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time in which a process traced, lowered or compiled a function.
+    """A span of time in which a process traced, lowered or compiled a function.
 
     Attributes:
-        begin: When it began, on the monotonic clock of the machine, in seconds.
-        end: When it ended.
+        begin: The start, on the monotonic clock of the machine, in seconds.
+        end: The end, on the same clock.
         line: The line of the cell, or None.
     """
 
@@ -35,12 +35,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a process was seen doing at a time, and since the sample before.
+    """The activity of a process at a time, and since the previous sample.
 
     Attributes:
         at: The time, on the monotonic clock of the machine, in seconds.
-        computes: Whether Python waited for a result of JAX's.
-        line: The line of the cell, or None where it is not known.
+        computes: Whether Python waited for a result of JAX.
+        line: The line of the cell, or None if unknown.
     """
 
     at: float
@@ -50,14 +50,13 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a process did in a cell.
+    """The activity of a process in a cell.
 
     Attributes:
-        begin: When it began the cell, on the monotonic clock of the machine, in seconds.
-        end: When it ended it.
-        compiled: When it compiled, in the order of time; no two overlap.
-        samples: What it was seen doing meanwhile, in the order of time; of samples in a row that
-            say the same, the last one.
+        begin: The start of the cell, on the monotonic clock of the machine, in seconds.
+        end: The end of the cell, on the same clock.
+        compiled: The compilations, in order of time, without overlap.
+        samples: The samples, in order of time; the last of each run of equal samples.
     """
 
     begin: float
@@ -67,7 +66,7 @@ class Trace:
 
 
 class Tracer:
-    """Notes what the thread that runs a cell does.
+    """Records the activity of the thread that runs a cell.
 
     Args:
         places: Finds the learner's lines.
@@ -89,28 +88,28 @@ class Tracer:
         self._samples: list[Sample] = []
 
     def begin(self) -> None:
-        """Begin a cell, in this thread."""
+        """Begin recording a cell, in this thread."""
         self._compiled, self._samples = [], []
         self._thread, self._begin = threading.get_ident(), time.monotonic()
 
     def end(self) -> Trace:
-        """End the cell and return what was noted."""
+        """End the cell and return its trace."""
         self._thread = None
         return Trace(self._begin, time.monotonic(), tuple(self._compiled), tuple(self._samples))
 
     def compiled(self, event: str, duration: float, **_: Any) -> None:
-        """Take note of a duration that JAX reports when it is over; see `jax.monitoring`.
+        """Record an event that JAX reports at its end, with its duration; see `jax.monitoring`.
 
         Args:
-            event: JAX's name for it.
-            duration: How long it took, in seconds.
+            event: JAX's name for the event.
+            duration: The duration, in seconds.
         """
         ours = threading.get_ident() == self._thread
         if not ours or duration < LEAST_S or not event.startswith(_COMPILING):
             return
         end = time.monotonic()
         begin = end - duration
-        # What it did on the way, such as tracing the functions that this one calls, comes first.
+        # JAX reports nested events first, such as tracing the functions that this one calls.
         while self._compiled and self._compiled[-1].end > begin:
             begin = min(begin, self._compiled.pop().begin)
         if len(self._compiled) < MOST_SPANS:
@@ -118,7 +117,7 @@ class Tracer:
             self._compiled.append(Span(begin, end, place.line))
 
     def sample(self, sample: Sample) -> None:
-        """Take note of what the process was seen doing; from another thread."""
+        """Record a sample, from another thread."""
         if self._thread is None:
             return
         last = self._samples[-1] if self._samples else None
@@ -130,6 +129,6 @@ class Tracer:
 
 
 def _alike(one: Sample, other: Sample) -> bool:
-    """Return whether two samples say the same, as far as they say something."""
+    """Return whether two samples are equal, where an unknown line equals any line."""
     lines = {one.line, other.line} - {None}
     return one.computes == other.computes and len(lines) <= 1

@@ -1,40 +1,40 @@
-"""How clients and the referee's server talk: lines of JSON over a stream socket.
+"""Exchange messages between clients and the referee's server: JSON lines over a stream socket.
 
-An address is the path of a Unix socket, for processes of this machine, or host and port, for
-others. Both ends prove that they know a common key before anything else is said: each sends a
-nonce, and answers the other's with its HMAC.
+An address is the path of a Unix socket, for processes of this machine, or a host and a port, for
+other machines. Before any other message, both ends prove that they know a common key: each end
+sends a nonce, and answers the other end's nonce with its HMAC.
 
-A client has two connections. On the first, "launches", it announces, and the thread that waits for
-the answer reads it: to hand it over would take longer than to send it. On the second, "control",
-comes what may come at any time; a thread of its own reads it.
+A client has two connections. The client announces launches on the first, "launches", and the
+thread that waits for a ruling reads it, because handing it over would take longer than sending it.
+The second, "control", carries messages that may come at any time; a separate thread reads them.
 
-What a client says, on "launches" but for the first:
+A client sends, on "launches" except for the first message, which opens each connection:
 
-    ["hello", role, process, nonce, proof]  who it is
-    ["launch", number, data]                what a number stands for from now on
+    ["hello", role, process, nonce, proof]  the client's identity
+    ["launch", number, data]                the launch that a number refers to from now on
     ["at", ticket, number, line, place, alone, tickets, held]
-                                            a thread is about to make a launch, and waits if it is
-                                            held; alone, if only those with these tickets are left
-    ["quiet", cell, over, tickets]          only the threads with these tickets are left, while it
-                                            runs this cell or after that
-    ["sync", ticket]                        what was said until now should be heard
+                                            a thread is about to make a launch, and waits if held;
+                                            alone: only threads with these tickets remain
+    ["quiet", cell, over, tickets]          only the threads with these tickets remain, during the
+                                            cell or after it
+    ["sync", ticket]                        a request for "synced"
     ["back", ticket]                        the thread that waits with that ticket was interrupted
     ["detail", ticket, data]                the answer to "explain"
-    ["failed", error]                       it ends with an error
-    ["left"]                                it ends, as it wanted to
+    ["failed", error]                       the process exits with an error
+    ["left"]                                the process exits normally
 
-What the server says on "launches":
+The server sends on "launches":
 
     ["nonce", nonce], ["welcome", proof]
     ["go", ticket]                          the launch may go ahead
-    ["stop", ticket, message, lines]        it never will
-    ["synced", ticket]                      it was heard
+    ["stop", ticket, message, lines]        the launch will never go ahead
+    ["synced", ticket]                      all messages before "sync" were received
 
 and on "control":
 
-    ["backed", ticket], ["went", ticket]    it was called back in time, or not
-    ["explain", ticket]
-    ["abort", ports]                        end what hangs
+    ["backed", ticket], ["went", ticket]    the launch was withdrawn, or has gone ahead before
+    ["explain", ticket]                     a request for "detail"
+    ["abort", ports]                        abort the collectives that hang
     ["interrupt", cell, attempt]            interrupt the cell of that number; the process may not
                                             have begun it
 """
@@ -58,13 +58,13 @@ MOST_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens, and the key that opens it.
+    """The address of a server, with its key.
 
     Attributes:
         path: The path of a Unix socket; empty for TCP.
         host: The host, for TCP.
         port: The port, for TCP.
-        key: What both ends know.
+        key: The key that both ends know.
     """
 
     path: str = ""
@@ -73,7 +73,7 @@ class Address:
     key: str = ""
 
     def connect(self) -> socket.socket:
-        """Return a socket that is connected to it."""
+        """Return a socket that is connected to the server."""
         if self.path:
             connection = socket.socket(socket.AF_UNIX)
             connection.connect(self.path)
@@ -84,37 +84,37 @@ class Address:
 
 
 def at_once(connection: socket.socket) -> None:
-    """Have TCP send each message as it comes."""
+    """Make TCP send each message without delay."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def nonce() -> str:
-    """Return text that nobody can have foreseen."""
+    """Return an unpredictable text."""
     return secrets.token_hex(16)
 
 
 def proof(key: str, role: str, text: str) -> str:
-    """Return what proves that its sender knows the key.
+    """Return an HMAC that proves that its sender knows the key.
 
     Args:
         key: The key.
-        role: Whose proof it is, so that an answer can't be handed back as one's own.
+        role: The sender's role, so that a proof can't be returned to its own sender.
         text: The other end's nonce.
     """
     return hmac.new(key.encode(), f"{role} {text}".encode(), hashlib.sha256).hexdigest()
 
 
 def encode(message: Message) -> bytes:
-    """Return a message as it is sent."""
+    """Encode a message as a line of JSON."""
     return _ENCODER.encode(message).encode() + b"\n"
 
 
-# json.dumps makes an encoder for each call that asks for anything but the default.
+# json.dumps creates an encoder for each call with other than the default options.
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class Inbox:
-    r"""What came in over a socket, as messages.
+    r"""Splits the bytes received from a socket into messages.
 
     Example:
         >>> inbox = Inbox()
@@ -128,13 +128,13 @@ class Inbox:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[Message]:
-        """Return the messages that are whole by now."""
+        """Add received bytes; return the messages that are now complete."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [json.loads(line) for line in lines]
 
 
 class Channel:
-    """A process's end of a connection.
+    """A process's end of a connection to the server.
 
     Args:
         address: Where the server listens.
@@ -158,13 +158,13 @@ class Channel:
             raise PermissionError("the referee's server and this process know different keys")
 
     def send(self, *messages: Message) -> None:
-        """Send messages, one after the other without others between."""
+        """Send messages in order, without messages of other threads in between."""
         data = b"".join(map(encode, messages))
         with self._sending:
             self.socket.sendall(data)
 
     def receive(self) -> list[Message]:
-        """Wait for messages; an empty list means that the other end is gone."""
+        """Wait for messages; an empty list means that the connection is closed."""
         messages: list[Message] = []
         while not messages:
             data = self.socket.recv(MOST_BYTES)
@@ -174,6 +174,6 @@ class Channel:
         return messages
 
     def close(self) -> None:
-        """End the connection; whoever waits for messages is told."""
+        """Shut the connection down, which wakes a thread that waits for messages."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)

@@ -64,7 +64,7 @@ def color_of(process: int) -> str:
 def text_on(color: str) -> str:
     """Return a readable text colour for a background colour: black or white.
 
-    The function returns the one with the higher contrast ratio, as defined in WCAG 2.1, 1.4.3.
+    The choice is the one with the higher contrast ratio, defined in WCAG 2.1, section 1.4.3.
 
     Example:
         >>> text_on("#0072B2"), text_on("#F0E442")

@@ -18,7 +18,7 @@ class Device:
     Attributes:
         process: Index of the process.
         position: Position among the devices of the process, from 0.
-        id: JAX's device id, which on CPU does not tell the position.
+        id: JAX's device id, which on CPU is unrelated to the position.
         platform: JAX's name of the platform, such as `"tpu"`.
 
     Example:
@@ -156,7 +156,7 @@ class MeshModel:
 
     Attributes:
         axes: Axes of the mesh.
-        devices: Devices of the mesh, with the last axis varying fastest; empty if it is abstract.
+        devices: Devices, with the last axis varying fastest; empty for an abstract mesh.
         processes: Number of all processes, in the mesh or not.
         all_devices: Number of all devices, in the mesh or not.
     """

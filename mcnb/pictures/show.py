@@ -81,9 +81,8 @@ def show(
 ) -> None:
     """Show how data is laid out over devices, what a program communicates, or a cell's timeline.
 
-    A process uses only its local information: nothing is moved or computed, so `show` can't hang,
-    and one process can call it alone. A notebook displays the picture as SVG; elsewhere, it is
-    printed.
+    Only local information of JAX is used: nothing is moved or computed, so `show` can't hang, and
+    one process can call it alone. Notebooks display the picture as SVG; elsewhere, it is printed.
 
     Args:
         thing: A `Mesh` or `AbstractMesh`; an array or a `ShapeDtypeStruct`; a sharding; a PyTree of

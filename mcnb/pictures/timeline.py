@@ -1,4 +1,4 @@
-"""Compute the timeline of a cell from traces: each process's activity, and where they meet."""
+"""Compute the timeline of a cell: the activity of each process, and the launches they share."""
 
 from __future__ import annotations
 

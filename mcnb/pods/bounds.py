@@ -4,7 +4,7 @@ A chip must perform the program's operations, read its arguments and write its r
 and send and receive the data of its collectives. Even if these overlap, a step takes at least as
 long as the longest of them. Bound for an all-reduce: P. Patarasuk and X. Yuan, Bandwidth optimal
 all-reduce algorithms for clusters of workstations, Journal of Parallel and Distributed Computing 69
-(2009), 117-124. In other collectives, a device receives data that it lacks, or sends its data.
+(2009), 117-124. In other collectives, a device receives or sends only data that was lacking.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Abort a hang, and heal its processes in place with their arrays."""
+"""Heal processes in place after an abort, with their arrays."""

@@ -1,8 +1,8 @@
-"""Heal a process in place: shut JAX down, reconnect, and give the arrays their values back.
+"""Heal a process in place: shut JAX down, reconnect, and restore the arrays.
 
-After an abort the communicators do not work any more. So JAX is shut down and initialized again in
-the same processes: arrays are copied out and back in, and every reference to an old array,
-sharding, mesh or device is replaced by one to the new one.
+The communicators do not work after an abort. JAX is therefore shut down and initialized again in
+the same process: arrays are copied out and back in, and each reference to an old array, sharding,
+mesh or device is replaced with a reference to the new one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _ALIGNMENT = 64  # bytes
 
 
 def living(*kinds: type) -> list[list[Any]]:
-    """Return all objects of some classes that are alive, in one pass through the heap.
+    """Return all live instances of some classes, in one pass through the heap.
 
     Args:
-        kinds: The classes; an object is listed under the first one of which it is an instance.
+        kinds: The classes; an object is listed under the first class that it is an instance of.
 
     Example:
         >>> class Mine: ...
@@ -36,7 +36,7 @@ def living(*kinds: type) -> list[list[Any]]:
         True
     """
     found: list[list[Any]] = [[] for _ in kinds]
-    # The heap has many objects of few classes.
+    # A cache by class, because the heap has many objects of few classes.
     known: dict[type, list[Any] | None] = {}
     for one in gc.get_objects():
         kind = type(one)
@@ -51,7 +51,7 @@ def living(*kinds: type) -> list[list[Any]]:
 
 
 def moved_mesh(old: Any, new: Mapping[int, tuple[Any, Any]]) -> Any:
-    """Return a mesh on new devices; None for what is no mesh of old ones."""
+    """Rebuild a mesh on the new devices; return None for anything but a mesh of old devices."""
     import jax
 
     if not isinstance(old, jax.sharding.Mesh) or old.empty:
@@ -65,7 +65,7 @@ def moved_mesh(old: Any, new: Mapping[int, tuple[Any, Any]]) -> Any:
 
 
 def moved_sharding(old: Any, new: Mapping[int, tuple[Any, Any]]) -> Any:
-    """Return a sharding on new devices; None for what is not on old ones."""
+    """Rebuild a sharding on the new devices; return None if it is not on old devices."""
     import jax
 
     mesh = getattr(old, "mesh", None)
@@ -80,10 +80,10 @@ def moved_sharding(old: Any, new: Mapping[int, tuple[Any, Any]]) -> Any:
 
 
 def copied(data: Any) -> np.ndarray:
-    """Return the values of an array of one device, out of JAX's hands.
+    """Copy the values of a single-device array to memory that JAX does not own.
 
-    They are aligned as JAX wants it, so that a new array can take this memory over: to touch fresh
-    memory twice would be most of what healing costs.
+    The copy is aligned so that a new array can take over its memory, because touching fresh memory
+    twice would be most of the cost of healing.
     """
     view = np.asarray(data)
     raw = np.empty(view.nbytes + _ALIGNMENT, np.uint8)
@@ -95,13 +95,13 @@ def copied(data: Any) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ArrayForm:
-    """All of an array but its values.
+    """The metadata of an array, without its values.
 
     Attributes:
-        aval: Its type.
-        sharding: Its sharding.
-        committed: Whether it is bound to its devices.
-        devices: The devices of its addressable shards, in order.
+        aval: The array's abstract value.
+        sharding: The array's sharding.
+        committed: Whether the array is committed to its devices.
+        devices: The devices of the addressable shards, in order.
     """
 
     aval: Any
@@ -111,12 +111,12 @@ class ArrayForm:
 
     @classmethod
     def of(cls, array: Any) -> ArrayForm:
-        """Return an array's form."""
+        """Return the form of an array."""
         devices = tuple(shard.device for shard in array.addressable_shards)
         return cls(array.aval, array.sharding, array.committed, devices)
 
     def build(self, shards: Sequence[np.ndarray], new: dict[int, tuple[Any, Any]]) -> Any:
-        """Return an array of that form on new devices, with these values."""
+        """Build an array of this form on the new devices, from the values of its shards."""
         import jax
 
         if id(self.sharding) not in new:
@@ -129,7 +129,7 @@ class ArrayForm:
 
 @dataclass(frozen=True)
 class MeshContext:
-    """What `jax.set_mesh` and `jax_default_device` are set to.
+    """The current settings of `jax.set_mesh` and `jax_default_device`.
 
     Attributes:
         mesh: The mesh, or None.
@@ -141,13 +141,13 @@ class MeshContext:
 
     @classmethod
     def current(cls) -> MeshContext:
-        """Return what they are set to in this thread."""
+        """Return the settings of this thread."""
         import jax
 
         return cls(_jax.current_mesh(), jax.config.jax_default_device)
 
     def restore(self, new: Mapping[int, tuple[Any, Any]]) -> None:
-        """Set them to the same on new devices."""
+        """Restore the settings on the new devices."""
         import jax
 
         if id(self.mesh) in new:
@@ -159,22 +159,22 @@ class MeshContext:
 def heal(
     namespace: MutableMapping[str, Any], rejoin: Callable[[], None], keep_client: bool = False
 ) -> Healed:
-    """Shut JAX down in this process, join anew, and restore what the learner has.
+    """Shut JAX down in this process, reconnect, and restore the learner's arrays.
 
-    All processes have to do it at once, none of them inside a computation.
+    All processes must call `heal` at the same time, outside of any computation.
 
     Args:
         namespace: The learner's variables.
-        rejoin: Initializes JAX's distributed system and its devices anew.
-        keep_client: Whether computations may still be under way.
+        rejoin: Initializes JAX's distributed system and its devices again.
+        keep_client: Whether computations may still be running.
 
     Returns:
-        What could be restored, and what could not.
+        The numbers and names of the objects that were restored, and of those that were not.
     """
     import jax
 
-    gc.unfreeze()  # what a forked process shares with its parent may refer to the learner's arrays
-    gc.collect()  # what JAX computed on the way to something else, and nobody has any more
+    gc.unfreeze()  # objects shared with the parent of a fork may refer to the learner's arrays
+    gc.collect()  # frees intermediate arrays that are no longer reachable
     saved = [_Saved(array) for array in _jax.all_arrays()]
     names = names_of([one.array for one in saved], namespace)
     context = MeshContext.current()
@@ -194,8 +194,8 @@ def heal(
     own = [saved, healed, new, context, old_devices, *saved, *(one.form for one in healed)]
     left = replace_references(new, [namespace], ignored=own)
     for one in saved:
-        with contextlib.suppress(Exception):  # what was to compute it was ended
-            one.array.delete()  # what still refers to it must not take it for a value
+        with contextlib.suppress(Exception):  # its computation was aborted
+            one.array.delete()  # a remaining reference must not be used as a value
     kept = [one for one in healed if id(one.array) in names]
     lost = [names[id(one.array)] for one in saved if one.failed and id(one.array) in names]
     held = names_of([holder for holder, _ in left] + [old for _, old in left], namespace)
@@ -218,7 +218,7 @@ def _compiled(namespace: MutableMapping[str, Any]) -> list[str]:
 
 
 def _restore_shardings(new: dict[int, tuple[Any, Any]]) -> None:
-    """Add the meshes and shardings that are alive, on the new devices."""
+    """Rebuild all live meshes and shardings on the new devices, and add them to `new`."""
     import jax
 
     meshes, shardings = living(jax.sharding.Mesh, jax.sharding.Sharding)
@@ -235,7 +235,7 @@ def _restore_shardings(new: dict[int, tuple[Any, Any]]) -> None:
 
 
 class _Saved:
-    """An array's values, outside of JAX."""
+    """An array, with a copy of its values outside of JAX."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -247,11 +247,11 @@ class _Saved:
         self.form = ArrayForm.of(array)
         try:
             self.shards = [copied(shard.data) for shard in array.addressable_shards]
-        except Exception:  # what was to compute it was ended
+        except Exception:  # its computation was aborted
             self.failed = True
 
     def restore(self, new: dict[int, tuple[Any, Any]]) -> bool:
-        """Make the array anew; return whether there was one."""
+        """Rebuild the array if its values were saved; return whether it was rebuilt."""
         if self.shards is None or id(self.array) in new:
             return False
         new[id(self.array)] = (self.array, self.form.build(self.shards, new))

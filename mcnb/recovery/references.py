@@ -1,9 +1,9 @@
-"""Putting new objects where old ones are referred to, wherever that is.
+"""Find the learner's names for objects, and replace references to old objects with new ones.
 
 Lists, dicts, sets, attributes, slots, closures, defaults and partial applications are changed in
-place; tuples and frozen sets can't be, so new ones are put where the old ones are referred to in
-turn. What can't be changed at all, such as the local variables of a suspended generator, is
-reported: after each change it is looked whether the old object is still there.
+place. Tuples and frozensets are immutable, so they are rebuilt, and references to them replaced in
+turn. Each change is verified, and references that can't be changed at all are reported, such as
+those from the local variables of a suspended generator.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-# What leads to no object of the learner's.
+# Types whose instances lead to no object of the learner's.
 LEAVES = (str, bytes, int, float, complex, type(None), types.ModuleType, types.CodeType)
-# IPython's `exit` leads to its shell, which keeps what cells returned.
+# IPython's `exit` leads to its shell, which keeps the results of cells.
 _NOT_ENTERED = ("jax", "jaxlib", "numpy", "IPython")
 
 
 def names_of(
     objects: Iterable[Any], namespace: Mapping[str, Any], depth: int = 6
 ) -> dict[int, str]:
-    """Return what a learner calls objects: how they are reached from a namespace.
+    """Return the expressions that reach objects from the learner's variables.
 
     Args:
         objects: The objects.
-        namespace: Where the learner's variables are.
-        depth: How many steps are taken.
+        namespace: The learner's variables.
+        depth: The largest number of steps from a variable to an object.
 
     Returns:
-        The shortest expression for each, by id; those that are not reached are left out.
+        The shortest expression for each object, by id; unreachable objects are left out.
 
     Example:
         >>> x = [1]
@@ -62,7 +62,7 @@ def names_of(
 
 
 def _children(name: str, value: Any) -> list[tuple[str, Any]]:
-    kind = type(value)  # isinstance would ask the object, which may raise
+    kind = type(value)  # isinstance would run code of the object, which may raise
     if issubclass(kind, dict):
         return [(f"{name}[{key!r}]", item) for key, item in dict.items(value)]
     if issubclass(kind, (list, tuple)):
@@ -81,7 +81,7 @@ def _children(name: str, value: Any) -> list[tuple[str, Any]]:
         return []
     try:
         attributes = object.__getattribute__(value, "__dict__")
-    except Exception:  # it has none, or a learner's class refuses in some way
+    except Exception:  # there is none, or a learner's class raises
         return []
     return [(f"{name}.{field}", item) for field, item in attributes.items()]
 
@@ -90,11 +90,11 @@ def _closed_over(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         try:
             yield free, cell.cell_contents
-        except ValueError:  # it is empty
+        except ValueError:  # the cell is empty
             continue
 
 
-# How deep tuples may be nested.
+# The largest depth of nested tuples.
 MOST_ROUNDS = 100
 _Pairs: TypeAlias = dict[int, tuple[Any, Any]]
 _New: TypeAlias = Callable[[Any], Any]
@@ -105,15 +105,15 @@ def replace_references(
     roots: Iterable[MutableMapping[str, Any]],
     ignored: Iterable[Any] = (),
 ) -> list[tuple[Any, Any]]:
-    """Put new objects where old ones are referred to.
+    """Replace references to old objects with references to new ones.
 
     Args:
         replacements: Old and new object, by the id of the old one.
-        roots: Namespaces to look through, besides everything that the garbage collector knows.
-        ignored: Objects whose references are left alone.
+        roots: Namespaces to search, besides all objects that the garbage collector tracks.
+        ignored: Objects whose references are not changed.
 
     Returns:
-        What could not be changed: each holder, with the old object that it still refers to.
+        Each holder that could not be changed, with the old object that it still refers to.
 
     Example:
         >>> old, new = object(), object()
@@ -127,13 +127,13 @@ def replace_references(
 
 
 class _Replacing:
-    """One go through the heap.
+    """Replaces references in the whole heap, in rounds.
 
     Attributes:
-        given: What is to be replaced, and by what.
-        made: Tuples and frozen sets that had to be made anew, with the new ones.
-        first: Whether this is the first round, in which all that was given is replaced.
-        skip: What is left alone, by id.
+        given: The given old and new objects, by the id of the old one.
+        made: The rebuilt tuples and frozensets, old and new, by the id of the old one.
+        first: Whether this is the first round, which replaces the given objects.
+        skip: The ids of objects that are not changed.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class _Replacing:
         self.skip.add(id(self.left))
 
     def run(self) -> list[tuple[Any, Any]]:
-        """Replace; return what is left."""
+        """Replace all references; return the holders that still refer to old objects."""
         arrays = self._object_arrays()
         fresh: _Pairs = self.given
         for _ in range(MOST_ROUNDS):
@@ -170,7 +170,7 @@ class _Replacing:
         return [pair for holder, _ in self.left.values() if (pair := self._still_held(holder))]
 
     def new(self, value: Any) -> Any:
-        """Return what stands for a value now."""
+        """Return the replacement of a value, or the value itself if it has none."""
         if self.first and id(value) in self.given:
             value = self.given[id(value)][1]
         while id(value) in self.made:
@@ -205,11 +205,11 @@ class _Replacing:
             array.flags.writeable = True
             array[index] = value
             array.flags.writeable = writeable
-        except ValueError:  # it does not own its memory
+        except ValueError:  # the array does not own its memory
             self.left[id(array)] = (array, None)
 
     def _change(self, holder: Any) -> None:
-        """Change an object in place, and look whether it worked."""
+        """Change an object in place, and verify the change."""
         try:
             if id(holder) in self.classes:
                 _change_class(self.classes[id(holder)], self.new)
@@ -219,7 +219,7 @@ class _Replacing:
                         _CHANGES[kind](holder, self.new)
                         break
                 _change_attributes(holder, self.new)
-        except Exception:  # a learner's class may refuse in any way
+        except Exception:  # a learner's class may raise anything
             self._leave(holder)
         if self._held(holder) is not None:
             self._leave(holder)
@@ -238,7 +238,7 @@ class _Replacing:
         return next((r for r in old if id(r) not in self.replacing), None)
 
     def _holders(self, wanted: _Pairs) -> list[Any]:
-        """Return everything that refers to one of the wanted objects."""
+        """Return all objects that refer to a wanted object."""
         if not wanted:
             return []
         ids = wanted.keys()
@@ -248,7 +248,7 @@ class _Replacing:
             skip.add(id(frame))
             frame = frame.f_back
         found: dict[int, Any] = {}
-        candidates = gc.get_objects()  # made before the list that holds them
+        candidates = gc.get_objects()  # not the new list itself
         candidates += self.roots
         for candidate in candidates:
             if id(candidate) in skip or issubclass(type(candidate), LEAVES):
@@ -260,9 +260,9 @@ class _Replacing:
         return list(found.values())
 
     def _find_classes(self, found: dict[int, Any]) -> None:
-        """Find out which of the dicts that were found are those of classes.
+        """Find the dicts that are the `__dict__` of a class.
 
-        Python keeps what it looked up in a class, and has to be told of a change.
+        Python caches look-ups in a class, so such a dict must be changed through its class.
         """
         if not any(type(one) is dict for one in found.values()):
             return
@@ -273,10 +273,10 @@ class _Replacing:
                         self.classes[id(part)] = one
 
     def _object_arrays(self) -> list[np.ndarray]:
-        """Return NumPy arrays of objects, such as devices: the garbage collector passes them by."""
+        """Return NumPy arrays of objects such as devices, which the collector does not track."""
         found: list[np.ndarray] = []
         modules = {id(_dict_of(module)) for module in list(sys.modules.values())}
-        seen = modules - {id(root) for root in self.roots}  # one of which is __main__'s, as a rule
+        seen = modules - {id(root) for root in self.roots}  # a root is usually that of __main__
         level: list[Any] = list(self.roots)
         while level:
             deeper: list[Any] = []
@@ -297,7 +297,7 @@ class _Replacing:
 def _dict_of(value: Any) -> Any:
     try:
         return object.__getattribute__(value, "__dict__")
-    except Exception:  # it has none, or a learner's class refuses in some way
+    except Exception:  # there is none, or a learner's class raises
         return None
 
 
@@ -308,7 +308,7 @@ def _rebuilt(holder: Any, new: _New) -> Any:
         attributes = _dict_of(holder)
         if attributes:
             vars(made).update({name: new(value) for name, value in attributes.items()})
-    except Exception:  # a class of its own, with a constructor of its own
+    except Exception:  # a subclass with its own constructor
         return None
     return made
 
@@ -320,7 +320,7 @@ def _change_class(changed: type, new: _New) -> None:
 
 
 def _change_dict(holder: Any, new: _New) -> None:
-    # An ordered one keeps its order beside the dict that it is.
+    # An OrderedDict stores its order separately from its dict.
     ordered = issubclass(type(holder), collections.OrderedDict)
     kind: Any = collections.OrderedDict if ordered else dict
     items = [(key, value) for key, value in kind.items(holder)]

@@ -18,7 +18,7 @@ LEAST_LATE = 0.1  # fraction of the cell's time; a process that delays others lo
 LEAST_DONE = 0.2  # fraction of a wait; longer activities of the delaying process are reported
 COLUMNS = 400  # columns of a lane; anything shorter than a column is not visible
 MOST_STEPS = 24
-LAST_STEPS = 6  # of these steps, taken from the end, because it shows how the cell ended
+LAST_STEPS = 6  # the last steps among these, which show how the cell ended
 LONGEST_PATTERN = 12  # steps; a repeated pattern of at most this length is drawn once
 
 
@@ -292,7 +292,7 @@ def _columns(meetings: Sequence[Meeting]) -> list[list[Meeting]]:
     """Group meetings into columns.
 
     A meeting directly follows the last earlier meeting of any of its processes, in each process's
-    own order. Neither the clocks of two processes nor the time of giving up are compared.
+    own order. Differences between clocks and the times of giving up have no influence.
     """
     own = {
         k: deque(sorted((m for m in meetings if k in m.came), key=lambda m: m.came[k]))

@@ -1,0 +1,253 @@
+"""What can't be done is said in a sentence: what was given, what is allowed, what to do."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import mcnb
+from mcnb._system import reserve_port
+from mcnb.launchers import local
+from mcnb.worker.cellcode import syntax_error
+from tests.conftest import Notebook
+
+RUNNING = "A cluster of 4 processes x 2 CPU devices runs already"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (
+            "start -n 0",
+            "-n 0: the number of processes is a whole number from 1 to 512. For example: -n 4",
+        ),
+        (
+            "start -n four",
+            "-n four: the number of processes is a whole number from 1 to 512. For example: -n 4",
+        ),
+        (
+            "start -n 2.5",
+            "-n 2.5: the number of processes is a whole number from 1 to 512. For example: -n 4",
+        ),
+        (
+            "start -n 1000",
+            "-n 1000: the number of processes is a whole number from 1 to 512. For example: -n 4",
+        ),
+        (
+            "start -d -1",
+            "-d -1: the number of devices per process is a whole number from 1 to 2048. "
+            "For example: -d 2",
+        ),
+        (
+            "start --platform gpu",
+            "--platform gpu: this version of mcnb drives CPU devices, and NVIDIA's GPUs. Leave the "
+            "option out, or say --platform cpu or --platform cuda",
+        ),
+        (
+            "start --env NAME",
+            "--env NAME: a setting is a name, an equals sign and a value, without spaces around "
+            "the sign. For example: --env JAX_ENABLE_X64=1",
+        ),
+        (
+            "start --engine mpi",
+            "%mcjax start --engine mpi: there is no option --engine. Options: -n, -d, --platform, "
+            "--env, --unchecked, --engines, --hosts, --options, --listen. Help: %mcjax?",
+        ),
+        (
+            "start -n",
+            "%mcjax start -n: -n/--processes: expected one argument. Help: %mcjax?",
+        ),
+        ("start 'x", "%mcjax start 'x: No closing quotation. Help: %mcjax?"),
+        (
+            "strat",
+            "%mcjax strat: there is no command strat. Did you mean start? Commands: start, "
+            "connect, status, log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
+        ),
+        (
+            "frobnicate",
+            "%mcjax frobnicate: there is no command frobnicate. Commands: start, connect, "
+            "status, log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
+        ),
+        (
+            "stop -n 3",
+            "%mcjax stop -n 3: the option --processes belongs to %mcjax start. Help: %mcjax?",
+        ),
+    ],
+)
+def test_a_line_that_can_not_be_done(notebook: Notebook, line: str, sentence: str) -> None:
+    assert notebook.error(f"%mcjax {line}") == f"OptionError: {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (
+            "-p 0,7",
+            "-p 0,7: there is no process 7. This cluster has 4 processes: 0 to 3",
+        ),
+        (
+            "-p 3-1",
+            "-p 3-1: name processes by their index, as numbers and ranges with commas between "
+            "them. For example: -p 0,2-3",
+        ),
+        (
+            "-p all",
+            "-p all: name processes by their index, as numbers and ranges with commas between "
+            "them. For example: -p 0,2-3",
+        ),
+        (
+            "--lockstep",
+            "%%mcjax --lockstep: there is no option --lockstep. Options: -p, --unchecked, "
+            "--timeout. Help: %%mcjax?",
+        ),
+    ],
+)
+def test_a_cell_that_can_not_be_run(notebook: Notebook, line: str, sentence: str) -> None:
+    assert notebook.error(f"%%mcjax {line}\n1") == f"OptionError: {sentence}"
+
+
+def test_a_cluster_started_twice(notebook: Notebook) -> None:
+    again = notebook.run("%mcjax start -n 4 -d 2")
+    assert again.success
+    assert again.stdout == "Ready: 4 processes x 2 CPU devices, running already\n"
+    assert notebook.error("%mcjax start -n 2") == (
+        f"ClusterError: {RUNNING}. To have another, first: %mcjax stop"
+    )
+    assert notebook.error("%mcjax start --env A=1") == (
+        f"ClusterError: {RUNNING}, with other settings. To have another, first: %mcjax stop"
+    )
+
+
+def test_a_stopped_cluster(empty_notebook: Notebook) -> None:
+    empty_notebook.run("%mcjax start -n 1 -d 1")
+    assert empty_notebook.run("%mcjax stop").stdout == "Stopped: 1 process x 1 CPU device\n"
+    for cell in ("%%mcjax\nprint(1)", "import mcnb; mcnb.current_cluster().pull('x')"):
+        assert empty_notebook.error(cell) == (
+            "ClusterError: The cluster was stopped. Start it: %mcjax start"
+        )
+    assert empty_notebook.run("%mcjax status").stdout == (
+        "1 process x 1 CPU device: it was stopped\n"
+    )
+
+
+def test_no_cluster_yet(empty_notebook: Notebook) -> None:
+    assert empty_notebook.run("%mcjax").stdout == "No cluster yet. Start one: %mcjax start\n"
+    for command in ("stop", "restart", "interrupt"):
+        assert empty_notebook.error(f"%mcjax {command}") == (
+            "ClusterError: There is no cluster yet. Start one: %mcjax start -n 4 -d 2"
+        )
+
+
+def test_an_engine_that_dies_while_starting(empty_notebook: Notebook) -> None:
+    error = empty_notebook.error("%mcjax start -n 2 --env JAX_PLATFORMS=nonsense")
+    assert re.fullmatch(
+        "ClusterError: The cluster did not start: both processes could not join the others. "
+        "RuntimeError: Unable to initialize backend 'nonsense': Backend 'nonsense' is not in the "
+        r"list of known backends: \[[a-z', ]+\]. "
+        r"\(set JAX_PLATFORMS='' to automatically choose an available backend\)",
+        error,
+    )
+    # The next cell does not start another cluster behind the user's back.
+    assert empty_notebook.error("%%mcjax\n1") == f"{error}\nOnce that is mended: %mcjax start"
+
+
+def test_a_process_that_can_not_even_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "ENGINE_ARGS", [*local.ENGINE_ARGS, "--IPEngine.timeout=soon"])
+    with pytest.raises(mcnb.ClusterError) as failed:
+        mcnb.Cluster(1, 1).start()
+    message = str(failed.value)
+    assert message.startswith(
+        "The cluster did not start: process 0 ended with exit code 1 while starting. Its last "
+        "lines:"
+    )
+    assert "Bad config encountered during initialization" in message
+
+
+def test_a_keeper_that_can_not_even_begin(tmp_path: Any) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nif 'mcnb.launchers.forkserver' in sys.orig_argv: os._exit(1)\n"
+    )
+    began = time.monotonic()
+    with pytest.raises(mcnb.ClusterError) as failed:
+        mcnb.Cluster(1, env={"PYTHONPATH": str(tmp_path)}).start()
+    assert time.monotonic() - began < 20
+    assert str(failed.value) == (
+        "The cluster did not start: The process that looks after the cluster is gone, and the "
+        "cluster with it. Start it again: %mcjax restart"
+    )
+
+
+def test_a_port_is_held_until_the_coordinator_has_it() -> None:
+    holder, port = reserve_port("127.0.0.1")
+    with holder:
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server(("127.0.0.1", port))
+        with socket.socket() as coordinator:  # gRPC binds it so
+            coordinator.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            coordinator.bind(("127.0.0.1", port))
+
+
+@pytest.mark.parametrize(
+    ("versions", "sentence"),
+    [
+        ({}, "jax is not installed for this Python. Install it: {mend}"),
+        ({"jax": "0.10.2"}, "jaxlib is not installed for this Python. Install it: {mend}"),
+        (
+            {"jax": "0.4.38", "jaxlib": "0.4.38"},
+            "jax 0.4.38 is too old: mcnb needs 0.8 or newer. Install it: {mend}",
+        ),
+    ],
+    ids=["no jax", "no jaxlib", "old jax"],
+)
+def test_no_jax_or_an_old_one(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], sentence: str
+) -> None:
+    def version(package: str) -> str:
+        if package not in versions:
+            raise importlib.metadata.PackageNotFoundError(package)
+        return versions[package]
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    with pytest.raises(mcnb.ClusterError) as missing:
+        mcnb.Cluster().start()
+    mend = 'python -m pip install --upgrade "jax>=0.8" "jaxlib>=0.8"'
+    assert str(missing.value) == sentence.format(mend=mend)
+
+
+def test_a_plot_without_a_display(cluster: mcnb.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cluster.run("import os; os.environ.pop('DISPLAY', None);").ok
+    assert cluster.run("import matplotlib.pyplot as plt; plt.figure(); plt.show()").ok
+
+
+def test_calling_a_start_that_another_thread_is_at(empty_notebook: Notebook) -> None:
+    cluster = mcnb.Cluster(1, 1)
+    errors = []
+
+    def start() -> None:
+        try:
+            cluster.start()
+        except mcnb.ClusterError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    cluster.stop()
+    assert errors == [
+        "The cluster runs already, with 1 process x 1 CPU device. To start it anew, without its "
+        "variables: %mcjax restart. For another size, first: %mcjax stop"
+    ]
+
+
+def test_null_bytes_are_a_syntax_error_too() -> None:
+    error = syntax_error("x = '\0'", "1", 1)
+    assert error is not None
+    assert error.name == "SyntaxError"

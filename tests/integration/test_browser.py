@@ -1,0 +1,87 @@
+"""What a person sees: pictures in JupyterLab, in a real browser, on light and dark themes.
+
+The windows are left as files in build/screenshots, to be looked at.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import nbformat
+import pytest
+
+from mcnb.pictures.drawing import PAPER, color_of
+from tests.conftest import once
+from tests.support.jupyterlab import SCREENSHOTS, browser_page, jupyterlab, run_notebook, set_theme
+
+pytestmark = once
+CELLS = (
+    "%load_ext mcnb\n%mcjax start -n 4 -d 2",
+    "%%mcjax\n"
+    "import jax, mcnb, numpy as np, time\n"
+    "from jax.sharding import NamedSharding, PartitionSpec as P\n"
+    'mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(jax.sharding.AxisType.Auto,) * 2)\n'
+    "mcnb.show(mesh)",
+    '%%mcjax\nmcnb.show(NamedSharding(mesh, P("a")), (8, 4), name="replicated")',
+    "%%mcjax\n"
+    'x = jax.device_put(np.ones((8, 4)), NamedSharding(mesh, P("a", "b")))\n'
+    "if jax.process_index() == 2:\n"
+    "    time.sleep(0.5)\n"
+    "print(float(x.sum()))",
+    "%mcjax timeline",
+    "%mcjax stop",
+)
+TITLES = ("Mesh 'a': 4, 'b': 2", "replicated: an array[8,4]  P('a')", "The cell took ")
+
+
+def colors_of(png: bytes) -> Counter[str]:
+    """Return how many pixels of a picture have which colour."""
+    pixels = matplotlib.image.imread(io.BytesIO(png))[:, :, :3].reshape(-1, 3)
+    return Counter("#" + "".join(f"{round(v * 255):02X}" for v in pixel) for pixel in pixels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_pictures_are_seen_in_jupyterlab(theme: str, tmp_path: Path) -> None:
+    set_theme(tmp_path, theme)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    with browser_page(height=1900) as page, jupyterlab(tmp_path) as about:
+        cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
+        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+        notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
+        nbformat.write(notebook, tmp_path / "lessons" / "pictures.ipynb")
+        run_notebook(page, about, "pictures.ipynb")
+        assert page.get_attribute("body", "data-jp-theme-light") == str(theme == "light").lower()
+        page.screenshot(path=SCREENSHOTS / f"jupyterlab_{theme}.png")
+        seen = page.query_selector_all(".jp-RenderedSVG")
+        assert len(seen) == len(TITLES)
+        for picture, title in zip(seen, TITLES, strict=True):
+            check(picture, title, theme)
+        stored = nbformat.read(tmp_path / "lessons" / "pictures.ipynb", 4)
+        assert stored.cells[0].source == CELLS[0]
+
+
+def check(picture: Any, title: str, theme: str) -> None:
+    """Check that a picture is there, large enough to be read, and drawn in its colours."""
+    picture.scroll_into_view_if_needed()
+    drawn = picture.query_selector("svg, img")
+    assert drawn.is_visible()
+    box = drawn.bounding_box()
+    assert 300 < box["width"] <= picture.bounding_box()["width"]
+    assert box["height"] > 100
+    svg = (
+        drawn.evaluate("e => e.outerHTML")
+        if drawn.evaluate("e => e.tagName") == "svg"
+        else (drawn.evaluate("e => decodeURIComponent(e.src)"))
+    )
+    assert title in svg.replace("&#x27;", "'").replace("&#39;", "'")
+    number = TITLES.index(title) + 1
+    png = drawn.screenshot(path=SCREENSHOTS / f"picture_{number}_{theme}.png")
+    colors = colors_of(png)
+    assert all(colors[color_of(process)] > 100 for process in range(4)), colors.most_common(9)
+    # Paper of its own, whatever the theme: dark text on it can be read.
+    assert colors[PAPER] > 0.3 * colors.total()

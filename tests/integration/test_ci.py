@@ -1,0 +1,204 @@
+"""The check of the lessons is one that can fail."""
+
+from __future__ import annotations
+
+import importlib.util
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+from tests.conftest import ROOT, once
+
+pytestmark = once
+
+CHECK = ROOT / ".ci" / "check.py"
+
+
+def lesson(folder: Path, *cells: tuple[str, list[Any]]) -> None:
+    notebook = new_notebook(
+        cells=[
+            new_code_cell(source, outputs=outputs, execution_count=number)
+            for number, (source, outputs) in enumerate(cells, start=1)
+        ],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+    )
+    nbformat.write(notebook, folder / "01_lesson.ipynb")
+
+
+def printed(text: str, stream: str = "stdout") -> list[Any]:
+    return [new_output("stream", name=stream, text=text)]
+
+
+def error(name: str, value: str) -> list[Any]:
+    return [new_output("error", ename=name, evalue=value, traceback=[])]
+
+
+@pytest.mark.parametrize(
+    ("passes", "cells"),
+    [
+        (True, [("print(1)", printed("1\n"))]),
+        (False, [("print(1)", printed("2\n"))]),
+        (False, [("1 / 0", error("ZeroDivisionError", "division by zero"))]),
+        (
+            False,
+            [
+                (
+                    "%%mcjax\nprint(1)",
+                    printed("UsageError: Cell magic `%%mcjax` not found.\n", "stderr"),
+                )
+            ],
+        ),
+        (
+            False,
+            [
+                (
+                    "%load_ext mcnb\n%mcjax start -n 1 -d 1",
+                    printed("Ready: 1 process x 1 CPU device\n"),
+                ),
+                (
+                    "%%mcjax\n1 / 0",
+                    error(
+                        "CellError",
+                        "process 0 raised ZeroDivisionError: division by zero (line 2)",
+                    ),
+                ),
+            ],
+        ),
+    ],
+    ids=["good", "other output", "failing cell", "magic missing", "failing mcjax cell"],
+)
+def test_the_check_of_lessons(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], passes: bool, cells: list[Any]
+) -> None:
+    lesson(tmp_path, *cells)
+    lessons = runpy.run_path(str(CHECK), run_name="check")["lessons"]
+    assert lessons(tmp_path) is passes, capfd.readouterr().out
+
+
+PARTED = """%%mcjax
+import jax, numpy as np
+from jax.experimental import multihost_utils
+if jax.process_index() == 0:
+    multihost_utils.sync_global_devices("x")"""
+VERDICT = (
+    "missing: process 0 waits at line 5 in sync_global_devices; process 1 finished without it. "
+    "Hint: that line runs only where `jax.process_index() == 0` holds. What communicates must run "
+    "on all participants: take it out of the condition. Only what does not communicate, such as "
+    "printing, may stay inside. "
+    "The cluster is intact, with its variables"
+)
+
+
+@pytest.mark.parametrize(
+    ("passes", "source", "stored"),
+    [
+        (True, PARTED, error("LockstepError", VERDICT)),
+        (False, PARTED, error("LockstepError", VERDICT.replace("line 5", "line 4"))),
+        (False, PARTED.replace("if", "#", 1).replace("    ", ""), []),
+    ],
+    ids=["as it must", "at another line", "it does not fail"],
+)
+def test_a_cell_that_must_fail(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    passes: bool,
+    source: str,
+    stored: list[Any],
+) -> None:
+    start = "%load_ext mcnb\n%mcjax start -n 2 -d 1"
+    lesson(tmp_path, (start, printed("Ready: 2 processes x 1 CPU device\n")), (source, stored))
+    path = tmp_path / "01_lesson.ipynb"
+    notebook = nbformat.read(path, 4)
+    notebook.cells[1].metadata["tags"] = ["raises-exception"]
+    nbformat.write(notebook, path)
+    lessons = runpy.run_path(str(CHECK), run_name="check")["lessons"]
+    assert lessons(tmp_path) is passes, capfd.readouterr().out
+
+
+LESSON = """\
+---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+kernelspec:
+  display_name: Python 3
+  language: python
+  name: python3
+---
+
+```{code-cell} ipython3
+print("before")
+```
+
+```{code-cell} ipython3
+:tags: [needs-tpu, nbval-skip]
+
+print("a pod")
+```
+
+```{code-cell} ipython3
+"after"
+```
+"""
+
+
+def test_what_needs_a_compiler_keeps_its_outputs_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lessons = runpy.run_path(str(CHECK.parent.parent / "tools" / "lessons.py"), run_name="lessons")
+    main, find_spec = lessons["main"], importlib.util.find_spec
+    has = {"libtpu": False}
+
+    def found(name: str, package: str | None = None) -> Any:
+        return has[name] or None if name in has else find_spec(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", found)
+    written, made = tmp_path / "12_pods.md", tmp_path / "12_pods.ipynb"
+    written.write_text(LESSON)
+    assert main([str(written)]) == 1
+    assert "No outputs are stored of this cell, which needs libtpu" in capfd.readouterr().out
+    has["libtpu"] = True
+    assert main([str(written)]) == 0
+    stored = made.read_text()
+    assert [cell.execution_count for cell in nbformat.reads(stored, 4).cells] == [1, 2, 3]
+    has["libtpu"] = False
+    written.write_text(LESSON.replace("before", "changed"))
+    assert main([str(written)]) == 0
+    assert made.read_text() == stored.replace("before", "changed")
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    check = runpy.run_path(str(CHECK), run_name="check")
+    copied = nbformat.read(check["without_skipping"](made, copies), 4)
+    assert [cell.metadata.get("tags") for cell in copied.cells] == [None, ["needs-tpu"], None]
+    assert check["as_stored"]([made])
+    capfd.readouterr()
+
+
+def test_no_lessons_is_a_failure(tmp_path: Path) -> None:
+    assert runpy.run_path(str(CHECK), run_name="check")["lessons"](tmp_path) is False
+
+
+def test_what_failed_is_told_again_at_the_end(capfd: pytest.CaptureFixture[str]) -> None:
+    check = runpy.run_path(str(CHECK), run_name="check")
+    run, names = check["run"], check["main"].__globals__
+
+    def bad() -> bool:
+        """Say something and fail."""
+        return bool(run(sys.executable, "-c", "import sys; print('why'); sys.exit(3)"))
+
+    def good() -> bool:
+        """Say something."""
+        return bool(run(sys.executable, "-c", "print('fine')"))
+
+    names["STEPS"] = (bad, good)
+    assert check["main"]() == 1
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[-3].startswith("-- the end of what python")
+    assert lines[-2:] == ["why", "1 passed, 1 failed: bad"]
+    assert lines.count("fine") == 1

@@ -1,0 +1,199 @@
+"""Clusters of ipyparallel's that somebody else started, with ordinary engines."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import ipyparallel
+import psutil
+import pytest
+
+import mcnb
+from mcnb.cluster import cluster as clusters
+from tests.conftest import Notebook, wait_until
+
+COUNT = 3
+SETUP = """
+import os, time, jax, jax.numpy as jnp, numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+k = jax.process_index()
+mesh = jax.make_mesh((6,), ("a",), axis_types=(AxisType.Auto,))
+x = jax.device_put(np.arange(12.0), NamedSharding(mesh, P("a")))
+"""
+MEND = "Have the engines started anew: ipcluster stop, and ipcluster start"
+LOST = "The processes can't go on together. Who started them has to start them anew; then: %mcjax"
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ipyparallel.Cluster]:
+    """Somebody else's cluster, under the profile `default`."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    cluster = ipyparallel.Cluster(
+        n=COUNT,
+        profile="default",
+        cluster_id="",
+        controller_args=["--HeartMonitor.period=300"],  # as often, a new engine is registered
+        log=logging.getLogger("theirs"),
+        delay=0,
+    )
+    cluster.start_cluster_sync()
+    client = cluster.connect_client_sync()
+    client.wait_for_engines(COUNT, timeout=60, interactive=False)
+    client.close()
+    yield cluster
+    for launcher in list(cluster.engine_set.launchers.values()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            launcher.process.send_signal(signal.SIGKILL)  # JAX lets SIGTERM pass
+    cluster.stop_cluster_sync()
+
+
+def test_its_engines_become_processes(theirs: ipyparallel.Cluster) -> None:
+    cluster = mcnb.connect()
+    try:
+        assert cluster.options.processes == COUNT
+        cluster.run(SETUP).raise_for_errors()
+        result = cluster.run(
+            "print(k, jax.device_count(), float(jnp.sum(x)))\nos.system('echo hi')"
+        )
+        assert result.stdout == {k: f"{k} 6 66.0\nhi\n" for k in range(COUNT)}
+        assert result.value == dict.fromkeys(range(COUNT), "0")
+        parted = cluster.run("if k == 2:\n    print(jnp.sum(x))")
+        assert str(parted.error()).startswith(
+            "missing: process 2 waits at line 2 in sum; processes 0,1 finished without it. Hint: "
+        )
+        hung = cluster.run("if k == 2:\n    print(float(jnp.sum(x)))", checked=False)
+        assert hung.verdict is not None
+        assert hung.verdict.happened == "hung"
+        assert "with their variables (1 array)" in cluster.heal()
+        assert cluster.run("print(float(jnp.sum(x)))").stdout[0] == "66.0\n"
+        with pytest.raises(mcnb.ClusterError) as refused:
+            cluster.restart()
+        assert str(refused.value) == (
+            "These processes were started by somebody else, who has to start them anew; then: "
+            "%mcjax connect"
+        )
+        pids = cluster.pull("os.getpid()")
+        launched = {one.process.pid for one in theirs.engine_set.launchers.values()}
+        assert set(pids.values()) == launched
+    finally:
+        cluster.stop()
+    assert all(one.process.is_running() for one in theirs.engine_set.launchers.values())
+    # They have been JAX processes, and can't be again.
+    with pytest.raises(mcnb.ClusterError) as stale:
+        mcnb.connect()
+    assert str(stale.value) == (
+        "The cluster could not be joined: Engine 0 belongs to another system of JAX processes "
+        f"since an earlier run. {MEND}"
+    )
+
+
+def test_an_interrupt_and_a_death(theirs: ipyparallel.Cluster) -> None:
+    del theirs
+    cluster = mcnb.connect(devices_per_process=1)
+    try:
+        assert cluster.run("import jax; print(jax.device_count())").stdout[0] == f"{COUNT}\n"
+
+        def when_it_runs() -> None:
+            assert wait_until(lambda: cluster.status().endswith("running a cell"), 10)
+            cluster.interrupt()
+
+        helper = threading.Thread(target=when_it_runs)
+        helper.start()
+        began = time.monotonic()
+        assert cluster.run("import time; time.sleep(60)").interrupted
+        assert time.monotonic() - began < 20
+        helper.join()
+        died = cluster.run("import os\nif jax.process_index() == 2:\n    os.kill(os.getpid(), 9)")
+        assert str(died.error()) == f"process 2 ended without a word. {LOST} connect"
+        with pytest.raises(mcnb.ClusterError) as lost:
+            cluster.run("1")
+        assert str(lost.value) == (
+            "The cluster has lost its processes. Have the engines started anew (ipcluster stop, "
+            "ipcluster start); then: %mcjax connect"
+        )
+    finally:
+        cluster.stop()
+
+
+def test_the_magic(theirs: ipyparallel.Cluster, empty_notebook: Notebook) -> None:
+    del theirs
+    assert empty_notebook.error("%mcjax connect -n 3") == (
+        "OptionError: %mcjax connect -n 3: the option --processes belongs to %mcjax start. "
+        "Help: %mcjax?"
+    )
+    ready = empty_notebook.run("%mcjax connect -d 1")
+    assert ready.stdout == f"Ready: {COUNT} processes x 1 CPU device\n"
+    assert empty_notebook.run("%%mcjax\nimport jax; print(jax.process_count())").stdout == (
+        f"[all {COUNT}] {COUNT}\n"
+    )
+    # The first cell of a notebook, run again.
+    again = empty_notebook.run("%mcjax connect")
+    assert again.stdout == f"Connected already: {COUNT} processes x 1 CPU device\n"
+    assert empty_notebook.run("%mcjax stop").stdout == (
+        f"Left: {COUNT} processes x 1 CPU device. They run on, and can't be connected again; "
+        "ipcluster stop ends them\n"
+    )
+    clusters.set_current(None)
+
+
+def test_a_notebook_that_is_killed_leaves_nothing(theirs: ipyparallel.Cluster) -> None:
+    code = (
+        "import sys, mcnb\ncluster = mcnb.connect(devices_per_process=1)\n"
+        "print(cluster._lifetime.processes.folder, flush=True)\nsys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as notebook:
+        assert notebook.stdout
+        folder = Path(notebook.stdout.readline().decode().strip())
+        assert len(list(folder.iterdir())) == COUNT
+        notebook.send_signal(signal.SIGKILL)
+    assert wait_until(lambda: not folder.exists(), 10), list(folder.iterdir())
+    assert all(one.process.is_running() for one in theirs.engine_set.launchers.values())
+
+
+def test_an_engine_that_has_used_jax(theirs: ipyparallel.Cluster) -> None:
+    client = theirs.connect_client_sync()
+    client[1].execute("import jax; jax.devices()", block=True)
+    client.close()
+    with pytest.raises(mcnb.ClusterError) as stale:
+        mcnb.connect()
+    assert str(stale.value) == (
+        f"The cluster could not be joined: Engine 1 has computed with JAX by itself before. {MEND}"
+    )
+
+
+def test_an_engine_that_does_not_answer(
+    theirs: ipyparallel.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcnb.launchers.existing.ANSWER_S", 1.0)
+    stopped = [one.process for one in theirs.engine_set.launchers.values()]
+    for process in stopped:
+        os.kill(process.pid, signal.SIGSTOP)
+    with pytest.raises(mcnb.ClusterError) as stale:
+        mcnb.connect()
+    assert str(stale.value) == (
+        "The cluster could not be joined: Engines 0-2 of 3 did not answer within 1 seconds: busy, "
+        f"or left over from an earlier run. {MEND}"
+    )
+    for process in stopped:
+        os.kill(process.pid, signal.SIGCONT)
+
+
+def test_no_such_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    with pytest.raises(mcnb.ClusterError) as missing:
+        mcnb.connect("lab", "second")
+    assert str(missing.value) == (
+        "No ipyparallel cluster has left word under the profile lab and the id second. Start one: "
+        "ipcluster start --profile=lab --cluster-id=second -n 4"
+    )

@@ -1,0 +1,194 @@
+"""The stop button at the wrong moment, and a fork server that ends what it just started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import mcnb
+from mcnb.cluster.shielding import to_the_end
+from mcnb.launchers import forkserver_client
+from mcnb.launchers.base import process_environment
+from mcnb.options import Options
+from tests.conftest import wait_until
+
+WHEN_S = (0.005, 0.02, 0.1, 0.25)
+
+
+@contextlib.contextmanager
+def pressed(after: float) -> Iterator[None]:
+    """Press the stop button after a while, unless what is under way has ended by then."""
+    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        yield
+        # What comes now came too late: it must not hit the test.
+        with contextlib.suppress(KeyboardInterrupt):
+            timer.join()
+            time.sleep(0.05)
+    finally:
+        timer.cancel()
+
+
+def family() -> list[str]:
+    return sorted(one.name() for one in psutil.Process().children(recursive=True))
+
+
+@pytest.fixture
+def two() -> Iterator[mcnb.Cluster]:
+    forkserver_client.close_idle()
+    cluster = mcnb.Cluster(processes=2, devices_per_process=1)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.mark.parametrize("after", WHEN_S)
+def test_a_stop_is_not_left_half_done(two: mcnb.Cluster, after: float) -> None:
+    before = family()
+    two.start()
+    with contextlib.suppress(KeyboardInterrupt), pressed(after):
+        two.stop()
+    assert two.status() == "2 processes x 1 CPU device: it was stopped"
+    assert family() == sorted([*before, "mcnb forkserver"])
+    two.start()
+    assert two.run("1 + 1").text() == "[all 2] 2\n"
+    two.stop()
+    assert family() == sorted([*before, "mcnb forkserver"])
+
+
+@pytest.mark.parametrize("after", [*WHEN_S, 0.4])
+def test_an_interrupted_restart_leaves_all_or_nothing(two: mcnb.Cluster, after: float) -> None:
+    before = family()
+    two.start()
+    interrupted = False
+    try:
+        with pressed(after):
+            two.restart()
+    except KeyboardInterrupt:
+        interrupted = True
+        assert two.status() in (
+            "2 processes x 1 CPU device: it was interrupted while it was restarted",
+            "2 processes x 1 CPU device: it was interrupted while it started",
+        )
+        assert family() == sorted([*before, "mcnb forkserver"])
+    if interrupted or not two.running:
+        two.start()
+    assert two.run("1 + 1").text() == "[all 2] 2\n"
+    two.stop()
+    assert family() == sorted([*before, "mcnb forkserver"])
+
+
+def test_a_heal_is_not_left_half_done(two: mcnb.Cluster) -> None:
+    two.start()
+    two.run("import jax, jax.numpy as jnp\nx = jnp.ones(3)").raise_for_errors()
+    with contextlib.suppress(KeyboardInterrupt), pressed(0.1):
+        two.heal()
+    assert two.run("float(x.sum())").text() == "[all 2] 3.0\n"
+
+
+def order(folder: Path, **more: object) -> str:
+    return json.dumps({"cluster": str(folder), **more}) + "\n"
+
+
+def controller(folder: Path) -> str:
+    env = process_environment(Options(processes=1), os.environ)
+    return order(
+        folder,
+        do="start",
+        name="controller",
+        module="mcnb.launchers.controller",
+        arguments=[f"--profile-dir={folder}"],
+        env=env,
+        cwd="/",
+        output=str(folder / "controller"),
+        graceful=False,
+        umask=0o77,
+    )
+
+
+def test_what_was_forked_a_moment_ago_is_ended_too(tmp_path: Path) -> None:
+    for turn in range(8):
+        folder = tmp_path / f"mine{turn}"
+        folder.mkdir()
+        forkserver = subprocess.Popen(
+            [sys.executable, "-P", "-m", "mcnb.launchers.forkserver"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=process_environment(Options(processes=1), os.environ),
+        )
+        begin = json.dumps({"do": "begin", "folder": str(folder)}) + "\n"
+        end = json.dumps({"do": "end", "remove": True}) + "\n"
+        said, _ = forkserver.communicate(begin + controller(folder) + end, timeout=20)
+        reports = [json.loads(line) for line in said.splitlines()]
+        assert {"ended": True} in reports
+        assert not folder.exists()
+
+
+def test_orders_for_a_cluster_that_has_ended_start_nothing(tmp_path: Path) -> None:
+    forkserver = forkserver_client.ForkServerClient(
+        process_environment(Options(processes=1), os.environ)
+    )
+    try:
+        gone: list[str] = []
+        forkserver.begin(tmp_path / "first", lambda name, _: gone.append(name))
+        forkserver.end()
+        forkserver.begin(tmp_path / "second", lambda name, _: gone.append(name))
+        arguments = ("controller", "mcnb.launchers.controller", [], dict(os.environ), "/")
+        forkserver.start(
+            tmp_path / "first", *arguments, str(tmp_path / "c"), graceful=False, umask=0o77
+        )
+        forkserver.end()
+        assert gone == []
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        forkserver.close()
+
+
+def test_a_keeper_that_was_killed_while_it_waited_is_replaced(two: mcnb.Cluster) -> None:
+    others = {one for one in psutil.Process().children() if one.name() == "mcnb forkserver"}
+    two.start()
+    two.stop()
+    [idle] = {
+        one for one in psutil.Process().children() if one.name() == "mcnb forkserver"
+    } - others
+    idle.kill()
+    two.start()
+    assert two.run("1 + 1").text() == "[all 2] 2\n"
+
+
+def test_to_the_end() -> None:
+    done: list[str] = []
+
+    def slow() -> None:
+        assert wait_until(lambda: bool(pressed_now))
+        done.append("all of it")
+
+    pressed_now: list[bool] = []
+
+    def press() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        pressed_now.append(True)
+
+    threading.Timer(0.05, press).start()
+    with pytest.raises(KeyboardInterrupt):
+        to_the_end(slow)
+    assert done == ["all of it"]
+
+    def fails() -> None:
+        raise OSError("mine")
+
+    fail: Callable[[], None] = fails
+    with pytest.raises(OSError, match="mine"):
+        to_the_end(fail)

@@ -1,0 +1,91 @@
+"""Processes of several hosts: they find each other, part, die and are started anew as on one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import once, wait_until
+from tests.support import hosts, sshd
+from tests.support.launchers import ENDED_S, left
+
+NOTEBOOK = """
+import json, os, sys
+import mcnb
+said = {}
+with mcnb.Cluster(4, 2, engines="ssh", hosts="one,two", launcher_options=sys.argv[1]) as cluster:
+    cluster.run('''
+import os, socket, time, jax, jax.numpy as jnp, numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+k = jax.process_index()
+mesh = jax.make_mesh((8,), ("a",), axis_types=(AxisType.Auto,))
+x = jax.device_put(np.arange(16.0), NamedSharding(mesh, P("a")))
+''').raise_for_errors()
+    said["hosts"] = cluster.pull("socket.gethostname()")
+    said["sum"] = cluster.run("print(float(jnp.sum(x)))").stdout
+    said["parted"] = str(cluster.run("if k == 2:\\n    print(jnp.sum(x))").error())
+    hung = cluster.run("if k == 2:\\n    print(float(jnp.sum(x)))", checked=False)
+    said["hung"] = hung.verdict.happened
+    said["healed"] = cluster.heal()
+    said["sum after"] = cluster.run("print(float(jnp.sum(x)))").stdout
+    killed = cluster.run("if k == 3:\\n    os.kill(os.getpid(), 9)\\njnp.sum(x)")
+    said["killed"] = str(killed.error())
+    said["anew"] = cluster.run("import jax; print(jax.device_count())").stdout
+    said["listens"] = cluster._lifetime.processes.referee.address.host
+    cluster.push({"port": cluster._lifetime.processes.referee.address.port})
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    if not hosts.available():
+        pytest.skip(hosts.WHY_NOT)
+    if not sshd.available():
+        pytest.skip(sshd.WHY_NOT)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@once
+def test_a_notebook_and_two_other_hosts(home: Path) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(hosts.hosts())
+        clients = []
+        for name in hosts.OTHERS:
+            folder = home / name
+            folder.mkdir()
+            address = hosts.ADDRESSES[name]
+            clients.append(stack.enter_context(sshd.sshd(folder, name, address, hosts.on(name))))
+        client = home / "ssh_config"
+        client.write_text("".join(one.read_text() for one in clients))
+        done = subprocess.run(
+            hosts.on(hosts.NOTEBOOK, sys.executable, "-c", NOTEBOOK, f"-F {client}"),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env={**os.environ, "JAX_PLATFORMS": ""},
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert wait_until(lambda: not left(home), ENDED_S), left(home)
+    said: dict[str, Any] = json.loads(done.stdout)
+    everybody = {"0": "120.0\n", "1": "120.0\n", "2": "120.0\n", "3": "120.0\n"}
+    # Neighbours share a host.
+    assert said["hosts"] == {"0": "one", "1": "one", "2": "two", "3": "two"}
+    assert said["listens"] == hosts.ADDRESSES[hosts.NOTEBOOK]
+    assert said["sum"] == said["sum after"] == everybody
+    assert said["parted"].startswith(
+        "missing: process 2 waits at line 2 in sum; processes 0,1,3 finished without it. Hint: "
+    )
+    assert said["hung"] == "hung"
+    assert "with their variables (1 array)" in said["healed"]
+    assert said["killed"].startswith("process 3 was killed by SIGKILL")
+    assert said["anew"] == dict.fromkeys(everybody, "8\n")

@@ -1,0 +1,51 @@
+"""What a launcher lacks is said before anything starts."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+import mcnb
+from mcnb.errors import OptionError
+
+
+def test_a_command_that_is_not_installed() -> None:
+    with pytest.raises(mcnb.ClusterError) as refused:
+        mcnb.Cluster(2, 1, engines="lsf").start()
+    assert str(refused.value) == (
+        "The cluster did not start: --engines lsf needs the command bsub, which is not installed"
+    )
+
+
+@pytest.mark.parametrize("address", ["192.0.2.7", "nonsense"])
+def test_an_address_that_is_not_ours(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcnb.launchers.batch.commands_of", lambda _: [])
+    with pytest.raises(OptionError) as refused:
+        mcnb.Cluster(2, 1, engines="mpi", listen=address).start()
+    assert str(refused.value).startswith(
+        f"--listen {address}: this machine has no such address. It has: "
+    )
+    assert "127.0.0.1" in str(refused.value)
+
+
+def test_a_folder_that_can_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcnb.launchers.batch.commands_of", lambda _: [])
+    monkeypatch.setenv("MCNB_FOLDER", "/proc/none")
+    with pytest.raises(mcnb.ClusterError) as refused:
+        mcnb.Cluster(2, 1, engines="mpi").start()
+    assert str(refused.value) == (
+        "The cluster did not start: [Errno 2] No such file or directory: '/proc/none'"
+    )
+
+
+def test_a_host_that_lets_nobody_in() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    with pytest.raises(mcnb.ClusterError) as refused:
+        mcnb.Cluster(2, 1, engines="ssh", hosts=f"127.0.0.1:{port}").start()
+    assert str(refused.value) == (
+        f"The cluster did not start: The host 127.0.0.1:{port} can't be reached: ssh: connect to "
+        f"host 127.0.0.1 port {port}: Connection refused. Try: ssh -o BatchMode=yes -p {port} "
+        "127.0.0.1"
+    )

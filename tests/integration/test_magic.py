@@ -1,0 +1,213 @@
+"""The magics in a real IPython shell."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from IPython.core.completer import provisionalcompleter
+
+import mcnb
+from mcnb.lockstep.model import Launch, Stand
+from mcnb.lockstep.server import Waits
+from mcnb.notebook.live import LiveView, progress_text
+from mcnb.output.text import without_escapes
+from tests.conftest import Notebook
+
+
+def test_a_cell_and_its_folded_answer(notebook: Notebook) -> None:
+    result = notebook.run(
+        "%%mcjax\nimport jax\nprint('all')\nprint('I am', jax.process_index())\n7"
+    )
+    assert result.success
+    assert result.result is None
+    assert result.stderr == ""
+    assert result.stdout == (
+        "[all 4] all\n[0]     I am 0\n[1]     I am 1\n[2]     I am 2\n[3]     I am 3\n[all 4] 7\n"
+    )
+
+
+def test_lines_are_those_of_the_notebooks_cell(notebook: Notebook) -> None:
+    assert notebook.error("%%mcjax\nx = 1\n1 / 0") == (
+        "CellError: all 4 processes raised ZeroDivisionError: division by zero (line 3)"
+    )
+
+
+def test_what_a_failed_cell_shows(notebook: Notebook) -> None:
+    result = notebook.run("%%mcjax -p 1\nprint('before')\nraise ValueError('no')")
+    shown = without_escapes(result.stdout)
+    cell = f"Cell In[{result.execution_count}], line 3\n"
+    assert shown.startswith(f"[1] before\n[1] ValueError in line 3\n{cell}")
+    for inner in ("magic.py", "cluster.py", "Traceback"):
+        assert inner not in shown
+
+
+def test_a_name_that_the_processes_do_not_know(notebook: Notebook) -> None:
+    def last(cell: str) -> str:
+        return without_escapes(notebook.run(cell).stdout).splitlines()[-1]
+
+    assert last("%%mcjax\nnobody_made_me") == "Hint: run the cell first that defines nobody_made_me"
+    notebook.run("only_here = 1")
+    shown = without_escapes(notebook.run("%%mcjax\nonly_here").stdout).splitlines()
+    assert " ".join(shown[-2:]) == (
+        "Hint: only_here is defined in the notebook's own Python, which is none of the processes. "
+        "Define it in a cell that begins with %%mcjax"
+    )
+    one = "%%mcjax\nimport jax\nif jax.process_index() == 1: nobody_made_me"
+    assert last(one) == "NameError: name 'nobody_made_me' is not defined"
+
+
+def test_stderr_stays_stderr(notebook: Notebook) -> None:
+    result = notebook.run("%%mcjax\nimport sys\nprint('out')\nprint('err', file=sys.stderr)")
+    assert (result.stdout, result.stderr) == ("[all 4] out\n", "[all 4] err\n")
+
+
+def test_long_output_is_shortened_and_kept(notebook: Notebook) -> None:
+    result = notebook.run("%%mcjax\nfor i in range(100_000): print(i)")
+    lines = result.stdout.splitlines()
+    assert len(lines) == 1001
+    assert lines[0] == "[all 4] 0"
+    assert lines[500] == (
+        "… 99000 lines more here; all of it: mcnb.current_cluster().last.text() …"
+    )
+    assert lines[1000] == "        99999"
+    last = mcnb.current_cluster().last
+    assert last is not None
+    assert last.stdout[2].splitlines()[50_000] == "50000"
+
+
+def test_a_default_cluster_on_first_use(empty_notebook: Notebook) -> None:
+    result = empty_notebook.run("%%mcjax\nimport jax\n(jax.process_count(), jax.device_count())")
+    assert result.stdout == "[all 4] (4, 8)\n"
+
+
+def test_the_life_of_a_cluster(empty_notebook: Notebook) -> None:
+    run = empty_notebook.run
+    assert run("%mcjax start -n 2 -d 1").stdout == "Ready: 2 processes x 1 CPU device\n"
+    assert run("%mcjax status").stdout == "2 processes x 1 CPU device: ready\n"
+    run("%%mcjax\nx = 1")
+    assert run("%mcjax interrupt").success
+    assert run("%mcjax restart").stdout == (
+        "Ready: 2 processes x 1 CPU device, without variables\n"
+    )
+    assert "NameError" in empty_notebook.error("%%mcjax\nx")
+    assert run("%mcjax stop").stdout == "Stopped: 2 processes x 1 CPU device\n"
+    assert run("%mcjax stop").stdout == (
+        "Nothing to stop. 2 processes x 1 CPU device: it was stopped\n"
+    )
+    assert run("%mcjax stop").success
+
+
+def test_help_is_help(notebook: Notebook) -> None:
+    line, cell = (notebook.shell.object_inspect_text(name) for name in ("%mcjax", "%%mcjax"))
+    for text in ("start", "status", "interrupt", "restart", "stop", "-n, --processes", "--env"):
+        assert text in line
+    assert "-p, --processes" in cell
+    assert "Run the cell on all JAX processes at once" in cell
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("%mcjax st", ["start", "status", "stop"]),
+        ("%mcjax start --pl", ["--platform"]),
+        ("%%mcjax --pro", ["--processes"]),
+    ],
+)
+def test_completion(notebook: Notebook, typed: str, offered: list[str]) -> None:
+    with provisionalcompleter():
+        matches = {c.text for c in notebook.shell.Completer.completions(typed, len(typed))}
+    assert set(offered) <= matches
+
+
+def test_unloading_stops_the_cluster() -> None:
+    code = (
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\n"
+        "shell.run_line_magic('load_ext', 'mcnb')\n"
+        "shell.run_line_magic('mcjax', 'start -n 1 -d 1')\n"
+        "shell.run_line_magic('unload_ext', 'mcnb')\n"
+        "import psutil\n"
+        "assert not psutil.Process().children(recursive=True)\n"
+        "assert shell.find_line_magic('mcjax') is None\n"
+        "assert shell.find_cell_magic('mcjax') is None\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+class _Pending:
+    """A call that is under way, as the live view sees it."""
+
+    def __init__(
+        self, started: float, progress: dict[int, Any], waits: dict[int, Waits] | None = None
+    ) -> None:
+        self.waits = waits or {}
+        self.waiting = set(progress)
+        self.started = started
+        self.progress = progress.__getitem__
+        self.stage = ""
+        self.replaceable = False
+
+
+def test_the_live_view_says_at_once_how_a_cell_is_being_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[str] = []
+    live = LiveView(4, looked_at=True)
+    monkeypatch.setattr(live, "show", shown.append)
+    pending: Any = _Pending(time.monotonic(), {1: mcnb.messages.Progress("", 3)})
+    live(pending)
+    assert shown == []  # the first second has not passed
+    pending.stage, pending.replaceable = "Stopping: interrupting process 1 …", True
+    live(pending)
+    live(pending)
+    pending.stage, pending.waiting = "Stopping: checking that no device computes any more …", set()
+    live(pending)
+    pending.stage, pending.replaceable = "Restarting the processes …", False
+    live(pending)
+    again = "To replace the processes at once, without their variables: press stop again"
+    assert shown == [
+        f"Process 1 still runs, for 0 s\n[1] line 3\nStopping: interrupting process 1 …\n{again}",
+        f"Stopping: checking that no device computes any more …\n{again}",
+        "Restarting the processes …",
+    ]
+
+
+def test_the_live_view_says_who_runs_since_when() -> None:
+    pending: Any = _Pending(
+        started=100.0,
+        progress={
+            0: mcnb.messages.Progress("step 7", 3, 0.0),
+            1: mcnb.messages.Progress("", 4, 0.0),
+            2: mcnb.messages.Progress("", 5, 1.5),
+        },
+        waits={1: Waits(Stand("waits", Launch("sum", "1", (0, 1, 2)), line=4), since=108.0)},
+    )
+    assert progress_text(pending, 112.4, 4) == (
+        "Processes 0-2 still run, for 12 s\n"
+        "[0] line 3 · step 7\n"
+        "[1] line 4 waits in sum for processes 0,2, for 4 s\n"
+        "[2] line 5 waits inside JAX, for 2 s"
+    )
+
+
+def test_nobody_looks_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    pending: Any = _Pending(0.0, {0: mcnb.messages.Progress()})
+    live = LiveView(4, looked_at=False)
+    live(pending)
+    live.show("Starting")
+    live.remove()
+    assert capsys.readouterr().out == ""
+
+
+def test_a_process_reports_where_it_stands(cluster: mcnb.Cluster) -> None:
+    seen = []
+    cluster.run(
+        "import time\nprint('newest')\ntime.sleep(1.2)",
+        watcher=lambda pending: seen.append(pending.progress(0)),
+    )
+    assert (seen[-1].newest_line, seen[-1].line, seen[-1].waits_s) == ("newest", 3, 0.0)

@@ -1,0 +1,47 @@
+"""What looks odd about launches is noted, and nobody is accused, on real processes."""
+
+from __future__ import annotations
+
+import mcnb
+from tests.conftest import Notebook
+from tests.unit.lockstep.test_messages_notes import SAME
+
+SETUP = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+k, mesh = jax.process_index(), jax.make_mesh((8,), ("a",))
+def spread(spec):
+    sharding = NamedSharding(mesh, spec)
+    return jax.make_array_from_callback((16,), sharding, lambda i: np.arange(16.0)[i])
+x, whole = spread(P("a")), spread(P())
+total = jax.jit(lambda v: v.sum())
+"""
+
+
+def test_the_same_computation_in_another_order(cluster: mcnb.Cluster) -> None:
+    cluster.run(SETUP).raise_for_errors()
+    result = cluster.run(
+        "if k == 0:\n    a = total(x)\n    b = total(x * 2)\n"
+        "else:\n    b = total(x * 2)\n    a = total(x)"
+    )
+    assert result.ok
+    assert result.verdict is None
+    assert result.text() == (
+        f"Note: Process 0 launched jit(<lambda>) at line 2, and processes 1-3 at line 5. {SAME}\n"
+    )
+
+
+def test_a_sharding_that_needs_nobody(cluster: mcnb.Cluster) -> None:
+    cluster.run(SETUP).raise_for_errors()
+    error = str(cluster.run("total(x if k < 2 else whole)").error())
+    assert "missing: processes 0,1 wait at line 1 in jit(<lambda>)" in error
+    assert (
+        "Processes 2,3 launched jit(<lambda>) at line 1, too, sharded as P() instead of P('a',): "
+        "that one does not communicate, and meets nobody"
+    ) in error
+
+
+def test_the_note_is_shown(notebook: Notebook) -> None:
+    notebook.run(f"%%mcjax\n{SETUP}")
+    shown = notebook.run("%%mcjax\nif k:\n    a = total(x)\nelse:\n    a = total(x)").stdout
+    assert shown.startswith("Note: Process 0 launched jit(<lambda>) at line 5, and processes 1-3")

@@ -1,0 +1,129 @@
+"""Ways to part: each gets the right verdict, processes and lines, and the cluster goes on."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import mcnb
+from mcnb.lockstep.model import LaunchRecord
+from tests.support.partings import RAISED, WAITS, Parting
+from tests.support.partings_of_order import ORDERS
+from tests.support.partings_of_programs import PROGRAMS
+from tests.support.timing import shortest
+
+SETUP = """
+import functools, gc, os, threading, time
+import jax, jax.numpy as jnp, numpy as np
+from jax import lax
+from jax.experimental import multihost_utils as mu
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
+
+def make(shape, names, devices=None):
+    devices = np.array(jax.devices() if devices is None else devices).reshape(shape)
+    return Mesh(devices, names, axis_types=(AxisType.Auto,) * len(names))
+
+mesh = make((4, 2), ("a", "b"))
+def put(v, spec, on=mesh):
+    return jax.make_array_from_callback(v.shape, NamedSharding(on, spec), lambda i: v[i])
+
+def of(*processes):
+    chosen = [d for d in jax.devices() if d.process_index in processes]
+    return make((len(processes), 2), ("a", "b"), chosen)
+
+def among(*processes):
+    if k in processes:
+        return put(np.arange(16.0), P(("a", "b")), of(*processes))
+
+x = put(np.arange(32.0).reshape(8, 4), P("a", "b"))
+y = put(np.ones((8, 4)), P("a", "b"))
+k, pid = jax.process_index(), os.getpid()
+total = jax.jit(jnp.sum)
+scaled = jax.jit(lambda v, n: jnp.sum(v) * n, static_argnames="n")
+meet = jax.jit(jax.shard_map(lambda v: lax.psum(v, ("a", "b")), mesh=mesh,
+                             in_specs=P("a", "b"), out_specs=P()))
+def helper(v):
+    return jnp.sum(v)
+"""
+# Where the next cell's collective has to be right, in the same processes.
+NEXT = (
+    "assert pid == os.getpid()\nfloat(jnp.sum(x)) + float(mu.process_allgather(np.ones(1)).sum())"
+)
+# After the last announcement, or the last end.
+VERDICT_S = 1.0
+
+PARTINGS = {**PROGRAMS, **ORDERS}
+
+
+@pytest.fixture(scope="module")
+def parting_cluster(shared_cluster: mcnb.Cluster) -> mcnb.Cluster:
+    if not shared_cluster.running:
+        shared_cluster.start()
+    shared_cluster.run(SETUP).raise_for_errors()
+    shared_cluster.run(NEXT).raise_for_errors()
+    return shared_cluster
+
+
+@pytest.mark.parametrize("parting", PARTINGS.values(), ids=PARTINGS)
+def test_a_parting(parting_cluster: mcnb.Cluster, parting: Parting) -> None:
+    assert shortest(VERDICT_S, lambda: part(parting_cluster, parting)) < VERDICT_S
+
+
+def part(cluster: mcnb.Cluster, parting: Parting) -> float:
+    """Part the processes, look at what came of it, and return how late the verdict was, in s."""
+    began = time.monotonic()
+    result = cluster.run(parting.source, processes=parting.processes)
+    ended = time.monotonic()
+    verdict = result.verdict
+    assert verdict is not None, result.text()
+    assert verdict.kind == parting.kind, result.text()
+    waits = {k: s.line for k, s in verdict.stands.items() if s.doing == WAITS}
+    others = {k: s.doing for k, s in verdict.stands.items() if s.doing != WAITS}
+    if parting.waits or not waits:
+        assert waits == parting.waits, result.text()
+    assert others == parting.others, result.text()
+    error = result.error()
+    assert error is not None
+    raised = RAISED in parting.others.values()
+    assert type(error) is (mcnb.CellError if raised else mcnb.LockstepError)
+    for part in parting.says:
+        assert part in str(error)
+    assert str(error).endswith("The cluster is intact, with its variables")
+    # Certain from the last announcement or the last end on; compiling and sleeping come before.
+    stood = max((launch.announced for launch in result.launches), default=began)
+    assert cluster.run(NEXT).text() == "[all 4] 500.0\n"
+    return ended - max(stood, began + parting.sleeps)
+
+
+def test_there_are_enough() -> None:
+    assert len(PARTINGS) >= 45
+    assert {parting.kind for parting in PARTINGS.values()} == {
+        "mismatch",
+        "missing",
+        "cycle",
+        "not invited",
+    }
+
+
+def test_an_unchecked_cell_makes_no_difference_to_the_next(
+    parting_cluster: mcnb.Cluster,
+) -> None:
+    assert parting_cluster.run("jnp.sum(x)", checked=False).verdict is None
+    verdict = parting_cluster.run("jnp.sum(x) if k else jnp.max(x)").verdict
+    assert verdict is not None
+    assert verdict.kind == "mismatch"
+
+
+def test_what_was_launched_is_kept(parting_cluster: mcnb.Cluster) -> None:
+    result = parting_cluster.run("jnp.sum(x)\nif k == 0: jnp.max(x)")
+    made = [record for record in result.launches if record.began is not None]
+    assert [
+        (record.process, record.launch.name, record.line) for record in sorted(made, key=by)
+    ] == [(k, "sum", 1) for k in range(4)]
+    [stood] = [record for record in result.launches if record.began is None]
+    assert (stood.process, stood.launch.name, stood.line) == (0, "max", 2)
+
+
+def by(record: LaunchRecord) -> int:
+    return record.process

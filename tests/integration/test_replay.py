@@ -1,0 +1,176 @@
+"""After a restart, the cells that had succeeded run again, in their order."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import mcnb
+from mcnb.cluster.history import Cell
+from tests.conftest import Notebook, wait_until
+
+
+@pytest.fixture(scope="module")
+def replayed() -> Iterator[mcnb.Cluster]:
+    with mcnb.Cluster(processes=2, devices_per_process=1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def fresh(replayed: mcnb.Cluster) -> mcnb.Cluster:
+    """A cluster in which nothing has run since its start."""
+    replayed.restart()
+    replayed.run("import jax; made = []; k = jax.process_index()").raise_for_errors()
+    return replayed
+
+
+def test_cells_run_again_in_their_order_and_where_they_ran(fresh: mcnb.Cluster) -> None:
+    fresh.push({"pushed": 7})
+    fresh.run("made.append('all')")
+    fresh.run("made.append('one')", processes=1)
+    fresh.push({"pushed": 8}, processes=[0])
+    fresh.run("made.append(pushed)")
+    fresh.run("made.append('lost'); 1 / 0", label="7")
+    assert fresh.restart(replay=True) is None
+    assert re.fullmatch(
+        r"4 cells ran again: (In\[\d+\](, )?){4}\. Set again: pushed\. Left out, because it had "
+        r"failed before: In\[7\]",
+        str(fresh.replay),
+    )
+    assert fresh.pull("made") == {0: ["all", 8], 1: ["all", "one", 7]}
+    # And again: what was replayed is history, too.
+    fresh.run("made.append('more')")
+    assert fresh.restart(replay=True) is None
+    assert fresh.pull("made")[1] == ["all", "one", 7, "more"]
+
+
+def test_a_replay_stops_at_the_first_that_fails(fresh: mcnb.Cluster, tmp_path: object) -> None:
+    gone = f"{tmp_path}/gone"
+    fresh.run(f"open({gone!r}, 'a').close()", processes=0)
+    fresh.run(
+        f"import os\nif os.path.exists({gone!r} + '2'): raise OSError('mine')\nmade.append(1)",
+        label="9",
+    )
+    fresh.run("made.append(2)")
+    fresh.run(f"open({gone!r} + '2', 'a').close()", processes=0)
+    failed = fresh.restart(replay=True)
+    assert failed is not None
+    assert str(failed.error()) == "both processes raised OSError: mine (line 2)"
+    assert fresh.pull("made") == {0: [], 1: []}
+    # The first cell of all, and the one that leaves the file.
+    assert re.fullmatch(
+        r"2 cells ran again: In\[\d+\], In\[\d+\]\. In\[9\] failed, and 2 cells after it did not "
+        r"run",
+        str(fresh.replay),
+    )
+
+
+def test_what_ran_before_a_death_is_replayed(fresh: mcnb.Cluster) -> None:
+    fresh.run("made.append('before')")
+    died = fresh.run("import os\nif k == 1: os._exit(3)")
+    assert list(died.died) == [1]
+    fresh.run("made = ['after']")
+    fresh.run("made.append('last')")
+    assert fresh.restart(replay=True) is None
+    assert fresh.pull("made") == {0: ["after", "last"], 1: ["after", "last"]}
+    assert fresh.pull("k") == {0: 0, 1: 1}
+
+
+def test_what_ran_before_a_plain_restart_is_not(fresh: mcnb.Cluster) -> None:
+    fresh.run("old = 1")
+    fresh.restart()
+    fresh.run("new = 2")
+    assert fresh.restart(replay=True) is None
+    assert fresh.pull("new") == {0: 2, 1: 2}
+    assert not fresh.run("old").ok
+
+
+def test_what_ran_before_a_stop_can_still_be_replayed(fresh: mcnb.Cluster) -> None:
+    fresh.run("old = 1")
+    fresh.stop()
+    assert fresh.restart(replay=True) is None
+    assert fresh.pull("old") == {0: 1, 1: 1}
+
+
+def test_an_unchecked_cell_and_its_time_limit_are_replayed_as_they_were(
+    fresh: mcnb.Cluster,
+) -> None:
+    fresh.run("made.append(1)", checked=False, timeout=30.0)
+    assert fresh.restart(replay=True) is None
+    assert fresh.pull("made") == {0: [1], 1: [1]}
+
+
+def test_the_magic(notebook: Notebook) -> None:
+    notebook.run("%mcjax restart")
+    notebook.run("%%mcjax\nkept = 3")
+    assert re.fullmatch(
+        r"1 cell ran again: In\[\d+\]\nReady: 4 processes x 2 CPU devices, with variables\n",
+        notebook.run("%mcjax restart --replay").stdout,
+    )
+    assert notebook.run("%%mcjax\nkept").stdout == "[all 4] 3\n"
+
+
+def test_a_lost_cluster_is_not_started_twice(fresh: mcnb.Cluster) -> None:
+    fresh.run("made.append('kept')")
+    lost = set(fresh.pull("__import__('os').getpid()").values())
+    assert fresh.run("import os\nif k == 1: os._exit(3)").died
+    fresh.restart()
+    started = set(fresh.pull("__import__('os').getpid()").values())
+    assert not started & lost
+    fresh.run("import os\nos._exit(3)")
+    assert fresh.restart(replay=True) is None
+    assert not set(fresh.pull("__import__('os').getpid()").values()) & started
+
+
+def test_a_stop_in_a_replay_says_what_came_of_it(notebook: Notebook) -> None:
+    notebook.run("%mcjax restart")
+    notebook.run("%%mcjax\nimport time\nfirst = globals().get('first', 0)")
+    # Quick the first time, and slow in the replay.
+    mcnb.current_cluster()._history.add(
+        Cell("import time; print('again', flush=True); time.sleep(60)", (0, 1, 2, 3), "9")
+    )
+
+    def again() -> bool:
+        processes = mcnb.current_cluster()._lifetime.processes
+        return processes is not None and all(
+            "again" in processes.last_words(k).said for k in range(4)
+        )
+
+    def press() -> None:
+        if wait_until(again, 30):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    error = notebook.error("%mcjax restart --replay")
+    thread.join()
+    assert re.fullmatch(  # the line is known as soon as a process has reported it
+        r"KeyboardInterrupt: The replay was interrupted\. All 4 processes( \(line 1\))? were "
+        r"interrupted\. The cluster is intact, with its variables",
+        error,
+    )
+    assert notebook.run("%%mcjax\nfirst").stdout == "[all 4] 0\n"
+
+
+@pytest.mark.parametrize("wait", ["time.sleep(60)", "pull"])
+def test_a_cell_whose_computation_never_ended_is_left_out(fresh: mcnb.Cluster, wait: str) -> None:
+    """It had succeeded, since nobody waited for it; it would compute for ever again."""
+    fresh.run("import time\nimport jax.numpy as jnp\nkept = 1")
+    endless = "jax.lax.fori_loop(0, 10**9, lambda i, a: a @ a, jnp.ones((64, 64)))"
+    fresh.run(f"y = {endless}; z = 2", label="8").raise_for_errors()
+    ended = threading.Timer(1.0, fresh.interrupt)
+    ended.start()
+    if wait == "pull":
+        with pytest.raises(mcnb.CellError):
+            fresh.pull("y")
+    else:
+        assert "is gone" not in fresh.run(wait).aftermath
+    ended.join()
+    assert fresh.restart(replay=True) is None
+    assert str(fresh.replay).endswith("Left out, because its computation had to be ended: In[8]")
+    assert fresh.pull("(kept, 'z' in globals())") == {0: (1, False), 1: (1, False)}

@@ -1,0 +1,145 @@
+"""Nothing is left behind, and nothing is open to others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import mcnb
+from mcnb.launchers import forkserver_client
+from tests.conftest import RESIDUE_S, descendants, wait_until
+
+KERNEL = """
+import json, os, signal, sys, tempfile
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever the tests were started with
+from pathlib import Path
+import mcnb
+cluster = mcnb.Cluster(processes=2, devices_per_process=1)
+cluster.start()
+print(json.dumps(str(cluster._lifetime.processes.folder)), flush=True)
+cluster.run(
+    "import subprocess, time\\n"
+    "subprocess.Popen(['sleep', '1000'], start_new_session=True)\\n"  # a stray child
+    "print('running')\\n"
+    "time.sleep(1000)"
+)
+"""
+
+
+def listening(processes: set[psutil.Process]) -> set[tuple[str, int]]:
+    return {
+        (connection.laddr.ip, connection.laddr.port)
+        for process in processes
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_the_kernel_is_killed_in_the_middle_of_a_cell(signal_number: int) -> None:
+    shared_memory = set(Path("/dev/shm").glob("*"))
+    with subprocess.Popen(
+        [sys.executable, "-c", KERNEL],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as kernel:
+        assert kernel.stdout is not None
+        folder = Path(json.loads(kernel.stdout.readline()))
+        said = [folder / f"process-{k}.said" for k in range(2)]
+        assert wait_until(lambda: all(b"running" in path.read_bytes() for path in said), 30)
+        family = set(psutil.Process(kernel.pid).children(recursive=True))
+        assert (
+            len(family) >= 6
+        )  # the fork server, the controller, two processes, a stray child of each
+        ports = listening(family)
+        assert ports
+        kernel.send_signal(signal_number)
+    began = time.monotonic()
+    assert wait_until(lambda: not any(p.is_running() for p in family), RESIDUE_S), family
+    assert wait_until(lambda: not folder.exists(), RESIDUE_S)
+    assert time.monotonic() - began < RESIDUE_S
+    assert all(is_free(port) for _, port in ports)
+    assert set(Path("/dev/shm").glob("*")) <= shared_memory
+
+
+@pytest.mark.parametrize("end", ["stop", "restart"])
+def test_stop_and_restart_leave_nothing(cluster: mcnb.Cluster, end: str) -> None:
+    # Another cluster runs meanwhile, so that what ZeroMQ makes once for all is there already.
+    del cluster
+    before = descendants()
+    threads = len(psutil.Process().threads())
+    descriptors = psutil.Process().num_fds()
+    cluster = mcnb.Cluster(processes=2, devices_per_process=1)
+    cluster.start()
+    family = descendants() - before
+    assert cluster._lifetime.processes is not None
+    folder = cluster._lifetime.processes.folder
+    cluster.run("import subprocess\nsubprocess.Popen(['sleep', '1000'], start_new_session=True);")
+    [forkserver] = [one for one in family if one.ppid() == os.getpid()]
+    family -= {forkserver}
+    getattr(cluster, end)()
+    assert not any(process.is_running() for process in family)
+    assert not folder.exists()
+    cluster.stop()
+    # The fork server is warm for the next one, and has nothing any more.
+    assert descendants() - before <= {forkserver}
+    forkserver_client.close_idle()
+    assert descendants() <= before
+    # Sockets close in ZeroMQ's own time.
+    assert wait_until(lambda: psutil.Process().num_fds() <= descriptors)
+    assert wait_until(lambda: len(psutil.Process().threads()) <= threads)
+
+
+def test_everything_listens_on_loopback_only(cluster: mcnb.Cluster) -> None:
+    assert cluster.run("import jax; jax.device_count()").ok
+    open_to = listening(descendants())
+    assert len(open_to) > 5
+    assert {ip for ip, _ in open_to} <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+
+
+def test_files_are_private_to_the_user(cluster: mcnb.Cluster) -> None:
+    assert cluster._lifetime.processes is not None
+    folder = cluster._lifetime.processes.folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    connection_files = [path for path in files if path.suffix == ".json"]
+    assert connection_files
+    for path in connection_files:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert all(path.stat().st_uid == os.getuid() for path in files)
+
+
+def test_nothing_is_written_into_the_users_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    home = tmp_path / "home"
+    for folder in (work, home):
+        folder.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("HOME", str(home))
+    temporary = set(Path(tempfile.gettempdir()).iterdir())
+    with mcnb.Cluster(processes=1, devices_per_process=1) as one:
+        # The processes work where the notebook does.
+        assert one.run("import os; os.getcwd()").value == {0: repr(str(work))}
+    assert list(work.iterdir()) == []
+    assert [p for p in home.rglob("*") if p.is_file() and ".cache" not in p.parts] == []
+    left = set(Path(tempfile.gettempdir()).iterdir()) - temporary
+    assert not [path for path in left if "mcnb" in path.name]

@@ -1,0 +1,408 @@
+"""`mcnb run`: programs in several processes, which are checked and end together."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from mcnb._system import reserved_port
+from mcnb.cli.main import main
+from mcnb.pods.topology import has_compiler
+from tests.conftest import wait_until
+from tests.support.timing import since
+
+BEGIN = """\
+import os, signal, sys, time
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+jax.distributed.initialize()
+k = jax.process_index()
+mesh = jax.make_mesh((jax.device_count(),), ("a",))
+x = jax.device_put(np.arange(12.0), NamedSharding(mesh, P("a")))
+"""
+AT = BEGIN.count("\n") + 1  # the line after it
+TOTAL = "print(float(jnp.sum(x)))\n"
+WAIT = "print('ready'); time.sleep(300)\n"
+# JAX's tutorial's first program: it reads who it is from its command line.
+TOY = """\
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec as P
+import sys
+proc_id = int(sys.argv[1])
+num_procs = int(sys.argv[2])
+jax.distributed.initialize(f'localhost:{sys.argv[3]}', num_procs, proc_id)
+count = jax.local_device_count()
+mesh = jax.make_mesh((num_procs, count), ('i', 'j'))
+own = [jax.device_put(jnp.array([[proc_id * count + i]]), d)
+       for i, d in enumerate(jax.local_devices())]
+whole = jax.make_array_from_single_device_arrays(
+    (num_procs, count), NamedSharding(mesh, P('i', 'j')), own)
+print(f'process={proc_id} got result: {jnp.sum(jnp.sin(whole)):.4f}')
+"""
+
+
+def start(folder: Path, program: str, *words: str) -> subprocess.Popen[str]:
+    """Start `mcnb run` on a program of this text."""
+    (folder / "train.py").write_text(program)
+    code = "from mcnb.cli.main import main; raise SystemExit(main())"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, "run", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(folder: Path, program: str, *words: str) -> tuple[int, list[str], list[str]]:
+    """Run a program; return the exit code, and what was said, line by line, sorted by process."""
+    process = start(folder, program, *(words or ("train.py", "-n", "3", "-d", "1")))
+    try:
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    by_process = re.compile(r"^\[(\d+)\]")
+
+    def ordered(text: str) -> list[str]:
+        lines = text.splitlines()
+        return sorted(lines, key=lambda line: ((m := by_process.match(line)) and int(m[1])) or 0)
+
+    return process.returncode, ordered(out), err.splitlines()
+
+
+def test_a_program_runs_in_every_process(tmp_path: Path) -> None:
+    code, out, err = run(tmp_path, BEGIN + "print(k, jax.device_count(), __name__, *sys.argv[1:])")
+    assert (code, err) == (0, [])
+    assert out == [f"[{k}] {k} 3 __main__" for k in range(3)]
+
+
+def test_the_toy_program_unchanged(tmp_path: Path) -> None:
+    with reserved_port() as port:
+        words = ["train.py", "-n", "4", "-d", "2", "{process}", "{processes}", str(port)]
+        code, out, err = run(tmp_path, TOY, *words)
+    assert (code, err) == (0, [])
+    assert out == [f"[{k}] process={k} got result: 0.5537" for k in range(4)]
+
+
+def test_a_coordinator_at_home_listens_at_home(tmp_path: Path) -> None:
+    look = (
+        "import os, psutil\n"
+        "own = psutil.Process().net_connections('tcp')\n"
+        "ports = [c.laddr for c in own if c.status == 'LISTEN']\n"
+        "print(sorted({a.ip[-9:] for a in ports if a.port == int(sys.argv[3])}))\n"
+    )
+    with reserved_port() as port:
+        words = ["train.py", "-n", "2", "-d", "1", "{process}", "{processes}", str(port)]
+        code, out, _ = run(tmp_path, TOY + look, *words)
+    assert code == 0
+    assert out[1] == "[0] ['127.0.0.1']"
+
+
+def test_what_is_equal_is_folded_when_asked(tmp_path: Path) -> None:
+    program = BEGIN + TOTAL + "print('mine', k)\n"
+    code, out, err = run(tmp_path, program, "train.py", "--fold", "-n", "3", "-d", "1")
+    assert (code, err) == (0, [])
+    assert out == ["[all 3] 66.0", "[0]     mine 0", "[1]     mine 1", "[2]     mine 2"]
+
+
+def test_processes_that_part_get_a_verdict(tmp_path: Path) -> None:
+    program = f"{BEGIN}if k == 0:\n    {TOTAL}"
+    code, out, err = run(tmp_path, program)
+    sentence = (
+        f"missing: process 0 waits at train.py:{AT + 1} in sum; processes 1,2 ended without it. "
+        "Hint: that line runs only where `k == 0` holds. What communicates must run on all "
+        "participants: take it out of the condition. Only what does not communicate, such as "
+        "printing, may stay inside"
+    )
+    assert (code, out) == (1, [])
+    assert err[-1] == f"mcnb run: {sentence}"
+    assert err[0] == "[0] Traceback (most recent call last):"
+    assert err[1] == f'[0]   File "train.py", line {AT + 1}, in <module>'
+    assert err[-2] == f"[0] LockstepError: {sentence}"
+
+
+def test_one_that_raises_ends_all_and_comes_first(tmp_path: Path) -> None:
+    program = f"{BEGIN}if k == 1:\n    raise ValueError('mine')\nwhile True: float(jnp.sum(x))\n"
+    code, _, err = run(tmp_path, program)
+    assert code == 1
+    assert err[-1] == (
+        f"mcnb run: process 1 raised ValueError: mine (train.py:{AT + 1}). "
+        f"Processes 0,2 waited at train.py:{AT + 2} in sum"
+    )
+    assert [line for line in err if line.startswith("[1]")] == [
+        "[1] Traceback (most recent call last):",
+        f'[1]   File "train.py", line {AT + 1}, in <module>',
+        "[1]     raise ValueError('mine')",
+        "[1] ValueError: mine",
+    ]
+
+
+def test_one_that_is_killed(tmp_path: Path) -> None:
+    program = f"{BEGIN}if k == 2:\n    os.kill(os.getpid(), signal.SIGKILL)\n{TOTAL}"
+    code, out, err = run(tmp_path, program)
+    assert (code, out) == (128 + signal.SIGKILL, [])
+    assert err[-1] == (
+        "mcnb run: process 2 was killed by SIGKILL (from outside, or because the machine ran out "
+        f"of memory). Processes 0,1 waited at train.py:{AT + 2} in sum"
+    )
+
+
+def test_those_that_do_not_listen_are_ended_too(tmp_path: Path) -> None:
+    program = f"{BEGIN}if k == 1:\n    sys.exit(7)\ntime.sleep(300)\n"
+    code, _, err = run(tmp_path, program)
+    assert code == 7
+    assert err[-1] == (
+        f"mcnb run: process 1 ended with exit code 7 (train.py:{AT + 1}). Processes 0,2 were ended"
+    )
+
+
+def test_ctrl_c_reaches_all_of_them_once(tmp_path: Path) -> None:
+    process = start(tmp_path, BEGIN + WAIT, "train.py", "-n", "2")
+    try:
+        assert process.stdout
+        said = [process.stdout.readline() for _ in range(2)]
+        assert sorted(said) == ["[0] ready\n", "[1] ready\n"]
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + signal.SIGINT
+    assert sorted(err.splitlines()) == [
+        *(f"[{k}] KeyboardInterrupt at train.py:{AT}" for k in range(2)),
+        "mcnb run: interrupted",
+        "mcnb run: interrupting both processes. To kill them: Ctrl-C once more",
+    ]
+
+
+STUBBORN = (
+    "import os, subprocess\n"
+    "child = subprocess.Popen(['sleep', '300'], stdout=subprocess.DEVNULL)\n"
+    "print('ready')\n"
+    "while True:\n    try:\n        time.sleep(300)\n    except BaseException: pass\n"
+)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_ctrl_c_ends_what_does_not_listen(tmp_path: Path, again: bool) -> None:
+    process = start(tmp_path, BEGIN + STUBBORN, "train.py", "-n", "2")
+    try:
+        assert process.stdout
+        assert process.stderr
+        said = [process.stdout.readline() for _ in range(2)]
+        assert sorted(said) == ["[0] ready\n", "[1] ready\n"]
+        family = psutil.Process(process.pid).children(recursive=True)
+        assert len(family) == 4
+        pressed = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        first = process.stderr.readline()
+        told = since(pressed)
+        if again:
+            process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        over = since(pressed)
+    finally:
+        process.kill()
+    assert first == "mcnb run: interrupting both processes. To kill them: Ctrl-C once more\n"
+    assert err == "mcnb run: interrupted. Both processes did not end and were killed\n"
+    assert process.returncode == 128 + signal.SIGINT
+    assert told < 1
+    assert over < (2 if again else 6)
+    assert wait_until(lambda: not any(member.is_running() for member in family), 10)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
+def test_nothing_is_left_where_it_is_killed_itself(tmp_path: Path) -> None:
+    process = start(tmp_path, BEGIN + WAIT, "train.py", "-n", "2")
+    assert process.stdout
+    assert process.stderr
+    assert process.stdout.readline().endswith("ready\n")
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) == 2
+    process.kill()
+    process.wait()
+    assert wait_until(lambda: not any(member.is_running() for member in family), 10)
+    process.stdout.close()
+    process.stderr.close()
+
+
+def test_a_child_that_outlives_its_program_is_not_waited_for(tmp_path: Path) -> None:
+    program = (
+        "import os, time\nchild = os.fork()\nif child == 0:\n    time.sleep(100)\n    os._exit(0)\n"
+        "print(child)\n"
+    )
+    code, out, _ = run(tmp_path, program, "train.py", "-n", "1")
+    child = int(out[0].removeprefix("[0] "))
+    os.kill(child, signal.SIGKILL)  # it is still there
+    assert code == 0
+
+
+def test_programs_that_never_joined(tmp_path: Path) -> None:
+    code, out, err = run(tmp_path, "print('alone')\n")
+    assert (code, out) == (0, ["[0] alone", "[1] alone", "[2] alone"])
+    assert err == [
+        "mcnb run: train.py never called jax.distributed.initialize(): these were 3 programs that "
+        "knew nothing of each other"
+    ]
+
+
+def test_a_program_that_contradicts_who_it_is(tmp_path: Path) -> None:
+    program = "import jax\njax.distributed.initialize('localhost:1', 3, 0)\n"
+    code, _, err = run(tmp_path, program)
+    assert code == 1
+    assert err[-1].startswith("mcnb run: ")
+    assert (
+        "ClusterError: Process 2 of 3 called jax.distributed.initialize with process_id=0, and "
+        "not 2. Leave its arguments out: mcnb run fills them in. Or, where the program reads them "
+        "from its command line, pass {process} and {processes}"
+    ) in "\n".join(err)
+
+
+def test_a_module_beside_the_program_is_found(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("def told(k):\n    return f'helped {k}'\n")
+    program = "import helper\n" + BEGIN + "print(helper.told(k))\n"
+    code, out, _ = run(tmp_path, program)
+    assert (code, out) == (0, [f"[{k}] helped {k}" for k in range(3)])
+
+
+def test_what_is_the_programs(tmp_path: Path) -> None:
+    program = "import sys\nprint(sys.argv[1:])\n"
+    for given, handed_on in (
+        (["--steps", "3", "-n", "9"], ["--steps", "3", "-n", "9"]),
+        (["--", "-n", "9"], ["-n", "9"]),
+    ):
+        code, out, _ = run(tmp_path, program, "-d", "1", "train.py", "-n", "1", *given)
+        assert (code, out) == (0, [f"[0] {handed_on}"])
+
+
+def test_unchecked(tmp_path: Path) -> None:
+    program = BEGIN + TOTAL
+    code, out, _ = run(tmp_path, program, "train.py", "-n", "2", "-d", "1", "--unchecked")
+    assert (code, out) == (0, ["[0] 66.0", "[1] 66.0"])
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "mcnb run: which program? For example: mcnb run train.py -n 4 -d 2"),
+        (["none.py"], "mcnb run none.py: there is no such file"),
+        (
+            ["--folds", "none.py"],
+            "mcnb run --folds: there is no such option. There are: -n, -d, --platform, --env, "
+            "--fold, --unchecked. The program's own options follow its file. Did you mean --fold?",
+        ),
+        (
+            [__file__, "-n", "0"],
+            "-n 0: the number of processes is a whole number from 1 to 512. For example: -n 4",
+        ),
+        ([__file__, "-n"], "mcnb run -n: a value is missing. See mcnb run --help"),
+    ],
+)
+def test_nonsense_gets_a_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *words]) == 2
+    assert capsys.readouterr() == ("", f"{sentence}\n")
+
+
+LESSON = """\
+---
+kernelspec:
+  display_name: Python 3
+  name: python3
+---
+
+# A lesson
+
+Some words.
+
+```{code-cell} ipython3
+%load_ext mcnb
+%mcjax start -n 2 -d 1
+```
+
+## It fails
+
+```{code-cell} ipython3
+:tags: [raises-exception]
+
+%%mcjax
+import jax
+if jax.process_index():
+    1 / 0
+```
+
+```{code-cell} ipython3
+FINAL
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("final", "code", "last"),
+    [
+        ("%%mcjax\njax.device_count()", 0, "[all 2] 2"),
+        ("%%mcjax\nnone", 1, "Hint: run the cell first that defines none"),
+        (":tags: [raises-exception]\n\n7", 1, "Out[3]: 7"),
+    ],
+)
+def test_a_lesson_in_the_terminal(tmp_path: Path, final: str, code: int, last: str) -> None:
+    (tmp_path / "lesson.md").write_text(LESSON.replace("FINAL", final))
+    ended, out, err = run(tmp_path, "", "lesson.md")
+    assert ended == code
+    assert "# A lesson" in out
+    assert "In [1]: %load_ext mcnb" in out
+    assert "        %mcjax start -n 2 -d 1" in out
+    assert "Ready: 2 processes x 1 CPU device" in out
+    assert "ZeroDivisionError: division by zero" in out
+    assert last in out
+    assert err == (["This cell is meant to fail, and did not"] if last.startswith("Out") else [])
+
+
+@pytest.mark.skipif(has_compiler(), reason="the compiler for TPUs is installed")
+def test_a_lesson_leaves_out_what_needs_a_compiler_that_is_missing(tmp_path: Path) -> None:
+    final = ":tags: [needs-tpu, nbval-skip]\n\nprint('a pod')"
+    (tmp_path / "lesson.md").write_text(LESSON.replace("FINAL", final))
+    ended, out, err = run(tmp_path, "", "lesson.md")
+    assert (ended, err) == (0, [])
+    told = (
+        "A cell is left out. A pod on paper needs the compiler for TPUs, which is not installed. "
+        'Install it: python -m pip install "mcnb[tpu]"'
+    )
+    assert out.count(told) == 1
+    assert not any("a pod" in line for line in out)
+
+
+def test_a_lesson_is_found_by_its_name_and_takes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "55_none.md"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "mcnb run 55_none.md: there is no such file. The course has: 01_hello_controllers.md, "
+    )
+    broken = tmp_path / "broken.ipynb"
+    broken.write_text("{")
+    assert main(["run", str(broken)]) == 1
+    assert capsys.readouterr().err.startswith(f"{broken} can't be read as a notebook: ")
+    assert main(["run", "05_lockstep.md", "-n", "2"]) == 2
+    assert capsys.readouterr().err == (
+        "mcnb run 05_lockstep.md: a lesson starts its processes itself, and takes nothing beside "
+        "its file: mcnb run 05_lockstep.md\n"
+    )
+
+
+def test_the_environment_of_the_program_is_clean(tmp_path: Path) -> None:
+    given = "{'MCNB_REFEREE', 'MCNB_COORDINATOR', 'MCNB_REPORT', 'MCNB_PROCESS'}"
+    program = BEGIN + f"print(sorted({given} & set(os.environ)))\n"
+    code, out, _ = run(tmp_path, program, "train.py", "-n", "1")
+    assert (code, out) == (0, ["[0] ['MCNB_PROCESS']"])
+    assert "MCNB_PROCESS" not in os.environ

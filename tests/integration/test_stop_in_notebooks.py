@@ -1,0 +1,123 @@
+"""The stop button of a notebook: what a person is shown, and what a file keeps."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from tests.conftest import once
+
+pytestmark = once
+
+START = "%load_ext mcnb\n%mcjax start -n 2 -d 1"
+SLEEP = "%%mcjax\nimport time\nprint('slept a little')\ntime.sleep(1000)"
+LOOP = (
+    "%%mcjax\nimport jax.numpy as jnp\nfrom jax import lax\n"
+    "lax.fori_loop(0, 10**9, lambda i, a: a @ a, jnp.ones((64, 64))).block_until_ready()"
+)
+INTACT = "Both processes (line 4) were interrupted. The cluster is intact, with its variables"
+STOP_AFTER_S = 2.0
+# The clients leave event loops and sockets to the garbage collector: they have processes of their
+# own. This one runs cells as JupyterLab does, and presses stop in some of them.
+PERSON = """
+import json, sys, threading
+from jupyter_client.manager import start_new_kernel
+
+manager, client = start_new_kernel(kernel_name="python3")
+said = []
+for source, stop_after in json.loads(sys.argv[1]):
+    request = client.execute(source, allow_stdin=True)
+    if stop_after:
+        threading.Timer(stop_after, manager.interrupt_kernel).start()
+    said.append([])
+    while True:
+        message = client.get_iopub_msg(timeout=60)
+        if message["parent_header"].get("msg_id") != request:
+            continue
+        said[-1].append([message["msg_type"], message["content"]])
+        if message["content"].get("execution_state") == "idle":
+            break
+client.stop_channels()
+manager.shutdown_kernel()
+json.dump(said, sys.stdout)
+"""
+EXECUTE = """
+import json, os, signal, sys, threading, time
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+cells = [nbformat.v4.new_code_cell(source) for source, _ in json.loads(sys.argv[1])]
+client = NotebookClient(nbformat.v4.new_notebook(cells=cells), timeout=60, coalesce_streams=True)
+
+def stop():
+    while cells[1].get("execution_count") is None:
+        time.sleep(0.1)
+    time.sleep(2)
+    os.kill(client.km.provisioner.pid, signal.SIGINT)
+
+threading.Thread(target=stop).start()
+try:
+    client.execute()
+except CellExecutionError:
+    json.dump([cell.outputs for cell in cells], sys.stdout)
+"""
+
+
+def run(client: str, *cells: tuple[str, float | None]) -> list[list[Any]]:
+    """Run cells, of which some are stopped after some seconds; return what was said of each."""
+    ran = subprocess.run(
+        [sys.executable, "-c", client, json.dumps(cells)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    said: list[list[Any]] = json.loads(ran.stdout)
+    return said
+
+
+def errors(messages: list[Any]) -> list[str]:
+    return [content["evalue"] for kind, content in messages if kind == "error"]
+
+
+def test_what_a_person_is_shown() -> None:
+    _, stopped, after = run(
+        PERSON, (START, None), (SLEEP, STOP_AFTER_S), ("%%mcjax\nprint(1 + 1)", None)
+    )
+    texts = [c["data"]["text/plain"] for kind, c in stopped if kind == "display_data"]
+    stages = [text.splitlines()[-2:] for text in texts if "Stopping" in text]
+    again = "To replace the processes at once, without their variables: press stop again"
+    assert stages[0] == ["Stopping: interrupting both processes …", again]
+    assert errors(stopped) == [INTACT]
+    # What was shown meanwhile is taken away, and what the cell printed stays.
+    assert [kind for kind, _ in stopped][-4:-1] == ["clear_output", "stream", "error"]
+    assert "".join(content.get("text", "") for _, content in after) == "[all 2] 2\n"
+
+
+def test_the_next_cell_waits_for_new_processes() -> None:
+    _, stopped, after = run(
+        PERSON, (START, None), (LOOP, STOP_AFTER_S), ("%%mcjax\nprint(1 + 1)", None)
+    )
+    [lost] = errors(stopped)
+    assert "on device 0; the newest launch is fori_loop (In[2], line 4). A computation" in lost
+    assert lost.endswith(
+        "Both processes were started anew: their variables are gone. To run the cells again that "
+        "made them: %mcjax restart --replay"
+    )
+    waiting = "The processes are being restarted. The cell runs when they are ready …"
+    texts = [c["data"]["text/plain"] for kind, c in after if kind == "display_data"]
+    assert texts[0] == waiting
+    assert "".join(content.get("text", "") for _, content in after) == "[all 2] 2\n"
+
+
+def test_what_a_file_keeps() -> None:
+    """Nobody looks while nbclient executes a notebook: it has the outcome, and nothing else."""
+    _, outputs, not_run = run(EXECUTE, (START, None), (SLEEP, None), ("%%mcjax\n1", None))
+    assert [(one["output_type"], one.get("text", one.get("evalue"))) for one in outputs] == [
+        ("stream", "[all 2] slept a little\n"),
+        ("error", INTACT),
+    ]
+    assert not_run == []

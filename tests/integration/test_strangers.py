@@ -1,0 +1,182 @@
+"""Who can listen in: a stranger on this machine who knows a port can neither read nor send."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import zmq
+from jupyter_client.session import Session
+
+import mcnb
+from mcnb.lockstep.server import Server
+from tests.conftest import wait_until
+
+HEARD_S = 1.0
+NOBODY = 65534
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[mcnb.Cluster]:
+    with mcnb.Cluster(2, 1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def folder(cluster: mcnb.Cluster) -> Path:
+    """Return the folder that its processes share."""
+    processes = cluster._lifetime.processes
+    assert processes is not None
+    return processes.folder
+
+
+@pytest.fixture
+def connection(folder: Path) -> dict[str, Any]:
+    """Return what ipyparallel's client knows of the controller."""
+    known: dict[str, Any] = json.loads(
+        (folder / "security" / "ipcontroller-client.json").read_text()
+    )
+    return known
+
+
+def controller_ports(connection: Mapping[str, Any]) -> set[int]:
+    """Return the ports at which a cluster's controller listens, the known and the others."""
+    listening = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    [controller] = {c.pid for c in listening if c.laddr.port == connection["iopub"]}
+    return {c.laddr.port for c in listening if c.pid == controller}
+
+
+def listen(cluster: mcnb.Cluster, ports: set[int], server_key: bytes = b"") -> list[bytes]:
+    """Subscribe to all that is published at ports while cells run; return what was heard."""
+    heard: list[bytes] = []
+    with zmq.Context() as context, context.socket(zmq.SUB) as ear:
+        ear.linger = 0
+        if server_key:
+            ear.curve_serverkey = server_key
+            ear.curve_publickey, ear.curve_secretkey = zmq.curve_keypair()
+        ear.subscribe(b"")
+        for port in ports:
+            ear.connect(f"tcp://127.0.0.1:{port}")
+        deadline = time.monotonic() + HEARD_S
+        while time.monotonic() < deadline:
+            cluster.run("import time; print('secret'); time.sleep(0.3)").raise_for_errors()
+            while ear.poll(10):
+                heard.extend(ear.recv_multipart())
+    return heard
+
+
+def test_nobody_hears_what_is_published(cluster: mcnb.Cluster, connection: dict[str, Any]) -> None:
+    ports = controller_ports(connection)
+    assert {connection["iopub"], connection["notification"]} <= ports
+    assert listen(cluster, ports) == []
+    wrong, _ = zmq.curve_keypair()
+    assert listen(cluster, ports, wrong) == []
+    # Who may read the connection file is no stranger, and hears: so there was something to hear.
+    known = connection["curve_serverkey"].encode()
+    assert listen(cluster, {connection["iopub"]}, known) != []
+
+
+def test_nobody_has_anything_executed(
+    cluster: mcnb.Cluster, connection: dict[str, Any], tmp_path: Path
+) -> None:
+    """A request for an engine, as ipyparallel's client sends it, to each of the queues."""
+    done = tmp_path / "done"
+    code = f"open({str(done)!r}, 'w').close()"
+
+    def ask(server_key: bytes) -> None:
+        session = Session(key=connection["key"].encode(), username="stranger")
+        with zmq.Context() as context, context.socket(zmq.DEALER) as mouth:
+            mouth.linger = 0
+            mouth.identity = b"stranger"
+            if server_key:
+                mouth.curve_serverkey = server_key
+                mouth.curve_publickey, mouth.curve_secretkey = zmq.curve_keypair()
+            mouth.connect(f"tcp://127.0.0.1:{connection['mux']}")
+            content = {"code": code, "silent": False, "user_expressions": {}, "allow_stdin": False}
+            engine = cluster._lifetime.processes._workers._client._engines[0]  # type: ignore[union-attr]
+            session.send(mouth, "execute_request", content=content, ident=engine.encode())
+            wait_until(done.exists, HEARD_S)
+
+    ask(b"")
+    ask(zmq.curve_keypair()[0])
+    assert not done.exists()
+    assert cluster.run("print(1)").stdout == {0: "1\n", 1: "1\n"}
+    ask(connection["curve_serverkey"].encode())  # no stranger: the request as such is a good one
+    assert done.exists()
+
+
+def test_nobody_disturbs_the_controller(cluster: mcnb.Cluster, connection: dict[str, Any]) -> None:
+    # The last is how ZeroMQ's own greeting begins.
+    noises = (b"\x00" * 100, b"GET / HTTP/1.1\r\n\r\n", b"\xff" + b"\x00" * 8 + b"\x01\x7f")
+    for port in controller_ports(connection):
+        for noise in noises:
+            with socket.create_connection(("127.0.0.1", port)) as stranger:
+                stranger.sendall(noise)
+    assert cluster.run("import jax; print(jax.device_count())").stdout == {0: "2\n", 1: "2\n"}
+
+
+def test_the_folder_is_its_owners_alone(cluster: mcnb.Cluster, folder: Path) -> None:
+    cluster.run("1").raise_for_errors()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    keys = [path for path in (folder / "security").iterdir() if path.is_file()]
+    assert keys
+    assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in keys} == {0}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_another_user_has_no_way_in(cluster: mcnb.Cluster, folder: Path) -> None:
+    """To the folder with the keys, the referee's socket, and the processes' environments."""
+    pids = list(cluster.pull("__import__('os').getpid()").values())
+    tries = [
+        f"os.listdir({str(folder)!r})",
+        f"open({str(folder / 'security' / 'ipcontroller-client.json')!r})",
+        f"socket.socket(socket.AF_UNIX).connect({str(folder / 'lockstep')!r})",
+        *(f"open('/proc/{pid}/environ').read()" for pid in pids),
+    ]
+    for one in tries:
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", f"import os, socket; os.setuid({NOBODY}); {one}"],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "PermissionError" in done.stderr, (one, done.stderr)
+
+
+def test_the_referee_tells_a_stranger_nothing() -> None:
+    """Over TCP: there is a nonce, whose answer needs the key; then the connection ends."""
+    with Server(1, host="127.0.0.1") as server:
+        said: list[bytes] = []
+
+        def knock(word: bytes) -> None:
+            with socket.create_connection((server.address.host, server.address.port)) as stranger:
+                stranger.settimeout(10)
+                stranger.sendall(word)
+                while data := stranger.recv(1000):
+                    said.append(data)
+
+        for word in (
+            b'["hello","control",0,"n","' + b"0" * 64 + b'"]\n',
+            b'["launch",0,{}]\n',
+            b'["left"]\n',
+        ):
+            knocking = threading.Thread(target=knock, args=(word,))
+            knocking.start()
+            knocking.join(10)
+            assert not knocking.is_alive()
+        assert len(said) == 3
+        assert all(json.loads(line)[0] == "nonce" for line in said)
+        assert server.present == set()
+        assert server.verdict is None

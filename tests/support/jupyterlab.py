@@ -1,0 +1,148 @@
+"""A real JupyterLab, and a real browser that looks at it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.conftest import ROOT, wait_until
+
+# What a browser needs to be quiet: no traffic but to the page that it is shown.
+OPTIONS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# Where pictures of the browser's window are left, to be looked at.
+SCREENSHOTS = ROOT / "build" / "screenshots"
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return an environment in which Jupyter knows nothing of the user's own settings."""
+    return {
+        **os.environ,
+        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+        "JUPYTER_DATA_DIR": str(folder / "data"),
+        "JUPYTER_PREFER_ENV_PATH": "0",
+        "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
+    }
+
+
+def set_theme(folder: Path, theme: str) -> None:
+    """Choose JupyterLab's theme, `"light"` or `"dark"`."""
+    path = folder / "settings" / "@jupyterlab" / "apputils-extension"
+    path.mkdir(parents=True, exist_ok=True)
+    names = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+    (path / "themes.jupyterlab-settings").write_text(json.dumps({"theme": names[theme]}))
+    quiet = {"fetchNews": "false", "checkForUpdates": False}
+    (path / "notification.jupyterlab-settings").write_text(json.dumps(quiet))
+
+
+@contextlib.contextmanager
+def jupyterlab(folder: Path) -> Iterator[dict[str, Any]]:
+    """Run `mcnb lab` in a folder; yield what the server says of itself.
+
+    Args:
+        folder: Where its lessons, settings and log go.
+    """
+    code = "from mcnb.cli.main import main; raise SystemExit(main())"
+    options = ["--no-browser", "--allow-root", "--ServerApp.port=0"]
+    command = [sys.executable, "-c", code, "lab", "lessons", "--", *options]
+    log = folder / "log.txt"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, env=environment(folder), cwd=folder, stdout=output, stderr=output
+        )
+    try:
+        assert wait_until(lambda: server(folder), 30), log.read_text()
+        yield server(folder)
+        process.terminate()
+        assert process.wait(15) == 0, log.read_text()
+    finally:
+        if process.poll() is None:
+            for member in psutil.Process(process.pid).children(recursive=True):
+                member.kill()
+            process.kill()
+            process.wait()
+
+
+def server(folder: Path) -> dict[str, Any]:
+    """Return what a running server says of itself, nothing while it does not answer."""
+    for path in (folder / "runtime").glob("jpserver-*.json"):
+        try:
+            about: dict[str, Any] = json.loads(path.read_text())
+            ask(about, "status")
+        except (OSError, json.JSONDecodeError):
+            continue
+        return about
+    return {}
+
+
+def ask(about: dict[str, Any], what: str) -> Any:
+    """Return what a server's interface answers."""
+    url = f"{about['url']}api/{what}?token={about['token']}"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+@contextlib.contextmanager
+def browser_page(width: int = 1200, height: int = 900) -> Iterator[Any]:
+    """Open a page in headless Chromium; skip the test where there is none.
+
+    With MCNB_BROWSER=needed in the environment, as in CI, there has to be one.
+    """
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        missing = f"no browser: none of {', '.join(NAMES)} is on the path"
+        assert os.environ.get("MCNB_BROWSER") != "needed", missing
+        pytest.skip(missing)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(OPTIONS))
+        page = browser.new_page(viewport={"width": width, "height": height})
+        try:
+            yield page
+        except Exception:
+            SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+            page.screenshot(path=SCREENSHOTS / "failed.png")
+            raise
+        finally:
+            browser.close()
+
+
+def run_notebook(page: Any, about: dict[str, Any], path: str, timeout_s: float = 120) -> None:
+    """Open a notebook in JupyterLab, run all of its cells, and wait until they have run."""
+    page.goto(f"{about['url']}lab/tree/{path}?reset&token={about['token']}")
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
+    # Before it has a kernel, the indicator beside its name says idle, too: the status bar does not.
+    page.wait_for_selector("text=/ [|] Idle$/", timeout=60_000)
+    page.click("text=Run >> nth=0")
+    page.click("text=Run All Cells >> nth=0")
+    page.wait_for_function(
+        """() => {
+            const prompts = [...document.querySelectorAll(
+                '.jp-Notebook .jp-CodeCell .jp-InputArea-prompt')].map(p => p.textContent.trim());
+            return prompts.length > 0 && prompts.every(p => /^\\[\\d+\\]:$/.test(p));
+        }""",
+        timeout=timeout_s * 1000,
+    )

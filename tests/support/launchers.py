@@ -1,0 +1,112 @@
+"""The launchers of the tests' own: Open MPI, an sshd and a Slurm, each as users have theirs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import wait_until
+from tests.support import slurm, sshd
+
+NAMES = ("mpi", "ssh", "slurm")
+ENDED_S = 15.0
+# Tests may run as root, in a container of their own.
+OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+@dataclass(frozen=True)
+class Engines:
+    """A launcher, and how to have it start processes.
+
+    Attributes:
+        name: Its name.
+        environment: What it needs in the environment.
+        hosts: On which hosts.
+        options: Options for its own command.
+    """
+
+    name: str
+    environment: dict[str, str] = field(default_factory=dict)
+    hosts: str = ""
+    options: str = ""
+
+    @property
+    def line(self) -> str:
+        """The options of `%mcjax start`."""
+        hosts = f" --hosts {self.hosts}" if self.hosts else ""
+        options = f" --options '{self.options}'" if self.options else ""
+        return f"--engines {self.name}{hosts}{options}"
+
+    def jobs(self) -> str:
+        """Return the jobs that Slurm has, a line for each."""
+        if self.name != "slurm":
+            return ""
+        asked = subprocess.run(
+            ["squeue", "--noheader"],
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return asked.stdout
+
+
+@contextmanager
+def engines(name: str, folder: Path) -> Iterator[Engines]:
+    """Bring a launcher up; skip the test where it is not installed.
+
+    Args:
+        name: One of `NAMES`.
+        folder: Where its files go.
+    """
+    if name == "mpi":
+        if shutil.which("mpiexec") is None:
+            pytest.skip("no mpiexec: apt-get install openmpi-bin")
+        yield Engines(name, OPEN_MPI)
+    elif name == "ssh":
+        if not sshd.available():
+            pytest.skip(sshd.WHY_NOT)
+        with sshd.sshd(folder) as client:
+            yield Engines(name, {}, "one,two", f"-F {client}")
+    else:
+        if not slurm.available():
+            pytest.skip(slurm.WHY_NOT)
+        with slurm.slurm(folder) as environment:
+            own = {key: environment[key] for key in ("SLURM_CONF",)}
+            yield Engines(name, own)
+
+
+@contextmanager
+def launcher_at_home(name: str, folder: Path) -> Iterator[Engines]:
+    """Bring a launcher up, with a home folder of its own; see that nothing is left of clusters."""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        engines(name, folder) as launcher,
+    ):
+        for name, value in launcher.environment.items():
+            patch.setenv(name, value)
+        # What processes of other hosts share, and what is sent to them, goes into one's home.
+        patch.setenv("HOME", str(folder))
+        (folder / ".cache").mkdir()
+        yield launcher
+        assert wait_until(lambda: not left(folder), ENDED_S), left(folder)
+        assert wait_until(lambda: launcher.jobs() == "", ENDED_S), launcher.jobs()
+
+
+def left(home: Path) -> list[object]:
+    """Return what is left of clusters: processes, and files with their keys."""
+    cache = home / ".cache" / "mcnb"
+    found: list[object] = list(cache.iterdir()) if cache.exists() else []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if "mcnb.worker" in words and any("--profile-dir" in word for word in words):
+            found.append(words)
+    return found

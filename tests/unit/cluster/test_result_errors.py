@@ -1,0 +1,79 @@
+"""Verdicts as errors: which comes first, and what is said of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mcnb.cluster.result import Result
+from mcnb.errors import CellError, ClusterError, LockstepError
+from mcnb.lockstep.messages import explain
+from mcnb.lockstep.model import Stand, Verdict
+from mcnb.messages import ProcessError, Reply
+from tests.support.stands import FINISHED, MAX, at, stands
+
+ANEW = "Both processes were started anew: their variables are gone"
+
+
+MINE = ProcessError("ValueError", "mine", 2, "traceback")
+
+
+def test_processes_that_parted_are_a_lockstep_error() -> None:
+    verdict = Verdict("missing", stands(at(), FINISHED))
+    error = Result({}, 2, stopped=(0,), verdict=verdict, aftermath=ANEW).error()
+    assert type(error) is LockstepError
+    assert str(error) == (
+        f"missing: process 0 waits at line 4 in sum; process 1 finished without it. {ANEW}"
+    )
+    assert error.lines == [
+        "LockstepError: The processes parted: missing",
+        "",
+        "[0] waits at line 4 in sum",
+        "[1] finished without it",
+        "",
+        ANEW,
+    ]
+
+
+def test_the_error_that_left_others_waiting_is_the_headline() -> None:
+    verdict = Verdict("missing", stands(at(), Stand("raised", error="ValueError: mine")))
+    error = Result({1: Reply((), MINE)}, 2, stopped=(0,), verdict=verdict, aftermath=ANEW).error()
+    assert type(error) is CellError
+    assert str(error) == (
+        "process 1 raised ValueError: mine (line 2). Process 0 waited at line 4 in sum. " + ANEW
+    )
+    waited = "Process 0 waited at line 4 in sum"
+    assert error.lines == ["[1] ValueError in line 2", "traceback", "", waited, ANEW]
+
+
+def test_an_error_after_a_mismatch_is_not_the_headline() -> None:
+    verdict = Verdict("mismatch", stands(at(), at(4, MAX)))
+    error = Result({1: Reply((), MINE)}, 2, stopped=(0,), verdict=verdict).error()
+    assert type(error) is LockstepError
+    assert str(error) == (
+        f"{explain(verdict, 2).sentence}. process 1 raised ValueError: mine (line 2)"
+    )
+    assert error.lines[0] == "LockstepError: The processes parted: mismatch"
+    assert error.lines[-3:] == ["", "[1] ValueError in line 2", "traceback"]
+
+
+def test_a_cell_that_took_too_long_is_no_lockstep_error() -> None:
+    verdict = Verdict("stalled", stands(Stand("hangs", line=3), Stand("runs", line=5)))
+    error = Result({}, 2, stopped=(0, 1), time_limit=2.0, verdict=verdict).error()
+    assert type(error) is CellError
+    assert str(error) == "stalled: process 0 waited inside JAX at line 3; process 1 was at line 5"
+    assert error.lines[0] == "CellError: The cell stalled"
+
+
+def test_a_death_comes_before_what_parted() -> None:
+    verdict = Verdict("mismatch", stands(at(), at(4, MAX)), happened="crashed")
+    result = Result({}, 2, died={1: "was killed"}, verdict=verdict, aftermath=ANEW)
+    error = result.error()
+    assert type(error) is ClusterError
+    assert str(error) == (f"process 1 was killed. {ANEW}. {explain(verdict, 2).sentence}")
+    assert error.lines == [
+        f"ClusterError: process 1 was killed. {ANEW}",
+        "",
+        *explain(verdict, 2).lines,
+    ]
+    verdict = Verdict("died", stands(at(), Stand("died", error="was killed")))
+    assert str(replace(result, verdict=verdict).error()) == f"process 1 was killed. {ANEW}"

@@ -1,0 +1,277 @@
+"""clients and the referee's server, with launches of nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from mcnb.errors import LockstepError
+from mcnb.lockstep.client import Client
+from mcnb.lockstep.model import Launch
+from mcnb.lockstep.server import Server
+from mcnb.lockstep.source import Place
+from tests.conftest import wait_until
+from tests.support.two_ends import LOCAL, LONG, F, G, Learner
+
+
+def test_what_all_launch_goes_ahead(clients: list[Client]) -> None:
+    learners = [Learner(client, F, G, F) for client in clients]
+    assert [one.joined().made for one in learners] == [["jit(f)", "jit(g)", "jit(f)"]] * 2
+    records = clients[0].take_records()
+    assert [record.launch for record in records] == [F, G, F]
+    assert all(record.began is not None and record.waited >= 0 for record in records)
+    assert clients[0].take_records() == ()
+
+
+def test_what_differs_goes_nowhere(server: Server, clients: list[Client]) -> None:
+    learners = [Learner(clients[0], F), Learner(clients[1], G)]
+    errors = [one.joined().error for one in learners]
+    assert [type(error) for error in errors] == [LockstepError, LockstepError]
+    assert str(errors[0]) == str(errors[1])
+    assert str(errors[0]).startswith(
+        "mismatch: process 0 waits at line 1 in jit(f); process 1 waits at line 1 in jit(g). "
+        "What differs: the computation: jit(f) on process 0; jit(g) on process 1"
+    )
+    assert all(one.made == [] for one in learners)
+    assert server.verdict is not None
+    [record] = clients[0].take_records()
+    assert (record.launch, record.began) == (F, None)
+
+
+def test_a_launch_without_partners_needs_nobody(clients: list[Client]) -> None:
+    assert Learner(clients[0], LOCAL).joined().made == ["jit(local)"]
+    assert [record.launch for record in clients[0].take_records()] == [LOCAL]
+
+
+def test_suspended(clients: list[Client]) -> None:
+    with clients[0].suspended(), clients[0].passing(F, Place(1)):
+        pass
+    assert clients[0].take_records() == ()
+
+
+def test_two_threads_in_another_order(clients: list[Client]) -> None:
+    orders: list[list[str]] = [[], []]
+    errors: list[BaseException | None] = []
+
+    def learner_starts_two(process: int, *launches: Launch) -> None:
+        for _ in range(20):
+            order = orders[process]
+            two = [Learner(clients[process], launch, order=order) for launch in launches]
+            errors.extend(one.joined().error for one in two)
+
+    threads = [
+        threading.Thread(target=learner_starts_two, args=(0, F, G)),
+        threading.Thread(target=learner_starts_two, args=(1, G, F)),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert errors == [None] * 80
+    # On both in the same order, whichever it was: as their devices need it.
+    assert orders[0] == orders[1]
+    assert len(orders[0]) == 40
+
+
+def test_a_thread_that_still_runs_may_come(server: Server, clients: list[Client]) -> None:
+    go = threading.Event()
+
+    def learner_comes_later() -> None:
+        process = 1  # noqa: F841
+        go.wait()
+        with clients[1].passing(F, Place(2)):
+            pass
+
+    later = threading.Thread(target=learner_comes_later)
+    later.start()
+    waiting = Learner(clients[0], F)
+    server.finish(1, busy=clients[1].finish())
+    assert wait_until(lambda: server.waits())
+    assert not wait_until(lambda: server.verdict, 0.3)
+    go.set()
+    later.join()
+    assert waiting.joined().made == ["jit(f)"]
+
+
+def test_a_thread_that_ends_will_not_come(server: Server, clients: list[Client]) -> None:
+    go = threading.Event()
+
+    def learner_does_not_come() -> None:
+        process = 1  # noqa: F841
+        go.wait()
+
+    other = threading.Thread(target=learner_does_not_come)
+    other.start()
+    waiting = Learner(clients[0], F)
+    busy = clients[1].finish()
+    assert busy
+    server.finish(1, busy=busy)
+    assert wait_until(lambda: server.waits())
+    go.set()
+    other.join()
+    error = waiting.joined().error
+    assert str(error) == (
+        "missing: process 0 waits at line 1 in jit(f); process 1 finished without it"
+    )
+
+
+def test_a_thread_that_was_let_go_and_ends_is_missed(clients: list[Client]) -> None:
+    """Both of its threads waited, so that it was alone; then one ends without another launch."""
+    errors: list[BaseException | None] = []
+
+    def learner_has_two(process: int) -> None:
+        two = [Learner(clients[process], launch) for launch in (F, G)]
+        for one in two:
+            one.thread.join()
+            errors.append(one.error)
+
+    thread = threading.Thread(target=learner_has_two, args=(0,))
+    thread.start()
+    assert Learner(clients[1], G).joined().made == ["jit(g)"]
+    other = Learner(clients[1], LONG).joined()
+    thread.join(20)
+    assert [type(error) for error in (*errors, other.error)] == [
+        LockstepError,
+        type(None),
+        LockstepError,
+    ]
+
+
+def test_what_was_let_pass_unchecked_leaves_the_next_cell_alone(
+    server: Server, clients: list[Client]
+) -> None:
+    for holding in (False, True):
+        cell = server.begin([0, 1])
+        for client in clients:
+            client.begin(cell, holding=holding)
+        learners = [Learner(client, F, F, F) for client in clients]
+        assert [one.joined().error for one in learners] == [None, None]
+        for client in clients:
+            assert not client.finish()
+    learners = [Learner(clients[0], F), Learner(clients[1], G)]
+    assert [type(one.joined().error) for one in learners] == [LockstepError, LockstepError]
+
+
+def test_who_joins_a_thread_that_waits_waits_too(clients: list[Client]) -> None:
+    errors: list[BaseException | None] = []
+
+    def learner_joins(launch: Launch, client: Client) -> None:
+        process = client.process  # noqa: F841
+        inner = Learner(client, launch)
+        inner.thread.join()
+        errors.append(inner.error)
+
+    pairs = zip((F, G), clients, strict=True)
+    threads = [threading.Thread(target=learner_joins, args=pair) for pair in pairs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert [type(error) for error in errors] == [LockstepError, LockstepError]
+
+
+def interrupted_when(condition: Callable[[], object]) -> threading.Thread:
+    """Send this process the signal of Ctrl-C as soon as something holds."""
+
+    def interrupt() -> None:
+        if wait_until(condition):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    return thread
+
+
+def test_an_interrupt_is_heard_at_once(server: Server, clients: list[Client]) -> None:
+    thread = interrupted_when(server.waits)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), clients[0].passing(F, Place(1)):
+        raise AssertionError
+    assert time.monotonic() - began < 5
+    thread.join()
+    # It is as if it had never come.
+    assert server.waits() == {}
+    learners = [Learner(client, G) for client in clients]
+    assert [one.joined().made for one in learners] == [["jit(g)"], ["jit(g)"]]
+
+
+def test_an_interrupt_that_comes_too_late_lets_the_launch_be_made(
+    server: Server, clients: list[Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The go is on its way, but this process does not read it before the interrupt.
+    receive = clients[0]._channel.receive
+
+    def slow() -> object:
+        assert wait_until(lambda: other.made)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(clients[0]._channel, "receive", slow)
+    other = Learner(clients[1], F)
+    made = []
+    with pytest.raises(KeyboardInterrupt), clients[0].passing(F, Place(1)):
+        made.append("f")
+    assert made == ["f"]
+    monkeypatch.setattr(clients[0]._channel, "receive", receive)
+    learners = [Learner(client, G) for client in clients]
+    assert [one.joined().made for one in learners] == [["jit(g)"], ["jit(g)"]]
+
+
+def test_a_launch_in_the_middle_of_a_launch(clients: list[Client]) -> None:
+    made: list[list[str]] = [[], []]
+
+    def learner_nests(k: int) -> None:
+        with clients[k].passing(F, Place(1)), clients[k].passing(G, Place(2)):
+            made[k].append("both")
+        with clients[k].passing(F, Place(3)):
+            made[k].append("f")
+
+    threads = [threading.Thread(target=learner_nests, args=(k,)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert made == [["both", "f"]] * 2
+
+
+def test_who_does_not_hold_back_is_followed_all_the_same(
+    server: Server, clients: list[Client]
+) -> None:
+    cell = server.begin([0, 1])
+    for client in clients:
+        client.begin(cell, holding=False)
+    for launch in (F, G, F):
+        for client in clients:
+            with client.passing(launch, Place(1)):
+                pass
+    with clients[0].passing(F, Place(4)):
+        pass
+    assert wait_until(lambda: server.waits())
+    assert server.verdict is None
+    with clients[1].passing(G, Place(5)):
+        pass
+    assert wait_until(lambda: server.verdict)
+    verdict = server.verdict
+    assert verdict is not None
+    assert {k: stand.line for k, stand in verdict.stands.items()} == {0: 4, 1: 5}
+    assert verdict.stands[0].launches == 3
+
+
+def test_a_process_that_goes_is_missed(clients: list[Client]) -> None:
+    waiting = Learner(clients[0], F)
+    clients[1].close()
+    assert str(waiting.joined().error) == (
+        "missing: process 0 waits at line 1 in jit(f); process 1 ended without it"
+    )
+
+
+def test_without_a_referee_nobody_is_held_back(server: Server, clients: list[Client]) -> None:
+    waiting = Learner(clients[0], F)
+    assert wait_until(server.waits)
+    server.close()
+    assert waiting.joined().made == ["jit(f)"]
+    assert Learner(clients[0], G).joined().made == ["jit(g)"]

@@ -1,0 +1,395 @@
+"""What a verdict says, word for word."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcnb.lockstep.messages import explain, left_waiting
+from mcnb.lockstep.model import Detail, Doing, Kind, Stand, Verdict
+from tests.support.stands import (
+    ASKS_FOR_ZERO,
+    FINISHED,
+    IF_ZERO,
+    MAX,
+    NOT_INVITED,
+    PROGRAM,
+    SUM,
+    at,
+    launch,
+    sentence,
+    stands,
+)
+
+CYCLE = (
+    "each of them communicates with the next before it does with the one before. Have all do so "
+    "in one order, such as along rows first and along columns then"
+)
+
+
+TWO = launch("jit(f)", "1", arguments=("f32[8]", "i32[]"))
+
+
+def lines(kind: Kind, *each: Stand, **more: Any) -> Sequence[str]:
+    return explain(Verdict(kind, stands(*each), **more), len(each)).lines
+
+
+@pytest.mark.parametrize(
+    ("kind", "each", "expected"),
+    [
+        (
+            "missing",
+            [at(), FINISHED],
+            "missing: process 0 waits at line 4 in sum; process 1 finished without it",
+        ),
+        (
+            "missing",
+            [FINISHED, at(what=TWO)],
+            "missing: process 1 waits at line 4 in jit(f); process 0 finished without it",
+        ),
+        (
+            "missing",
+            [at(), Stand("left")],
+            "missing: process 0 waits at line 4 in sum; process 1 ended without it",
+        ),
+        (
+            "missing",
+            [at(None), FINISHED],
+            "missing: process 0 waits in sum; process 1 finished without it",
+        ),
+        (
+            "missing",
+            [at(2, place="In[3], line 2"), FINISHED],
+            "missing: process 0 waits at In[3], line 2 in sum; process 1 finished without it",
+        ),
+        (
+            "missing",
+            [at(), at(), Stand("raised", error="ValueError: mine (line 2)")],
+            "missing: process 2 raised ValueError: mine (line 2); "
+            "processes 0,1 wait at line 4 in sum",
+        ),
+        (
+            "missing",
+            [at(), at(6), FINISHED, Stand("left")],
+            "missing: process 0 waits at line 4 in sum; process 1 waits at line 6 in sum; "
+            "process 2 finished without it; process 3 ended without it",
+        ),
+        (
+            "died",
+            [at(), Stand("died", error="was killed by SIGKILL")],
+            "died: process 1 was killed by SIGKILL; process 0 waits at line 4 in sum",
+        ),
+        (
+            "died",
+            [*[Stand("died", error="was killed by SIGKILL")] * 2, at(), FINISHED],
+            "died: processes 0,1 were killed by SIGKILL; process 2 waits at line 4 in sum; "
+            "process 3 finished without it",
+        ),
+        (
+            "died",
+            [*[Stand("died", error="ended with exit code 3")] * 2, at()],
+            "died: processes 0,1 ended with exit code 3; process 2 waits at line 4 in sum",
+        ),
+        (
+            "not invited",
+            [at(), Stand("not invited")],
+            "not invited: process 0 waits at line 4 in sum; process 1 was not given this cell. "
+            f"Hint: {NOT_INVITED}",
+        ),
+        (
+            "not invited",
+            [Stand("not invited"), at(), at(), Stand("not invited")],
+            "not invited: processes 1,2 wait at line 4 in sum; "
+            f"processes 0,3 were not given this cell. Hint: {NOT_INVITED}",
+        ),
+        (
+            "stalled",
+            [Stand("hangs", line=3), Stand("runs", line=5)],
+            "stalled: process 0 waited inside JAX at line 3; process 1 was at line 5",
+        ),
+        (
+            "stalled",
+            [Stand("hangs", line=3), *[Stand("runs", line=5)] * 2],
+            "stalled: process 0 waited inside JAX at line 3; processes 1,2 were at line 5",
+        ),
+        (
+            "stalled",
+            [Stand("hangs"), Stand("runs")],
+            "stalled: process 0 waited inside JAX; process 1 had not come that far yet",
+        ),
+        (
+            "stalled",
+            [Stand("runs", place="train.py:9"), at(what=TWO), FINISHED],
+            "stalled: process 1 waits at line 4 in jit(f); process 0 was at train.py:9; "
+            "process 2 finished without it",
+        ),
+        (
+            "mismatch",
+            [at(what=TWO), at(5, replace(TWO, program="2"))],
+            "mismatch: process 0 waits at line 4 in jit(f) f32[8] i32[]; "
+            "process 1 waits at line 5 in jit(f) f32[8] i32[]. "
+            f"What differs: the compiled program. Hint: {PROGRAM}",
+        ),
+    ],
+)
+def test_kinds(kind: Kind, each: Sequence[Stand], expected: str) -> None:
+    assert sentence(kind, *each) == expected
+
+
+def test_a_ring_is_told_from_its_first_to_its_first() -> None:
+    pairs = [(0, 2), (0, 1), (1, 2)]
+    each = [at(what=launch(f"f{p}{q}", str(p), participants=(p, q))) for p, q in pairs]
+    said = sentence("cycle", *each, ring=(0, 2, 1))
+    assert said.startswith(
+        "cycle: process 0 waits at line 4 in f02; process 1 waits at line 4 in f01; "
+        "process 2 waits at line 4 in f12; process 0 waits for process 2, process 2 for process 1, "
+        "and process 1 for process 0. "
+    )
+    assert said.endswith(f". Hint: {CYCLE}")
+    assert lines("cycle", *each, ring=(0, 2, 1)) == (
+        "The processes parted: cycle",
+        "",
+        "[0] waits at line 4 in f02",
+        "[1] waits at line 4 in f01",
+        "[2] waits at line 4 in f12",
+        "process 0 waits for process 2, process 2 for process 1, and process 1 for process 0",
+        "",
+        f"Hint: {CYCLE}",
+    )
+
+
+def test_a_ring_shows_arguments_and_a_missing_process_does_not() -> None:
+    assert "in jit(f) f32[8] i32[];" in sentence("cycle", at(what=TWO), FINISHED, ring=(0, 1))
+    assert "in jit(f);" in sentence("missing", at(what=TWO), FINISHED)
+
+
+def test_what_happened_has_a_line_of_its_own() -> None:
+    assert lines("missing", at(), FINISHED, happened="crashed")[-2:] == (
+        "",
+        "What happened: it crashed",
+    )
+
+
+def test_the_consequence_comes_last() -> None:
+    verdict = Verdict("missing", stands(at(), FINISHED), details={0: ASKS_FOR_ZERO})
+    wording = explain(verdict, 2, "The cluster is intact, with its variables")
+    assert wording.sentence == (
+        "missing: process 0 waits at line 4 in sum; process 1 finished without it. "
+        f"Hint: {IF_ZERO}. The cluster is intact, with its variables"
+    )
+    assert wording.lines[-3:] == (
+        "",
+        f"Hint: {IF_ZERO}",
+        "The cluster is intact, with its variables",
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "apart", "many", "one"),
+    [
+        (2, [1], "process 0 waits", "process 1 finished"),
+        (4, [3], "processes 0-2 wait", "process 3 finished"),
+        (4, [0, 1], "processes 2,3 wait", "processes 0,1 finished"),
+        (4, [0, 2], "processes 1,3 wait", "processes 0,2 finished"),
+        (12, [5], "processes 0-4,6-11 wait", "process 5 finished"),
+        (12, [0, 10, 11], "processes 1-9 wait", "processes 0,10,11 finished"),
+        (12, [0, 2, 4, 5, 6], "processes 1,3,7-11 wait", "processes 0,2,4-6 finished"),
+    ],
+)
+def test_many_processes(count: int, apart: list[int], many: str, one: str) -> None:
+    each = [FINISHED if k in apart else at() for k in range(count)]
+    assert sentence("missing", *each) == f"missing: {many} at line 4 in sum; {one} without it"
+
+
+@pytest.mark.parametrize(
+    ("count", "who"), [(2, "both processes"), (4, "all 4 processes"), (12, "all 12 processes")]
+)
+def test_all_at_one_line(count: int, who: str) -> None:
+    each = [at(what=replace(TWO, program=str(k % 2))) for k in range(count)]
+    verdict = Verdict("mismatch", stands(*each), details={0: Detail("f(x, 1)")})
+    wording = explain(verdict, count)
+    assert wording.sentence == (
+        f"mismatch: {who} wait at line 4 in jit(f) f32[8] i32[]. "
+        f"What differs: the compiled program. Hint: {PROGRAM}"
+    )
+    assert wording.lines == (
+        "The processes parted: mismatch",
+        "",
+        f"[all {count}] wait at line 4 in jit(f) f32[8] i32[]",
+        f"{'':{len(f'[all {count}]')}} ----> 4 f(x, 1)",
+        "",
+        "What differs: the compiled program",
+        f"Hint: {PROGRAM}",
+    )
+
+
+def test_values_that_differ_name_their_processes() -> None:
+    each = [at(what=replace(TWO, program=str(k), mesh=f"m{k % 3}")) for k in range(12)]
+    assert (
+        "What differs: the mesh: m0 on processes 0,3,6,9; m1 on processes 1,4,7,10; "
+        "m2 on processes 2,5,8,11. "
+    ) in sentence("mismatch", *each)
+
+
+def test_lines_hold_labels_and_source() -> None:
+    each = [at(), FINISHED, FINISHED, FINISHED]
+    assert lines("missing", *each, details={0: ASKS_FOR_ZERO}) == (
+        "The processes parted: missing",
+        "",
+        "[0]   waits at line 4 in sum",
+        "      ----> 4 jnp.sum(x)",
+        "[1-3] finished without it",
+        "",
+        f"Hint: {IF_ZERO}",
+    )
+
+
+def test_source_is_that_of_the_group() -> None:
+    each = [at(7, MAX), at(4), at(4), at(None, TWO)]
+    details = {0: Detail("jnp.max(x)"), 2: Detail("jnp.sum(x)"), 3: Detail("f(x, 1)")}
+    assert lines("mismatch", *each, details=details)[2:8] == (
+        "[0]   waits at line 7 in max",
+        "      ----> 7 jnp.max(x)",
+        "[1,2] wait at line 4 in sum",
+        "      ----> 4 jnp.sum(x)",
+        "[3]   waits in jit(f) f32[8] i32[]",
+        "",
+    )
+
+
+def test_places_of_scripts() -> None:
+    each = [at(7, place="train.py:7"), at(3, MAX, "model.py:3")]
+    details = {0: Detail("jnp.sum(x)"), 1: Detail()}
+    assert lines("mismatch", *each, details=details)[:5] == (
+        "The processes parted: mismatch",
+        "",
+        "[0] waits at train.py:7 in sum",
+        "    ----> 7 jnp.sum(x)",
+        "[1] waits at model.py:3 in max",
+    )
+    assert sentence("mismatch", *each).startswith(
+        "mismatch: process 0 waits at train.py:7 in sum; process 1 waits at model.py:3 in max. "
+    )
+
+
+def test_the_same_line_of_two_files_is_two_places() -> None:
+    each = [at(7, place="train.py:7"), at(7, place="model.py:7"), FINISHED]
+    assert sentence("missing", *each) == (
+        "missing: process 0 waits at train.py:7 in sum; process 1 waits at model.py:7 in sum; "
+        "process 2 finished without it"
+    )
+
+
+def test_nothing_more_to_say_leaves_no_blank_line() -> None:
+    assert lines("stalled", Stand("hangs", line=3), Stand("runs")) == (
+        "The cell stalled",
+        "",
+        "[0] waited inside JAX at line 3",
+        "[1] had not come that far yet",
+    )
+
+
+@pytest.mark.parametrize("kind", ["mismatch", "missing", "not invited", "cycle", "died"])
+def test_headings(kind: Kind) -> None:
+    assert lines(kind, at(), Stand("died", error="was killed"), ring=(0, 1))[:2] == (
+        f"The processes parted: {kind}",
+        "",
+    )
+
+
+def test_who_stands_alike_stands_together() -> None:
+    died = [Stand("died", error=f"ended with exit code {code}") for code in (1, 2, 1)]
+    assert sentence("died", *died, at()) == (
+        "died: processes 0,2 ended with exit code 1; process 1 ended with exit code 2; "
+        "process 3 waits at line 4 in sum"
+    )
+    made = [replace(FINISHED, launches=n) for n in (0, 1)]
+    assert sentence("missing", at(), *made) == (
+        "missing: process 0 waits at line 4 in sum; processes 1,2 finished without it"
+    )
+
+
+DOINGS: tuple[Doing, ...] = (
+    "runs",
+    "hangs",
+    "waits",
+    "finished",
+    "raised",
+    "left",
+    "died",
+    "not invited",
+)
+
+
+STANDS = st.builds(
+    Stand,
+    st.sampled_from(DOINGS),
+    st.sampled_from([SUM, MAX, TWO]),
+    st.sampled_from([None, 4, 5]),
+    error=st.sampled_from(["was killed", "KeyError: 'x'"]),
+)
+
+
+@given(st.lists(STANDS, min_size=2, max_size=12))
+def test_each_process_is_in_one_line(each: list[Stand]) -> None:
+    told = lines("stalled", *each)
+    numbers: list[int] = []
+    for line in told[2 : told.index("", 2) if "" in told[2:] else None]:
+        said = re.match(r"\[(all \d+|[\d,-]+)\] ", line)
+        assert said is not None
+        for part in (f"0-{len(each) - 1}" if "all" in said[1] else said[1]).split(","):
+            first, _, last = part.partition("-")
+            numbers += range(int(first), int(last or first) + 1)
+    assert sorted(numbers) == list(range(len(each)))
+
+
+@given(st.permutations(range(5)))
+def test_the_order_in_which_stands_are_known_changes_nothing(order: list[int]) -> None:
+    each = [at(), at(5, MAX), FINISHED, Stand("raised", error="KeyError"), at()]
+    verdict = Verdict("stalled", {k: each[k] for k in order})
+    assert explain(verdict, 5) == explain(Verdict("stalled", stands(*each)), 5)
+
+
+@pytest.mark.parametrize(
+    ("each", "expected"),
+    [
+        ([], ""),
+        ([FINISHED, Stand("raised", error="KeyError")], ""),
+        ([at(), Stand("raised")], "process 0 waited at line 4 in sum"),
+        ([at(None), Stand("raised")], "process 0 waited in sum"),
+        ([at(), at(), Stand("raised")], "processes 0,1 waited at line 4 in sum"),
+        ([at(), at()], "both processes waited at line 4 in sum"),
+        (
+            [at(), Stand("raised"), at(7, place="train.py:7"), at(), at(4, MAX)],
+            "processes 0,3 waited at line 4 in sum; process 2 waited at train.py:7 in sum; "
+            "process 4 waited at line 4 in max",
+        ),
+    ],
+)
+def test_left_waiting(each: Sequence[Stand], expected: str) -> None:
+    assert left_waiting(stands(*each), len(each)) == expected
+
+
+TEXT = st.text(max_size=8)
+
+
+@given(
+    st.builds(
+        Detail,
+        source=TEXT,
+        condition=TEXT,
+        loop=TEXT,
+        static=st.dictionaries(TEXT, TEXT, max_size=3),
+        program=st.lists(TEXT, max_size=3).map(tuple),
+        names=st.lists(TEXT, max_size=3).map(tuple),
+    )
+)
+def test_details_survive_the_wire(detail: Detail) -> None:
+    assert Detail.from_data(json.loads(json.dumps(asdict(detail)))) == detail

@@ -1,0 +1,229 @@
+"""What a verdict says of launches that differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mcnb.lockstep.model import Detail, Launch
+from tests.support.stands import FINISHED, MAX, ORDER, PROGRAM, SUM, at, launch, sentence
+
+SHAPE = (
+    "all processes must pass the same global shapes. Pad to a length that all agree on, and drop "
+    "or pad the last batch"
+)
+
+
+DTYPE = "all processes must pass the same types. Give the dtype where the array is made"
+
+
+SHARDING = "all processes must shard an array alike. Make the sharding once, from one spec"
+
+
+MESH = (
+    "all processes must use the same mesh, with the same devices in the same order. Make it from "
+    "jax.devices() or with jax.make_mesh, without anything that depends on the process"
+)
+
+
+STATIC = "a static argument is part of the program. Pass what differs between processes as an array"
+
+
+FULL = launch(
+    "jit(f)",
+    arguments=("f32[8,4]", "i32[3]"),
+    shardings=("P('a',)", "P()"),
+    mesh="{'a': 2}",
+    devices="P0.0 P1.0",
+)
+
+
+OTHERS = {
+    "name": "jit(g)",
+    "arguments": ("f32[8,8]", "i32[3]"),
+    "shardings": ("P('a',)", "P('b',)"),
+    "mesh": "{'b': 2}",
+    "devices": "P1.0 P0.0",
+}
+
+
+def other(**more: Any) -> Launch:
+    return replace(FULL, program="2", **more)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "details", "differs", "hint"),
+    [
+        (
+            FULL,
+            other(name="jit(g)"),
+            {},
+            "the computation: jit(f) on process 0; jit(g) on process 1",
+            ORDER,
+        ),
+        (
+            FULL,
+            other(arguments=("f32[8,4]",)),
+            {},
+            "the number of arguments: 2 arguments on process 0; 1 argument on process 1",
+            SHAPE,
+        ),
+        (
+            FULL,
+            other(arguments=("f32[8,8]", "i32[3]")),
+            {},
+            "the shape of argument 0: f32[8,4] on process 0; f32[8,8] on process 1",
+            SHAPE,
+        ),
+        (
+            FULL,
+            other(arguments=("f32[8,4]", "i32[]")),
+            {1: Detail(names=("v", "n"))},
+            "the shape of argument n: i32[3] on process 0; i32[] on process 1",
+            SHAPE,
+        ),
+        (
+            FULL,
+            other(arguments=("f32[8,4]", "f32[4]")),
+            {0: Detail(names=("v",)), 1: Detail(names=("v",))},
+            "the shape of argument 1: i32[3] on process 0; f32[4] on process 1",
+            SHAPE,
+        ),
+        (
+            FULL,
+            other(arguments=("f16[8,4]", "i32[4]")),
+            {},
+            "the dtype of argument 0: f32[8,4] on process 0; f16[8,4] on process 1",
+            DTYPE,
+        ),
+        (
+            replace(FULL, arguments=("key<fry>[]",)),
+            other(arguments=("u32[]",)),
+            {0: Detail(names=("key",))},
+            "the dtype of argument key: key<fry>[] on process 0; u32[] on process 1",
+            DTYPE,
+        ),
+        (
+            FULL,
+            other(shardings=("P('a',)", "P('b',)")),
+            {},
+            "the sharding of argument 1: P() on process 0; P('b',) on process 1",
+            SHARDING,
+        ),
+        (
+            FULL,
+            other(shardings=("", "P()")),
+            {1: Detail(names=("v",))},
+            "the sharding of argument v: P('a',) on process 0; none on process 1",
+            SHARDING,
+        ),
+        (
+            FULL,
+            other(mesh="{'b': 2}"),
+            {},
+            "the mesh: {'a': 2} on process 0; {'b': 2} on process 1",
+            MESH,
+        ),
+        (
+            FULL,
+            other(mesh=""),
+            {},
+            "the mesh: {'a': 2} on process 0; none on process 1",
+            MESH,
+        ),
+        (
+            FULL,
+            other(devices="P1.0 P0.0"),
+            {},
+            "the devices, or their order: P0.0 P1.0 on process 0; P1.0 P0.0 on process 1",
+            MESH,
+        ),
+        (
+            FULL,
+            other(),
+            {0: Detail(static={"m": "1", "n": "2"}), 1: Detail(static={"m": "1", "n": "3"})},
+            "the static argument n: 2 on process 0; 3 on process 1",
+            STATIC,
+        ),
+        (
+            FULL,
+            other(),
+            {0: Detail(static={"z": "1", "n": "2"}), 1: Detail(static={"z": "2"})},
+            "the static argument n: 2 on process 0; none on process 1",
+            STATIC,
+        ),
+        (
+            FULL,
+            other(),
+            {0: Detail(program=("a", "b", "c")), 1: Detail(program=("a", "d", "e"))},
+            "the compiled program, first in: `b` on process 0; `d` on process 1",
+            PROGRAM,
+        ),
+        (
+            FULL,
+            other(),
+            {0: Detail(program=("a", "b")), 1: Detail(program=("a",))},
+            "the compiled program, first in: `b` on process 0; nothing on process 1",
+            PROGRAM,
+        ),
+        (FULL, other(), {}, "the compiled program", PROGRAM),
+        (
+            FULL,
+            other(),
+            {k: Detail(static={"n": "1"}, program=("a", "b")) for k in range(2)},
+            "the compiled program",
+            PROGRAM,
+        ),
+    ],
+)
+def test_what_differs(
+    one: Launch, two: Launch, details: dict[int, Detail], differs: str, hint: str
+) -> None:
+    texts = {str(one), str(two)}
+    stood = (
+        f"both processes wait at line 4 in {one}"
+        if len(texts) == 1
+        else f"process 0 waits at line 4 in {one}; process 1 waits at line 4 in {two}"
+    )
+    assert sentence("mismatch", at(what=one), at(what=two), details=details) == (
+        f"mismatch: {stood}. What differs: {differs}. Hint: {hint}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (0, "the computation:"),
+        (1, "the shape of argument 0:"),
+        (2, "the sharding of argument 1:"),
+        (3, "the mesh:"),
+        (4, "the devices, or their order:"),
+        (5, "the static argument n:"),
+        (6, "the compiled program, first in:"),
+    ],
+)
+def test_what_differs_first(number: int, expected: str) -> None:
+    two = other(**dict(list(OTHERS.items())[number:]))
+    details = {
+        k: Detail(static={} if number > 5 else {"n": str(k)}, program=(f"line of {k}",))
+        for k in range(2)
+    }
+    said = sentence("mismatch", at(what=FULL), at(what=two), details=details)
+    assert f". What differs: {expected} " in said
+
+
+def test_nothing_differs_between_launches_that_are_the_same() -> None:
+    assert sentence("mismatch", at(4), at(5)) == (
+        "mismatch: process 0 waits at line 4 in sum; process 1 waits at line 5 in sum"
+    )
+    assert "What differs" not in sentence("missing", at(what=SUM), at(what=MAX), FINISHED)
+
+
+def test_launches_with_other_partners_differ() -> None:
+    two = replace(SUM, participants=(0, 1, 2), devices="P0.0 P1.0 P2.0")
+    one = replace(SUM, devices="P0.0 P1.0")
+    assert ". What differs: the devices, or their order: P0.0 P1.0 on process 0; P0.0 P1.0 " in (
+        sentence("mismatch", at(what=one), at(what=two), FINISHED)
+    )

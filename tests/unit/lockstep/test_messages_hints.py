@@ -1,0 +1,115 @@
+"""What a verdict advises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from mcnb.lockstep.model import Detail, Happened, Kind, Stand
+from tests.support.stands import (
+    ASKS_FOR_ZERO,
+    FINISHED,
+    IF_ZERO,
+    MAX,
+    NOT_INVITED,
+    ORDER,
+    at,
+    sentence,
+)
+
+
+def at_line(line: int, hint: str) -> str:
+    return hint.replace("that line", f"line {line}")
+
+
+LOOP = (
+    "the loop `for batch in batches:` ran a different number of times. Agree on the number of "
+    "steps before it, such as the smallest of all processes, or drop the last, incomplete batch"
+)
+
+
+BRANCH = (
+    "the processes took different branches, or one has an extra or a missing launch. Have all "
+    "participants run the same lines in the same order"
+)
+
+
+IN_LOOP = Detail("step(batch)", loop="for batch in batches:")
+
+
+@pytest.mark.parametrize(
+    ("kind", "each", "details", "hint"),
+    [
+        ("missing", [at(), FINISHED], {0: ASKS_FOR_ZERO}, IF_ZERO),
+        ("missing", [at(), FINISHED], {0: replace(ASKS_FOR_ZERO, loop="for i in x:")}, IF_ZERO),
+        ("missing", [at(), FINISHED], {0: IN_LOOP}, LOOP),
+        ("missing", [at(), FINISHED], {0: Detail("jnp.sum(x)")}, ""),
+        ("missing", [at(), at(5), FINISHED], {0: ASKS_FOR_ZERO, 1: ASKS_FOR_ZERO}, IF_ZERO),
+        ("missing", [at(), at(5), FINISHED], {0: ASKS_FOR_ZERO, 1: Detail()}, ""),
+        ("missing", [at(), at(5), FINISHED], {0: ASKS_FOR_ZERO, 1: IN_LOOP}, ""),
+        (
+            "missing",
+            [at(), at(5), FINISHED],
+            {0: ASKS_FOR_ZERO, 1: Detail(condition="k == 1")},
+            "",
+        ),
+        (
+            "missing",
+            [at(), at(5), FINISHED],
+            {0: replace(IN_LOOP, condition="k == 0"), 1: IN_LOOP},
+            LOOP,
+        ),
+        ("missing", [at(), at(5), FINISHED], {0: IN_LOOP, 1: Detail(loop="while True:")}, ""),
+        ("missing", [at(), Stand("raised", error="KeyError")], {0: ASKS_FOR_ZERO}, ""),
+        ("died", [at(), Stand("died", error="was killed")], {0: ASKS_FOR_ZERO}, ""),
+        ("not invited", [at(), Stand("not invited")], {0: ASKS_FOR_ZERO}, NOT_INVITED),
+        ("stalled", [at(), Stand("runs")], {0: ASKS_FOR_ZERO}, IF_ZERO),
+        ("stalled", [at(), Stand("runs")], {0: IN_LOOP}, ""),
+        ("mismatch", [at(4), at(4, MAX)], {}, ORDER),
+        ("mismatch", [at(4), at(4, MAX)], {0: IN_LOOP}, ORDER),
+        ("mismatch", [at(4), at(5, MAX)], {}, BRANCH),
+        ("mismatch", [at(4, place="a.py:4"), at(4, MAX, "b.py:4")], {}, BRANCH),
+        ("mismatch", [at(4), at(5, MAX)], {1: ASKS_FOR_ZERO}, at_line(5, IF_ZERO)),
+        ("mismatch", [at(4), at(4, MAX)], {1: ASKS_FOR_ZERO}, IF_ZERO),
+        ("mismatch", [at(4), at(5, MAX)], {0: ASKS_FOR_ZERO, 1: Detail()}, at_line(4, IF_ZERO)),
+        (
+            "mismatch",
+            [at(4), at(5, MAX)],
+            {0: Detail(condition="not (k == 0)"), 1: ASKS_FOR_ZERO},
+            BRANCH,
+        ),
+        ("mismatch", [at(4), at(4, MAX), Stand("raised", error="KeyError")], {}, ""),
+        ("mismatch", [at(4), at(4, MAX), FINISHED], {}, ORDER),
+    ],
+)
+def test_hints(kind: Kind, each: Sequence[Stand], details: dict[int, Detail], hint: str) -> None:
+    said = sentence(kind, *each, details=details)
+    assert said.partition(". Hint: ")[2] == hint
+    assert said.count("Hint") == bool(hint)
+
+
+@pytest.mark.parametrize(
+    ("happened", "expected"),
+    [
+        ("", ""),
+        (
+            "hung",
+            ". What happened: it hung until the computations were cut off",
+        ),
+        ("crashed", ". What happened: it crashed"),
+        ("failed", ". What happened: a computation failed with an error"),
+        (
+            "returned",
+            ". What happened: nothing stopped it. Launches that do not belong together met, and "
+            "what they returned may be wrong",
+        ),
+    ],
+)
+def test_what_happened(happened: Happened, expected: str) -> None:
+    assert sentence("mismatch", at(4), at(4, MAX), happened=happened) == (
+        "mismatch: process 0 waits at line 4 in sum; process 1 waits at line 4 in max"
+        f"{expected}. What differs: the computation: sum on process 0; max on process 1. "
+        f"Hint: {ORDER}"
+    )

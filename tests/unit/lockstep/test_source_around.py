@@ -1,0 +1,344 @@
+"""What is around the line of a launch: conditions, loops, what may skip it."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mcnb.lockstep.model import Detail
+from mcnb.lockstep.source import Place, around
+from mcnb.worker.cellcode import CellCompiler
+from tests.support.learners import Program
+
+pytestmark = pytest.mark.usefixtures("no_cells")
+
+# A program that launches at the line that says `launch`; the condition and the loop around it.
+AROUND = {
+    "nothing": ("launch(x)", "", ""),
+    "if": ("if k == 0:\n    launch(x)", "k == 0", ""),
+    "if on one line": ("if k == 0: launch(x)", "k == 0", ""),
+    "if with an own condition": ("if x:\n    launch(x)", "", ""),
+    "if not": ("if not k:\n    launch(x)", "not k", ""),
+    "if is spelled as Python spells it": ("if (k==0)and  x:\n    launch(x)", "k == 0 and x", ""),
+    "else": ("if k == 1:\n    pass\nelse:\n    launch(x)", "not (k == 1)", ""),
+    "else on one line": ("if k == 1: pass\nelse: launch(x)", "not (k == 1)", ""),
+    "elif": ("if k == 1:\n    pass\nelif k == 0:\n    launch(x)", "k == 0", ""),
+    "elif with an own condition": (
+        "if k == 1:\n    pass\nelif x:\n    launch(x)",
+        "not (k == 1)",
+        "",
+    ),
+    "else of an elif": (
+        "if x == 5:\n    pass\nelif k == 1:\n    pass\nelse:\n    launch(x)",
+        "not (k == 1)",
+        "",
+    ),
+    "first of two statements": ("if k == 0:\n    launch(x)\n    y = 1", "k == 0", ""),
+    "last of two statements": ("if k == 0:\n    y = 1\n    launch(x)", "k == 0", ""),
+    "before an if": ("launch(x)\nif k == 0:\n    pass", "", ""),
+    "after an if": ("if k == 0:\n    pass\nlaunch(x)", "", ""),
+    "after an if with else": ("if k:\n    pass\nelse:\n    pass\nlaunch(x)", "", ""),
+    "an own condition inside": ("if k == 0:\n    if x:\n        launch(x)", "k == 0", ""),
+    "an own condition outside": ("if x:\n    if k == 0:\n        launch(x)", "k == 0", ""),
+    "the inner of two": ("if k < 2:\n    if k == 0:\n        launch(x)", "k == 0", ""),
+    "inside else, inside if": (
+        "if k < 2:\n    if k == 1:\n        pass\n    else:\n        launch(x)",
+        "not (k == 1)",
+        "",
+    ),
+    "conditional expression": ("z = launch(x) if k == 0 else None", "k == 0", ""),
+    "for": ("for i in range(2):\n    launch(x)", "", "for i in range(2):"),
+    "for on one line": (
+        "for i in range(2): y = i; launch(x)",
+        "",
+        "for i in range(2): y = i; launch(x)",
+    ),
+    "for over own data": ("for i in range(k + 1):\n    launch(x)", "", "for i in range(k + 1):"),
+    "after a for": ("for i in range(2):\n    pass\nlaunch(x)", "", ""),
+    "the inner of two loops": (
+        "for i in range(2):\n    for j in range(2):\n        launch(x)",
+        "",
+        "for j in range(2):",
+    ),
+    "after the inner of two loops": (
+        "for i in range(2):\n    for j in range(2):\n        pass\n    launch(x)",
+        "",
+        "for i in range(2):",
+    ),
+    "for over several lines": (
+        "for i in range(\n    2,\n):\n    y = i\n    launch(x)",
+        "",
+        "for i in range(",
+    ),
+    "if in a for": (
+        "for i in range(2):\n    if k == i:\n        launch(x)",
+        "k == i",
+        "for i in range(2):",
+    ),
+    "for in an if": (
+        "if k == 0:\n    for i in range(2):\n        launch(x)",
+        "k == 0",
+        "for i in range(2):",
+    ),
+    "else in a while": (
+        "n = 2\nwhile n > 0:\n    n -= 1\n    if k == 1:\n        pass\n    else:\n"
+        "        launch(x)",
+        "not (k == 1)",
+        "while n > 0:",
+    ),
+    "while": ("n = 0\nwhile n < 2:\n    n += 1\n    launch(x)", "", "while n < 2:"),
+    "while on the process": (
+        "n = 0\nwhile n < 2 - k:\n    n += 1\n    launch(x)",
+        "n < 2 - k",
+        "while n < 2 - k:",
+    ),
+    "try": ("if k == 0:\n    try:\n        launch(x)\n    finally:\n        pass", "k == 0", ""),
+    "except": (
+        "if k == 0:\n    try:\n        1 / 0\n    except ZeroDivisionError:\n        launch(x)",
+        "k == 0",
+        "",
+    ),
+    "else of a try": (
+        "for i in range(2):\n    try:\n        pass\n    except ValueError:\n        pass\n"
+        "    else:\n        launch(x)",
+        "",
+        "for i in range(2):",
+    ),
+    "finally": (
+        "if k == 0:\n    try:\n        pass\n    finally:\n        launch(x)",
+        "k == 0",
+        "",
+    ),
+    "if in a finally": (
+        "try:\n    pass\nfinally:\n    if k == 0:\n        launch(x)",
+        "k == 0",
+        "",
+    ),
+    "with": (
+        "import contextlib\nif k == 0:\n    with contextlib.suppress(KeyError):\n        launch(x)",
+        "k == 0",
+        "",
+    ),
+    "the context of a with": (
+        "import contextlib\nif k == 0:\n    with contextlib.nullcontext(launch(x)):\n        pass",
+        "k == 0",
+        "",
+    ),
+    "match": ("if k == 0:\n    match x:\n        case 1:\n            launch(x)", "k == 0", ""),
+    "a function called in an if": ("def f():\n    launch(x)\nif k == 0:\n    f()", "", ""),
+    "a function made in an if": (
+        "if k == 0:\n    def f():\n        launch(x)\nf()",
+        "k == 0",
+        "",
+    ),
+    "an if in a function": (
+        "def f(v):\n    if k == 0:\n        return launch(v)\nf(x)",
+        "k == 0",
+        "",
+    ),
+    "an if in a function in a function": (
+        "def f():\n    def g(v):\n        if k == 0:\n            launch(v)\n    g(x)\nf()",
+        "k == 0",
+        "",
+    ),
+    "a method": (
+        "class A:\n    def f(self):\n        for i in range(2):\n            launch(x)\nA().f()",
+        "",
+        "for i in range(2):",
+    ),
+    "the body of a class": ("if k == 0:\n    class A:\n        y = launch(x)", "k == 0", ""),
+    "comprehension": (
+        "if k == 0:\n    y = [launch(i) for i in range(2)]",
+        "k == 0",
+        "for i in range(2)",
+    ),
+    "comprehension with a condition": (
+        "y = [launch(i) for i in range(2) if k == 0]",
+        "k == 0",
+        "for i in range(2)",
+    ),
+    "what a comprehension goes over": ("y = [i for i in [launch(x)] if k == 0]", "", ""),
+    "comprehension over lines": (
+        "if k == 0:\n    y = {\n        i: launch(x)\n        for i in range(2)\n    }",
+        "k == 0",
+        "for i in range(2)",
+    ),
+    "generator expression": (
+        "if k == 0:\n    y = sum(launch(i) for i in range(2))",
+        "k == 0",
+        "for i in range(2)",
+    ),
+    "the test of an if": ("if k == 0 and launch(x):\n    pass", "k == 0", ""),
+    "the test of an if, first": ("if launch(x) and k == 0:\n    pass", "", ""),
+    "the test of an elif": ("if x == 5:\n    pass\nelif launch(x) == k:\n    pass", "", ""),
+    "the test of a while": ("n = 1\nwhile launch(n) < k:\n    n += 1", "", "while launch(n) < k:"),
+    "a decorator in an if": (
+        "if k == 0:\n    @launch\n    def f():\n        pass",
+        "k == 0",
+        "",
+    ),
+    "the else of a conditional expression": ("z = None if k else launch(x)", "not k", ""),
+    "the else of a conditional expression on its own line": (
+        "z = (\n    int(2)\n    if k\n    else\n    launch(x)\n)",
+        "not k",
+        "",
+    ),
+    "what a for goes over": ("for b in [launch(x)]:\n    pass", "", ""),
+    "the else of a for": ("for b in [1]:\n    pass\nelse:\n    launch(x)", "", ""),
+    "the else of a while": (
+        "n = k\nwhile n > 0:\n    n -= 1\nelse:\n    launch(x)",
+        "",
+        "",
+    ),
+    "and": ("k == 0 and launch(x)", "k == 0", ""),
+    "or": ("k or launch(x)", "not (k)", ""),
+    "assert": ("assert k or launch(x)", "not (k)", ""),
+    "case": (
+        "match k:\n    case 0:\n        launch(x)\n    case _:\n        pass",
+        "match k: case 0",
+        "",
+    ),
+    "the check_launches of a case": (
+        "match x:\n    case 1 if k == 0:\n        launch(x)",
+        "k == 0",
+        "",
+    ),
+    "generator": (
+        "def f():\n    for i in range(2):\n        yield launch(i)\nlist(f())",
+        "",
+        "for i in range(2):",
+    ),
+    "lambda": ("if k == 0:\n    f = lambda v: launch(v)\n    f(x)", "k == 0", ""),
+    "lambda that the library calls": ("if k == 0:\n    call(lambda: launch(x))", "k == 0", ""),
+    "second on its line": ("if k == 0:\n    y = 1; launch(x); y = 2", "k == 0", ""),
+    "call over lines": (
+        "if k == 0:\n    y = [\n        launch(\n            x,\n            1,\n        ),\n    ]",
+        "k == 0",
+        "",
+    ),
+    "decorator": (
+        "for i in range(2):\n    @staticmethod\n    @launch\n    def f():\n        pass",
+        "",
+        "for i in range(2):",
+    ),
+    "default of a parameter": ("if k == 0:\n    def f(v=launch(x)): pass", "k == 0", ""),
+    "f-string": ('if k == 0:\n    y = f"{launch(x)}"', "k == 0", ""),
+    "coroutine": (
+        "async def f():\n    if k == 0:\n        launch(x)\ntry:\n    f().send(None)\n"
+        "except StopIteration:\n    pass",
+        "k == 0",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_the_line_and_what_is_around_it(program: Program, name: str) -> None:
+    body, condition, loop = AROUND[name]
+    source = f"k = process_index()\n{body}\n"
+    [(line, text)] = [
+        (number, text) for number, text in enumerate(source.splitlines(), 1) if "launch" in text
+    ]
+    path = str(program.folder / "train.py")
+    assert program.script(source) == Place(line, f"train.py:{line}", path, line)
+    assert {called and called.co_name for _, called in program.found} == {"launch"}
+    assert replace(around(path, line), skip="") == Detail(text.strip(), condition, loop)
+
+
+@pytest.mark.parametrize(
+    ("before", "test", "asks"),
+    [
+        ("", "process_index() == 0", True),
+        ("", "jax.process_index() == 0", True),
+        ("", "info.process_id == 0", True),
+        ("", "host_id == 0", True),
+        ("", "trainer.is_primary", True),
+        ("", "process_index_of_others == 0", False),
+        ("", "rank == 0", False),
+        ("rank = process_index()", "rank == 0", True),
+        ("rank = process_index() % 2", "not rank", True),
+        ("rank = other = process_index()", "rank == other", True),
+        ("rank, count = process_index(), 4", "rank == 0", True),
+        ("rank, count = process_index(), 4", "count == 4", False),
+        ("[rank] = [process_index()]\nmine = 1", "mine", False),
+        ("rank = process_index()\nfirst = rank == 0", "first", True),
+        ("rank = process_index()\nfirst = rank == 0\nsays = first and loud", "says", True),
+        ("rank = process_index\nmine = rank()", "mine == 0", True),
+        ("rank: int = process_index()", "rank == 0", True),
+        ("rank: int", "rank == 0", False),
+        ("rank = 1\nrank += process_index()", "rank == 0", True),
+        ("print(rank := process_index())", "rank == 0", True),
+        ("mine = first\nfirst = not rank\nrank = process_index()", "mine", True),
+        ("def f():\n    rank = process_index()", "rank == 0", True),
+        ("rank = 0", "rank == 0", False),
+        ("'process_index'", "rank == 'process_index'", False),
+    ],
+)
+def test_what_asks_for_the_process(tmp_path: Path, before: str, test: str, asks: bool) -> None:
+    source = f"{before}\nif {test}:\n    launch(x)\n"
+    path = tmp_path / "train.py"
+    path.write_text(source)
+    condition = around(str(path), len(source.splitlines())).condition
+    assert condition == (test if asks else "")
+
+
+def test_a_name_for_the_process_may_come_from_another_cell(program: Program) -> None:
+    program.cell("1", "rank = process_index()")
+    program.cell("2", "if rank == 0:\n    launch(x)", rank=0)
+    assert around("<In[2]>", 2) == Detail("launch(x)", "rank == 0")
+
+
+def test_cells_may_all_have_one_number(program: Program) -> None:
+    compiler = CellCompiler()
+    compiler.label = "0"
+    for source in ("rank = process_index()", "print()", "if rank == 0:\n    launch(x)"):
+        compiler.cache(source)
+    assert around("<In[0]>", 2) == Detail("launch(x)", "rank == 0")
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations("123")))
+def test_a_name_may_go_through_several_cells(program: Program, order: tuple[str, ...]) -> None:
+    cells = {"1": "rank = process_index()", "2": "first = rank == 0", "3": "says = first"}
+    for label in order:
+        program.cell(label, cells[label], rank=0, first=True)
+    program.cell("4", "if says:\n    launch(x)", says=True)
+    assert around("<In[4]>", 2).condition == "says"
+
+
+def test_odd_source_is_read_in_silence(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("pattern = '\\d'\nif process_index() == 0:\n    launch(x)")
+    assert around(str(path), 3).condition == "process_index() == 0"
+
+
+@pytest.mark.parametrize(
+    ("body", "skip"),
+    [
+        ("launch(x)", ""),
+        ("y = 1\n    launch(x)", ""),
+        ("if done: break\n    launch(x)", "if done: break"),
+        ("if done:\n        y = 1\n        continue\n    launch(x)", "continue"),
+        ("launch(x)\n    if done: break", "if done: break"),
+        ("if not done:\n        launch(x)", "if not done:"),
+        ("if not done:\n        y = 1\n    launch(x)", ""),
+        ("for j in y:\n        break\n    launch(x)", ""),
+        ("def f(): return 1\n    launch(x)", ""),
+    ],
+)
+def test_what_in_a_loop_may_skip_the_line(tmp_path: Path, body: str, skip: str) -> None:
+    source = f"for i in y:\n    {body}"
+    path = tmp_path / "train.py"
+    path.write_text(source)
+    [line] = [i for i, text in enumerate(source.splitlines(), 1) if "launch" in text]
+    assert around(str(path), line).skip == skip
+
+
+def test_a_name_from_another_script_says_nothing(program: Program) -> None:
+    program.module("other.py", "rank = process_index()", program.names())
+    linecache.getlines(str(program.folder / "other.py"))
+    program.script("rank = 0\nif rank == 0:\n    launch(x)")
+    assert around(str(program.folder / "train.py"), 3).condition == ""

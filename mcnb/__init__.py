@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from mcnb.errors import CellError as CellError
     from mcnb.errors import ClusterError as ClusterError
     from mcnb.errors import LockstepError as LockstepError
+    from mcnb.errors import McnbError as McnbError
+    from mcnb.errors import OptionError as OptionError
     from mcnb.errors import PictureError as PictureError
     from mcnb.exercises import check as check
     from mcnb.lockstep.model import Verdict as Verdict
@@ -46,6 +48,8 @@ _HOMES = {
     "Cluster": "cluster.cluster",
     "ClusterError": "errors",
     "LockstepError": "errors",
+    "McnbError": "errors",
+    "OptionError": "errors",
     "Picture": "pictures.picture",
     "PictureError": "errors",
     "Pod": "pods.pod",

@@ -40,14 +40,14 @@ class CellError(McnbError):
 
 
 class LockstepError(CellError):
-    """Processes parted: what one of them launched, others did not, or not the same.
+    """Processes diverged: one of them launched a computation that the others did not launch.
 
     It is raised in the processes before anything hangs, and in the notebook for the cell.
 
     Example:
-        >>> raise LockstepError("missing: process 0 waits at line 4; process 1 finished without it")
+        >>> raise LockstepError("missing: process 0 is waiting in sum, line 4")
         Traceback (most recent call last):
-        mcnb.errors.LockstepError: missing: process 0 waits at line 4; process 1 finished without it
+        mcnb.errors.LockstepError: missing: process 0 is waiting in sum, line 4
     """
 
 

@@ -98,12 +98,12 @@ class Cluster:
 
     @property
     def running(self) -> bool:
-        """Whether its processes run, or are being started anew."""
+        """Whether its processes run, or are being restarted."""
         return self._lifetime.running
 
     @property
     def recovering(self) -> bool:
-        """Whether processes that were lost are being started anew; a cell waits for them."""
+        """Whether processes that were lost are being restarted; a cell waits for them."""
         return self._lifetime.recovering
 
     def __enter__(self) -> Self:
@@ -131,7 +131,7 @@ class Cluster:
         with self._lock:
             if self._lifetime.processes is not None:
                 raise ClusterError(
-                    f"The cluster runs already, with {self.options.describe()}. To start it anew, "
+                    f"The cluster runs already, with {self.options.describe()}. To restart it, "
                     "without its variables: %mcjax restart. For another size, first: %mcjax stop"
                 )
             self._lifetime.start()
@@ -333,8 +333,8 @@ class Cluster:
         """
         if not self.options.ours:
             raise ClusterError(
-                "These processes were started by somebody else, who has to start them anew; then: "
-                "%mcjax connect"
+                "These processes were not started by mcnb. Restart them with the tool that "
+                "started them; then: %mcjax connect"
             )
         with self._lock:
             self._history.ended()

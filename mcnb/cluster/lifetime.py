@@ -42,7 +42,7 @@ def check_jax() -> None:
 
 # What runs in processes that are lost can't go on in any case.
 LOST_GRACE_S = 0.2
-LOST = "has lost its processes. Have the engines started anew (ipcluster stop, ipcluster start)"
+LOST = "has lost its processes. Restart the engines (ipcluster stop, ipcluster start)"
 _running: weakref.WeakSet[Lifetime] = weakref.WeakSet()
 
 
@@ -75,17 +75,17 @@ class Lifetime:
 
     @property
     def running(self) -> bool:
-        """Whether they run, or are being started anew."""
+        """Whether they run, or are being restarted."""
         return self._processes is not None or self._lost
 
     @property
     def recovering(self) -> bool:
-        """Whether lost processes are being started anew at this moment."""
+        """Whether lost processes are being restarted at this moment."""
         return self._recovery is not None and not self._recovery.done
 
     @property
     def untouched(self) -> bool:
-        """Whether the processes were started anew since they were lost, and not used yet."""
+        """Whether the processes were restarted since they were lost, and not used yet."""
         return self._lost or self._untouched
 
     def start(self) -> None:
@@ -110,7 +110,7 @@ class Lifetime:
             self._lost = False
             raise ClusterError(f"The cluster {self._absence}") from None
         except KeyboardInterrupt:
-            # Where it was being started anew, the next cell tries again, as this one did.
+            # Where it was being restarted, the next cell tries again, as this one did.
             self._absence = "was interrupted while it started"
             raise
         self._lost = False
@@ -139,7 +139,7 @@ class Lifetime:
     def lose(self) -> None:
         """Give the processes up and have new ones started, while the user reads why."""
         lost, self._processes = self._processes, None
-        self._absence = "is being started anew" if self._options.ours else LOST
+        self._absence = "is being restarted" if self._options.ours else LOST
         self._lost = self._options.ours
         self._recovery = Task(lambda: self._recover(lost))
 
@@ -177,7 +177,7 @@ class Lifetime:
 
         Raises:
             ClusterError: There are none, or one of them died; then new ones are being started.
-            KeyboardInterrupt: Ctrl-C while they are being started anew; that goes on.
+            KeyboardInterrupt: Ctrl-C while they are being restarted; that goes on.
         """
         self._wait_for_recovery()
         self._untouched = False
@@ -200,7 +200,7 @@ class Lifetime:
     def state(self) -> str:
         """Return how they are, in a few words."""
         if self.recovering or self._processes is None:
-            return "being started anew" if self._lost or self.recovering else f"it {self._absence}"
+            return "being restarted" if self._lost or self.recovering else f"it {self._absence}"
         return "broken: a process died" if self._processes.exits else "ready"
 
     def absence_sentence(self) -> str:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from mcnb.pictures.picture import Picture
 
 NOT_OURS = (
-    "The processes can't go on together. Who started them has to start them anew; then: %mcjax "
-    "connect"
+    "The processes can't communicate any more. Restart them with the tool that started them; then: "
+    "%mcjax connect"
 )
 
 
@@ -81,8 +81,8 @@ def aftermath(outcome: Outcome, count: int, *, ours: bool = True) -> str:
 
     Example:
         >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)
-        'Processes 1,2 (line 3) waited and were stopped. All 4 processes were started anew: their \
-variables are gone. To run the cells again that made them: %mcjax restart --replay'
+        'Processes 1,2 (line 3) waited and were stopped. All 4 processes were restarted: their \
+variables are lost. To re-run the cells that defined them: %mcjax restart --replay'
     """
     sentences = []
     if outcome.stopped:
@@ -100,8 +100,8 @@ variables are gone. To run the cells again that made them: %mcjax restart --repl
         everyone = name_processes(list(range(count)), count)
         was, their = ("was", "its") if count == 1 else ("were", "their")
         if ours:
-            sentences.append(f"{everyone} {was} started anew: {their} variables are gone")
-            sentences.append("To run the cells again that made them: %mcjax restart --replay")
+            sentences.append(f"{everyone} {was} restarted: {their} variables are lost")
+            sentences.append("To re-run the cells that defined them: %mcjax restart --replay")
         else:
             sentences.append(NOT_OURS)
     else:
@@ -111,7 +111,7 @@ variables are gone. To run the cells again that made them: %mcjax restart --repl
         if outcome.healed:
             sentences += healing(outcome.healed, count)
         elif outcome.verified and not left and (ended or outcome.verdict is not None):
-            sentences.append("The cluster is intact, with its variables")
+            sentences.append("The cluster is intact; all variables are kept")
         elif ended or outcome.verdict is not None:
             sentences.append("All variables are kept")
             left = left or _computing_on(outcome.unfinished, count)
@@ -134,11 +134,11 @@ def _reasons(outcome: Outcome, count: int) -> list[str]:
         said.append(
             "a computation that does not communicate can't be aborted"
             if outcome.cut
-            else "the processes offer no way to abort it"
+            else "it can't be aborted"
         )
     if outcome.silent:
         name = name_processes(list(outcome.silent), count)
-        said.append(f"{name} did not answer whether a device still computes")
+        said.append(f"{name} did not report whether a device still computes")
     return said
 
 
@@ -223,18 +223,19 @@ def healing(healed: Mapping[int, Healed], count: int) -> list[str]:
     Example:
         >>> for sentence in healing({0: Healed(2, lost=("y",)), 1: Healed(2, lost=("y",))}, 2):
         ...     print(sentence)
-        The cluster was healed: the same processes, joined anew, with their variables (2 arrays)
-        Without a value, as the computation was ended: y
+        The cluster was healed: the same processes reconnected, and their variables are kept \
+(2 arrays)
+        Without a value, because the computation was aborted: y
     """
     arrays = max(one.arrays for one in healed.values())
     same, their = ("process", "its") if count == 1 else ("processes", "their")
     sentences = [
-        f"The cluster was healed: the same {same}, joined anew, with {their} variables "
+        f"The cluster was healed: the same {same} reconnected, and {their} variables are kept "
         f"({plural(arrays, 'array', 'arrays')})"
     ]
     for words, chosen in (
         (
-            "Without a value, as the computation was ended",
+            "Without a value, because the computation was aborted",
             {k: h.lost for k, h in healed.items()},
         ),
         ("Not restored", {k: h.stale for k, h in healed.items()}),

@@ -138,7 +138,7 @@ class ExistingLauncher(Launcher):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-_MEND = "Have the engines started anew: ipcluster stop, and ipcluster start"
+_MEND = "Restart the engines: ipcluster stop, then ipcluster start"
 
 
 def _engines(ids: list[int]) -> str:

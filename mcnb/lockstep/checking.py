@@ -86,9 +86,8 @@ def check_launches(
         if gone is None:
             client.close()
         warnings.warn(
-            f"mcnb does not know the inside of this version of JAX ({error}): cells run, but "
-            "processes that part are not told apart before they hang. Versions that it knows: "
-            "0.8 to 0.12",
+            f"mcnb does not support the internals of this version of JAX ({error}): launches are "
+            f"not checked, so processes that diverge hang. Supported versions: 0.8 to 0.12",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -91,7 +91,7 @@ def met_nobody(verdict: Verdict, records: Iterable[LaunchRecord], count: int) ->
                 how += " ".join(own.shardings)
             return (
                 f"{name_processes(ks, count)} launched {other.name} at line {stand.line}, too"
-                f"{how}: that one does not communicate, and meets nobody"
+                f"{how}: that launch does not communicate, so it does not match"
             )
     return ""
 
@@ -99,59 +99,70 @@ def met_nobody(verdict: Verdict, records: Iterable[LaunchRecord], count: int) ->
 _Group: TypeAlias = tuple[list[int], Stand]
 _HINTS = {
     "condition": (
-        "{0} runs only where `{1}` holds. What communicates must run on all participants: "
-        "take it out of the condition. Only what does not communicate, such as printing, may stay "
-        "inside"
+        "{0} runs only if `{1}`. A collective must run on every participating process: move it out "
+        "of the condition, and keep only local work such as printing inside"
     ),
     "loop": (
-        "the loop `{0}` ran a different number of times. Agree on the number of steps before it, "
-        "such as the smallest of all processes, or drop the last, incomplete batch"
+        "the loop `{0}` ran a different number of times on different processes. Agree on the "
+        "number of steps before the loop, for example the minimum over all processes, or drop the "
+        "last, incomplete batch"
     ),
     "skipped": (
-        "in the loop `{0}`, that line may be skipped by `{1}`. Have all processes decide "
-        "alike, from a value that they all have, such as one that was broadcast"
+        "in the loop `{0}`, `{1}` may skip this line. All processes must take the same decision: "
+        "base it on a value that they share, for example one that was broadcast"
     ),
     "shape": (
-        "all processes must pass the same global shapes. Pad to a length that all agree on, and "
-        "drop or pad the last batch"
+        "all processes must pass the same global shape. Pad to a common length, and drop or pad "
+        "the last batch"
     ),
-    "dtype": "all processes must pass the same types. Give the dtype where the array is made",
-    "sharding": "all processes must shard an array alike. Make the sharding once, from one spec",
+    "dtype": "all processes must pass the same dtype. Set the dtype where the array is created",
+    "sharding": (
+        "all processes must use the same sharding. Create the sharding once, from one PartitionSpec"
+    ),
     "mesh": (
-        "all processes must use the same mesh, with the same devices in the same order. Make it "
-        "from jax.devices() or with jax.make_mesh, without anything that depends on the process"
+        "all processes must use the same mesh, with the same devices in the same order. Create it "
+        "from jax.devices() or with jax.make_mesh, and let nothing in it depend on the process"
     ),
     "static": (
-        "a static argument is part of the program. Pass what differs between processes as an array"
+        "a static argument is compiled into the program. Pass a value that differs between "
+        "processes as an array"
     ),
     "program": (
-        "a value that differs between processes became part of the program: a constant, a closed-"
-        "over value or a branch taken in Python. Pass it as an array instead"
+        "a value that differs between processes was compiled into the program: a constant, a "
+        "closed-over value, or a Python branch. Pass it as an array instead"
     ),
     "order": (
-        "the order in which processes do things must not depend on the process. Sort what comes "
-        "from a set, a directory listing or a random generator before you loop over it"
+        "the order of launches must not depend on the process. Sort the elements of a set, a "
+        "directory listing or a random sample before looping over them"
     ),
     "branch": (
-        "the processes took different branches, or one has an extra or a missing launch. Have all "
-        "participants run the same lines in the same order"
+        "the processes took different branches, or one of them has an extra or a missing launch. "
+        "Every participant must run the same launches in the same order"
     ),
     "not invited": (
-        "run the cell on all participants, or give the computation a mesh of devices that belong "
-        "to the processes which run it"
+        "run the cell on all participants, or place the computation on a mesh of devices that "
+        "belong to the processes of the cell"
     ),
     "cycle": (
-        "each of them communicates with the next before it does with the one before. Have all do "
-        "so in one order, such as along rows first and along columns then"
+        "each process communicates with the next one before the previous one. All processes must "
+        "use the same order, for example first along rows, then along columns"
     ),
 }
+_HEADINGS = {
+    "mismatch": "Processes diverged: their launches do not match",
+    "missing": "Processes diverged: a participant is missing",
+    "not invited": "Processes diverged: a participant was not given this cell",
+    "cycle": "Processes diverged: they wait for each other in a cycle",
+    "died": "Processes diverged: a process died",
+    "stalled": "The cell stalled",
+}
 _HAPPENED = {
-    "hung": "it hung until the computations were cut off",
-    "crashed": "it crashed",
+    "hung": "the processes hung until mcnb aborted the computations",
+    "crashed": "the processes crashed",
     "failed": "a computation failed with an error",
     "returned": (
-        "nothing stopped it. Launches that do not belong together met, and what they returned may "
-        "be wrong"
+        "nothing stopped the launches. Launches that do not belong together communicated, so their "
+        "results may be wrong"
     ),
 }
 
@@ -181,7 +192,8 @@ def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
         >>> launch = Launch("device_put", "1", (0, 1))
         >>> stands = {0: Stand("waits", launch, line=4), 1: Stand("finished")}
         >>> explain(Verdict("missing", stands), 2).sentence
-        'missing: process 0 waits at line 4 in device_put; process 1 finished without it'
+        'missing: process 0 is waiting in device_put, line 4; process 1 finished the cell without \
+reaching it'
     """
     groups = _groups(verdict)
     with_arguments = verdict.kind in ("mismatch", "cycle")
@@ -199,8 +211,7 @@ def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
     ]
     sentence = ". ".join([f"{verdict.kind}: {'; '.join(said)}", *rest])
     width = max(len(label(ks, count)) for ks, _ in groups)
-    heading = "The cell stalled" if verdict.kind == "stalled" else "The processes parted"
-    lines = [heading if verdict.kind == "stalled" else f"{heading}: {verdict.kind}", ""]
+    lines = [_HEADINGS[verdict.kind], ""]
     for ks, stand in groups:
         lines.append(f"{label(ks, count):<{width}} {_does(stand, ks, with_arguments)}")
         source = next((verdict.details[k].source for k in ks if k in verdict.details), "")
@@ -243,14 +254,14 @@ def _does(stand: Stand, ks: list[int], with_arguments: bool) -> str:
     one = len(ks) == 1
     if stand.doing == "waits" and stand.launch is not None:
         what = str(stand.launch) if with_arguments else stand.launch.name
-        where = f" at {_where(stand)}" if _where(stand) else ""
-        return f"{'waits' if one else 'wait'}{where} in {what}"
+        where = f", {_where(stand)}" if _where(stand) else ""
+        return f"{'is' if one else 'are'} waiting in {what}{where}"
     where = f" at {_where(stand)}" if _where(stand) else ""
     return {
-        "runs": f"{'was' if one else 'were'}{where}" if where else "had not come that far yet",
+        "runs": f"{'was' if one else 'were'}{where}" if where else "had not reached it yet",
         "hangs": f"waited inside JAX{where}",
-        "finished": "finished without it",
-        "left": "ended without it",
+        "finished": "finished the cell without reaching it",
+        "left": "exited without reaching it",
         "raised": f"raised {stand.error}",
         "died": stand.error if one else stand.error.replace("was ", "were ", 1),
         "not invited": f"{'was' if one else 'were'} not given this cell",
@@ -351,7 +362,7 @@ def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
     if any(stand.doing == "raised" for _, stand in groups) or verdict.kind == "died":
         return ""
     if len(conditions) == 1 and "" not in conditions and verdict.kind == "missing":
-        return _HINTS["condition"].format("that line", *conditions)
+        return _HINTS["condition"].format("this line", *conditions)
     if verdict.kind == "missing":
         if len(loops) != 1 or "" in loops:
             return ""
@@ -379,7 +390,7 @@ def _conditional_line(verdict: Verdict, groups: list[_Group]) -> tuple[str, str]
         for k in ks
         if k in verdict.details and verdict.details[k].condition
     )
-    return "that line" if _same_line(groups) or not line else line, condition
+    return "this line" if _same_line(groups) or not line else line, condition
 
 
 def _same_line(groups: Iterable[_Group]) -> bool:

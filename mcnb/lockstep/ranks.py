@@ -103,9 +103,8 @@ def identify(environment: Mapping[str, str]) -> Identity:
                 equal,
             )
     raise ClusterError(
-        "Nothing in the environment says which of several processes this is. Have it started by "
-        "mcnb run FILE, by srun python -m mcnb.lockstep FILE, or by mpirun python -m "
-        "mcnb.lockstep FILE"
+        "The environment does not say which process this is. Start the program with mcnb run "
+        "FILE, srun python -m mcnb.lockstep FILE, or mpirun python -m mcnb.lockstep FILE"
     )
 
 

@@ -50,8 +50,8 @@ def meeting_point(identity: Identity, environment: Mapping[str, str]) -> Path:
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
         raise ClusterError(
-            f"{folder} must be a folder that only its owner, you, can enter, since a key is left "
-            f"in it: chmod 700 {folder}, or name another one in {FOLDER}"
+            f"{folder} must be accessible to you alone, because a key is stored in it: chmod 700 "
+            f"{folder}, or name another one in {FOLDER}"
         )
     job = re.sub(r"[^\w.-]+", "_", f"{identity.launcher}-{identity.job}")
     return folder / f"{job}.referee"
@@ -83,8 +83,9 @@ def find(path: Path, wait_s: float = WAIT_S) -> Address:
             return Address(**json.loads(path.read_text()))
         if time.monotonic() > deadline:
             raise ClusterError(
-                f"Process 0 left word of the referee in {path.parent}, and it can't be seen from "
-                f"here. Name a folder that all hosts share, and only you can enter, in {FOLDER}"
+                f"Process 0 stored the referee's address in {path.parent}, which this host does "
+                f"not see. Name a folder that all hosts share, and that only you can access, in "
+                f"{FOLDER}"
             )
         time.sleep(POLL_S)
 

@@ -257,8 +257,8 @@ class Server:
         ...     with client.passing(Launch("jit(f)", "1", (0, 1)), Place(line=3)):
         ...         print("never reached")
         Traceback (most recent call last):
-        mcnb.errors.LockstepError: missing: process 0 waits at line 3 in jit(f); process 1 \
-finished without it...
+        mcnb.errors.LockstepError: missing: process 0 is waiting in jit(f), line 3; process 1 \
+finished the cell without reaching it...
     """
 
     def __init__(

@@ -114,7 +114,8 @@ def waiting_text(waiting: Waits, waits: Mapping[int, Waits], now: float) -> str:
         if p not in waits or getattr(waits[p].stand.launch, "program", "") != stand.launch.program
     ]
     whom = f" for {name_processes(absent)}" if absent else ""
-    return f"{place} waits in {stand.launch.name}{whom}, for {now - waiting.since:.0f} s".strip()
+    where = f", {place}" if place else ""
+    return f"waiting in {stand.launch.name}{where}{whom}, for {now - waiting.since:.0f} s"
 
 
 def somebody_looks(shell: Any) -> bool:

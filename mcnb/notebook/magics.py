@@ -193,8 +193,8 @@ class McjaxMagics(Magics):
           timeline   draw what the processes did in the last cell, and when: a lane for each, joined
                      where they launch something together
           interrupt  interrupt the cell that runs
-          heal       have the same processes join anew, with their variables
-          restart    end the processes and start as many anew; their variables are gone
+          heal       heal: reconnect the same processes; variables are kept
+          restart    restart the processes; variables are lost
           stop       end the processes
 
         Options of start:

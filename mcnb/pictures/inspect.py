@@ -67,8 +67,9 @@ def _refuse_strangers(devices: Sequence[Any], what: str) -> None:
         return
     if client is not current and type(client) is type(current):
         raise PictureError(
-            f"The {what} is of devices that are gone: this process has left the system that they "
-            f"belong to, and joined a new one. Make the {what} anew, on jax.devices()"
+            f"The {what} refers to devices that no longer exist: this process has left the system "
+            f"that they belong to, and joined another one. Create the {what} again, from "
+            f"jax.devices()"
         )
 
 

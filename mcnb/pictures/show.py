@@ -220,8 +220,8 @@ def scene_of(
         return mesh_scene(inspect.mesh_model(thing), ids=ids)
     if inspect.is_host_value(thing):
         raise PictureError(
-            f"{a_or_an(type(thing).__name__)} lies in this process's own memory and on no device. "
-            "Put it there first: jax.device_put(x, sharding)"
+            f"{a_or_an(type(thing).__name__)} is in host memory, not on a device. Move it to "
+            f"devices first: jax.device_put(x, sharding)"
         )
     if isinstance(thing, (jax.Array, jax.ShapeDtypeStruct)):
         layout = inspect.layout_of(thing)

@@ -205,7 +205,7 @@ def heal(
         bytes=sum(shard.nbytes for one in kept for shard in one.shards or ()),
         deleted=sum(one.deleted for one in saved if id(one.array) in names),
         lost=tuple(sorted(lost)),
-        stale=tuple(f"{name}: make it anew" for name in stale) + tuple(compiled),
+        stale=tuple(f"{name}: create it again" for name in stale) + tuple(compiled),
     )
 
 

@@ -12,8 +12,7 @@ def join(environ, initialize):
 
 
 # %% 11.3
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import NamedSharding, PartitionSpec as P
 
 
 def place(shapes, mesh):

@@ -242,7 +242,7 @@ def test_calling_a_start_that_another_thread_is_at(empty_notebook: Notebook) -> 
         thread.join()
     cluster.stop()
     assert errors == [
-        "The cluster runs already, with 1 process x 1 CPU device. To start it anew, without its "
+        "The cluster runs already, with 1 process x 1 CPU device. To restart it, without its "
         "variables: %mcjax restart. For another size, first: %mcjax stop"
     ]
 

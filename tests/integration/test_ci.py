@@ -86,11 +86,12 @@ from jax.experimental import multihost_utils
 if jax.process_index() == 0:
     multihost_utils.sync_global_devices("x")"""
 VERDICT = (
-    "missing: process 0 waits at line 5 in sync_global_devices; process 1 finished without it. "
-    "Hint: that line runs only where `jax.process_index() == 0` holds. What communicates must run "
-    "on all participants: take it out of the condition. Only what does not communicate, such as "
-    "printing, may stay inside. "
-    "The cluster is intact, with its variables"
+    "missing: process 0 is waiting in sync_global_devices, line 5; process 1 finished the cell "
+    "without reaching it. "
+    "Hint: this line runs only if `jax.process_index() == 0`. A collective must run on every "
+    "participating process: move it out of the condition, and keep only local work such as "
+    "printing inside. "
+    "The cluster is intact; all variables are kept"
 )
 
 

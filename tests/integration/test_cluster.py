@@ -205,7 +205,7 @@ def test_a_second_start_says_so(cluster: mcnb.Cluster) -> None:
     with pytest.raises(mcnb.ClusterError) as twice:
         cluster.start()
     assert str(twice.value) == (
-        "The cluster runs already, with 4 processes x 2 CPU devices. To start it anew, without "
+        "The cluster runs already, with 4 processes x 2 CPU devices. To restart it, without "
         "its variables: %mcjax restart. For another size, first: %mcjax stop"
     )
 

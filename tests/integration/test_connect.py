@@ -29,7 +29,7 @@ k = jax.process_index()
 mesh = jax.make_mesh((6,), ("a",), axis_types=(AxisType.Auto,))
 x = jax.device_put(np.arange(12.0), NamedSharding(mesh, P("a")))
 """
-MEND = "Have the engines started anew: ipcluster stop, and ipcluster start"
+MEND = "Restart the engines: ipcluster stop, then ipcluster start"
 LOST = "The processes can't go on together. Who started them has to start them anew; then: %mcjax"
 
 
@@ -68,7 +68,8 @@ def test_its_engines_become_processes(theirs: ipyparallel.Cluster) -> None:
         assert result.value == dict.fromkeys(range(COUNT), "0")
         parted = cluster.run("if k == 2:\n    print(jnp.sum(x))")
         assert str(parted.error()).startswith(
-            "missing: process 2 waits at line 2 in sum; processes 0,1 finished without it. Hint: "
+            "missing: process 2 is waiting in sum, line 2; processes 0,1 finished the cell without "
+            "reaching it. Hint: "
         )
         hung = cluster.run("if k == 2:\n    print(float(jnp.sum(x)))", checked=False)
         assert hung.verdict is not None
@@ -78,8 +79,8 @@ def test_its_engines_become_processes(theirs: ipyparallel.Cluster) -> None:
         with pytest.raises(mcnb.ClusterError) as refused:
             cluster.restart()
         assert str(refused.value) == (
-            "These processes were started by somebody else, who has to start them anew; then: "
-            "%mcjax connect"
+            "These processes were not started by mcnb. Restart them with the tool that started "
+            "them; then: %mcjax connect"
         )
         pids = cluster.pull("os.getpid()")
         launched = {one.process.pid for one in theirs.engine_set.launchers.values()}
@@ -117,8 +118,8 @@ def test_an_interrupt_and_a_death(theirs: ipyparallel.Cluster) -> None:
         with pytest.raises(mcnb.ClusterError) as lost:
             cluster.run("1")
         assert str(lost.value) == (
-            "The cluster has lost its processes. Have the engines started anew (ipcluster stop, "
-            "ipcluster start); then: %mcjax connect"
+            "The cluster has lost its processes. Restart the engines (ipcluster stop, ipcluster "
+            "start); then: %mcjax connect"
         )
     finally:
         cluster.stop()

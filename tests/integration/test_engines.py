@@ -28,7 +28,7 @@ x = jax.device_put(np.arange(16.0), NamedSharding(mesh, P("a")))
 """
 KILLED = "was killed by SIGKILL (from outside, or because the machine ran out of memory)"
 ANEW = (
-    "All 4 processes were started anew: their variables are gone. To run the cells again that made "
+    "All 4 processes were restarted: their variables are lost. To re-run the cells that defined "
     "them: %mcjax restart --replay"
 )
 
@@ -71,7 +71,8 @@ def test_a_verdict(cluster: mcnb.Cluster) -> None:
     with pytest.raises(mcnb.LockstepError) as parted:
         result.raise_for_errors()
     assert str(parted.value).startswith(
-        "missing: process 2 waits at line 2 in sum; processes 0,1,3 finished without it. Hint: "
+        "missing: process 2 is waiting in sum, line 2; processes 0,1,3 finished the cell without "
+        "reaching it. Hint: "
     )
     assert cluster.run("print(float(jnp.sum(x)))").stdout[3] == "120.0\n"
 

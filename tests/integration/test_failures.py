@@ -18,10 +18,10 @@ from tests.conftest import wait_until
 from tests.support.timing import shortest, since
 
 RENEWED = (
-    "All 4 processes were started anew: their variables are gone. To run the cells again that made "
+    "All 4 processes were restarted: their variables are lost. To re-run the cells that defined "
     "them: %mcjax restart --replay"
 )
-INTACT = "The cluster is intact, with its variables"
+INTACT = "The cluster is intact; all variables are kept"
 COLLECTIVE = (
     "from jax.experimental import multihost_utils\nmultihost_utils.sync_global_devices('x')"
 )
@@ -200,7 +200,9 @@ def test_ctrl_c_reaches_python_and_leaves_the_cluster(cluster: mcnb.Cluster, bod
     assert cluster.last is not None
     assert cluster.last.stdout == dict.fromkeys(range(4), f"running {len(pressed) - 1}\n")
     assert cluster.last.aftermath.startswith("All 4 processes")
-    assert cluster.last.aftermath.endswith("interrupted. The cluster is intact, with its variables")
+    assert cluster.last.aftermath.endswith(
+        "interrupted. The cluster is intact; all variables are kept"
+    )
     assert cluster.run(f"{COLLECTIVE}\nkept").text() == "[all 4] 5\n"
 
 
@@ -234,7 +236,7 @@ def test_interrupt_from_another_thread(cluster: mcnb.Cluster) -> None:
     assert result.interrupted
     assert str(result.error()) == (
         "The cell was interrupted. All 4 processes (line 3) were interrupted. "
-        "The cluster is intact, with its variables"
+        "The cluster is intact; all variables are kept"
     ) or str(result.error()).startswith("The cell was interrupted. All 4 processes were")
 
 

@@ -65,10 +65,11 @@ def test_a_hang_is_cut_off_and_healed(prepared: mcnb.Cluster) -> None:
     assert (verdict.kind, verdict.happened) == ("missing", "hung")
     assert isinstance(result.error(), mcnb.LockstepError)
     assert str(result.error()) == (
-        "missing: process 0 waits at line 2 in sum; processes 1-3 finished without it. "
-        f"{CUT_OFF}. Hint: that line runs only where `k == 0` holds. What communicates must run "
-        "on all participants: take it out of the condition. Only what does not communicate, such "
-        "as printing, may stay inside. "
+        "missing: process 0 is waiting in sum, line 2; processes 1-3 finished the cell without "
+        "reaching it. "
+        f"{CUT_OFF}. Hint: this line runs only if `k == 0`. A collective must run on every "
+        f"participating process: move it out of the condition, and keep only local work such as "
+        f"printing inside. "
         f"Process 0 (line 2) waited and was stopped. {HEALED}"
     )
     assert_same(prepared)
@@ -87,8 +88,9 @@ def test_a_wrong_number_is_told(prepared: mcnb.Cluster) -> None:
     assert not result.ok
     assert not any("496.0 31.0" in said or "31.0 496.0" in said for said in result.stdout.values())
     assert (
-        "What happened: nothing stopped it. Launches that do not belong together met, and what "
-        "they returned may be wrong. What differs: the computation: max on process 0; sum on "
+        "What happened: nothing stopped the launches. Launches that do not belong together "
+        "communicated, so their results may be wrong. What differs: the computation: max on "
+        "process 0; sum on "
         "processes 1-3"
     ) in str(result.error())
     assert str(result.error()).endswith(HEALED)
@@ -108,8 +110,10 @@ def test_a_crash_is_told(prepared: mcnb.Cluster) -> None:
     if result.died:
         error = str(result.error())
         assert "was killed by SIGABRT (native code gave up)" in error
-        assert "All 4 processes were started anew: their variables are gone" in error
-        assert "What happened: it crashed. What differs: the shape of argument 0" in error
+        assert "All 4 processes were restarted: their variables are lost" in error
+        assert (
+            "What happened: the processes crashed. What differs: the shape of argument 0" in error
+        )
         assert prepared.run(SETUP).ok
     assert_same(prepared)
 
@@ -202,7 +206,7 @@ def test_what_has_no_value_is_named(prepared: mcnb.Cluster) -> None:
     assert result.verdict is not None
     error = str(result.error())
     assert error.endswith(
-        f"{HEALED}. Without a value, as the computation was ended, on process 0: y"
+        f"{HEALED}. Without a value, because the computation was aborted, on process 0: y"
     )
     failed = prepared.run("y + 1", processes=[0]).errors[0]
     assert "has been deleted" in failed.message
@@ -244,13 +248,13 @@ def lesson(notebook: Notebook, prepared: mcnb.Cluster) -> Notebook:
 def test_the_magics(lesson: Notebook) -> None:
     error = lesson.error("%%mcjax --unchecked\nif k == 0:\n    print(float(jnp.sum(x)))")
     assert error.startswith(
-        "LockstepError: missing: process 0 waits at line 3 in sum; processes 1-3 finished without "
-        f"it. {CUT_OFF}. Hint: "
+        "LockstepError: missing: process 0 is waiting in sum, line 3; processes 1-3 finished the "
+        f"cell without reaching it. {CUT_OFF}. Hint: "
     )
     error = lesson.error("%%mcjax --timeout 0.5\nimport time; time.sleep(60)")
     assert error == (
         "CellError: stalled: all 4 processes were at line 2. All 4 processes (line 2) were "
-        "interrupted at the time limit of 0.5 s. The cluster is intact, with its variables"
+        "interrupted at the time limit of 0.5 s. The cluster is intact; all variables are kept"
     )
     assert lesson.run("%mcjax heal").stdout == f"{HEALED}\n"
     lesson.run("%%mcjax\ny = jnp.sum(x)\nz = x + 1")

@@ -83,7 +83,8 @@ def test_a_notebook_and_two_other_hosts(home: Path) -> None:
     assert said["listens"] == hosts.ADDRESSES[hosts.NOTEBOOK]
     assert said["sum"] == said["sum after"] == everybody
     assert said["parted"].startswith(
-        "missing: process 2 waits at line 2 in sum; processes 0,1,3 finished without it. Hint: "
+        "missing: process 2 is waiting in sum, line 2; processes 0,1,3 finished the cell without "
+        "reaching it. Hint: "
     )
     assert said["hung"] == "hung"
     assert "with their variables (1 array)" in said["healed"]

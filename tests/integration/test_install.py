@@ -56,6 +56,6 @@ def test_a_divergence_names_the_process_and_the_line(tmp_path: Path) -> None:
     _, (code, out, err) = outputs(tmp_path, "diverge")
     assert (code, without_gloo(out)) == (1, ["[0, 1]"])
     assert err.strip().splitlines()[-1] == (
-        "mcnb.errors.LockstepError: missing: process 1 waits at program.py:11 in "
-        "process_allgather; process 0 ended without it"
+        "mcnb.errors.LockstepError: missing: process 1 is waiting in process_allgather, "
+        "program.py:11; process 0 exited without reaching it"
     )

@@ -121,8 +121,8 @@ def test_processes_that_part(run: Run) -> None:
     code, _, err = run(f"{BEGIN}if k == 0:\n    {TOTAL}")
     assert code == 1
     assert (
-        f"LockstepError: missing: process 0 waits at train.py:{AT + 1} in sum; processes 1,2 ended "
-        "without it. Hint: that line runs only where `k == 0` holds."
+        f"LockstepError: missing: process 0 is waiting in sum, train.py:{AT + 1}; processes 1,2 "
+        f"exited without reaching it. Hint: this line runs only if `k == 0` holds."
     ) in err
 
 
@@ -148,6 +148,6 @@ def test_a_folder_that_others_can_enter_is_refused(run: Run, tmp_path: Path) -> 
     code, _, err = run(BEGIN)
     assert code == 1
     assert (
-        f"ClusterError: {meeting} must be a folder that only its owner, you, can enter, since a "
-        f"key is left in it: chmod 700 {meeting}, or name another one in MCNB_FOLDER"
+        f"ClusterError: {meeting} must be accessible to you alone, because a key is stored in it: "
+        f"chmod 700 {meeting}, or name another one in MCNB_FOLDER"
     ) in err

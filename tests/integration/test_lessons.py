@@ -151,8 +151,8 @@ CHECKED = {
         "            multihost_utils.process_allgather(np.ones(1))\n"
         "        return 6\n"
         "foreign = Late()",
-        "LockstepError: The processes parted: missing\n\n"
-        "[0-2] wait at line 7 in process_allgather\n",
+        "LockstepError: Processes diverged: a participant is missing\n\n"
+        "[0-2] are waiting in process_allgather, line 7\n",
     ),
     "it raises": (
         "import jax\n"

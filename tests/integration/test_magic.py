@@ -190,7 +190,7 @@ def test_the_live_view_says_who_runs_since_when() -> None:
     assert progress_text(pending, 112.4, 4) == (
         "Processes 0-2 still run, for 12 s\n"
         "[0] line 3 · step 7\n"
-        "[1] line 4 waits in sum for processes 0,2, for 4 s\n"
+        "[1] waiting in sum, line 4 for processes 0,2, for 4 s\n"
         "[2] line 5 waits inside JAX, for 2 s"
     )
 

@@ -34,10 +34,10 @@ def test_the_same_computation_in_another_order(cluster: mcnb.Cluster) -> None:
 def test_a_sharding_that_needs_nobody(cluster: mcnb.Cluster) -> None:
     cluster.run(SETUP).raise_for_errors()
     error = str(cluster.run("total(x if k < 2 else whole)").error())
-    assert "missing: processes 0,1 wait at line 1 in jit(<lambda>)" in error
+    assert "missing: processes 0,1 are waiting in jit(<lambda>), line 1" in error
     assert (
         "Processes 2,3 launched jit(<lambda>) at line 1, too, sharded as P() instead of P('a',): "
-        "that one does not communicate, and meets nobody"
+        "that launch does not communicate, so it does not match"
     ) in error
 
 

@@ -57,11 +57,11 @@ def test_what_does_not_fit_is_said_once(change: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(
-        "RuntimeWarning mcnb does not know the inside of this version of JAX ("
+        "RuntimeWarning mcnb does not support the internals of this version of JAX ("
     )
     assert done.stdout.endswith(
-        "): cells run, but processes that part are not told apart before they hang. "
-        "Versions that it knows: 0.8 to 0.12\n"
+        "): launches are not checked, so processes that diverge hang. Supported versions: 0.8 to "
+        "0.12\n"
     )
 
 
@@ -97,7 +97,7 @@ def test_a_cluster_with_such_a_jax(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             assert (result.ok, result.verdict, result.launches) == (True, None, ())
     said = [str(one.message) for one in caught if one.category is RuntimeWarning]
     assert said == [
-        "mcnb does not know the inside of this version of JAX (ExecuteReplicated has no "
-        "kept_var_idx): cells run, but processes that part are not told apart before they hang. "
-        "Versions that it knows: 0.8 to 0.12"
+        "mcnb does not support the internals of this version of JAX (ExecuteReplicated has no "
+        "kept_var_idx): launches are not checked, so processes that diverge hang. Supported "
+        "versions: 0.8 to 0.12"
     ]

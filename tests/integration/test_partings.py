@@ -89,7 +89,7 @@ def part(cluster: mcnb.Cluster, parting: Parting) -> float:
     assert type(error) is (mcnb.CellError if raised else mcnb.LockstepError)
     for part in parting.says:
         assert part in str(error)
-    assert str(error).endswith("The cluster is intact, with its variables")
+    assert str(error).endswith("The cluster is intact; all variables are kept")
     # Certain from the last announcement or the last end on; compiling and sleeping come before.
     stood = max((launch.announced for launch in result.launches), default=began)
     assert cluster.run(NEXT).text() == "[all 4] 500.0\n"

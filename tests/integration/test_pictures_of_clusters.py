@@ -101,8 +101,8 @@ def test_what_cannot_be_drawn(prepared: mcnb.Cluster) -> None:
     with pytest.raises(mcnb.CellError) as caught:
         mcnb.show(prepared, "np.ones(3)")
     assert str(caught.value) == (
-        "all 4 processes raised PictureError: An ndarray lies in this process's own memory and on "
-        "no device. Put it there first: jax.device_put(x, sharding)"
+        "all 4 processes raised PictureError: An ndarray is in host memory, not on a device. Move "
+        "it to devices first: jax.device_put(x, sharding)"
     )
     with pytest.raises(mcnb.PictureError) as unnamed:
         mcnb.show(prepared, (4, 4))

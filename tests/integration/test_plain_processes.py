@@ -76,10 +76,10 @@ def test_a_program_that_parts(tmp_path: Path) -> None:
     said = run(tmp_path, CATCH.format("jnp.sum(x) if k else jnp.max(x)"))
     line = f"train.py:{LINES + 2}"
     sentence = (
-        f"mismatch: process 0 waits at {line} in max f32[4,2]; process 1 waits at {line} in sum "
+        f"mismatch: process 0 is waiting in max f32[4,2], {line}; process 1 is waiting in sum "
         "f32[4,2]. What differs: the computation: max on process 0; sum on process 1. Hint: the "
-        "order in which processes do things must not depend on the process. Sort what comes from "
-        "a set, a directory listing or a random generator before you loop over it"
+        "order of launches must not depend on the process. Sort the elements of a set, a "
+        "directory listing or a random sample before looping over them"
     )
     assert said == [(0, sentence), (0, sentence)]
 
@@ -89,7 +89,8 @@ def test_a_process_that_ends_early(tmp_path: Path) -> None:
     said = run(tmp_path, "float(jnp.sum(x))\n" + CATCH.format("if k == 0: jnp.sum(x)"))
     assert said[0] == (
         0,
-        f"missing: process 0 waits at train.py:{LINES + 3} in sum; process 1 ended without it",
+        f"missing: process 0 is waiting in sum, train.py:{LINES + 3}; process 1 exited without "
+        f"reaching it",
     )
 
 

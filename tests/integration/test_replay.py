@@ -151,7 +151,7 @@ def test_a_stop_in_a_replay_says_what_came_of_it(notebook: Notebook) -> None:
     thread.join()
     assert re.fullmatch(  # the line is known as soon as a process has reported it
         r"KeyboardInterrupt: The replay was interrupted\. All 4 processes( \(line 1\))? were "
-        r"interrupted\. The cluster is intact, with its variables",
+        r"interrupted\. The cluster is intact; all variables are kept",
         error,
     )
     assert notebook.run("%%mcjax\nfirst").stdout == "[all 4] 0\n"

@@ -118,10 +118,10 @@ def test_processes_that_part_get_a_verdict(tmp_path: Path) -> None:
     program = f"{BEGIN}if k == 0:\n    {TOTAL}"
     code, out, err = run(tmp_path, program)
     sentence = (
-        f"missing: process 0 waits at train.py:{AT + 1} in sum; processes 1,2 ended without it. "
-        "Hint: that line runs only where `k == 0` holds. What communicates must run on all "
-        "participants: take it out of the condition. Only what does not communicate, such as "
-        "printing, may stay inside"
+        f"missing: process 0 is waiting in sum, train.py:{AT + 1}; processes 1,2 exited without "
+        f"reaching it. "
+        "Hint: this line runs only if `k == 0`. A collective must run on every participating "
+        "process: move it out of the condition, and keep only local work such as printing inside"
     )
     assert (code, out) == (1, [])
     assert err[-1] == f"mcnb run: {sentence}"

@@ -24,8 +24,8 @@ mcnb.show(jax.make_mesh((1,), ("a",)))
 
 
 SENTENCE = (
-    "The {0} is of devices that are gone: this process has left the system that they belong to, "
-    "and joined a new one. Make the {0} anew, on jax.devices()"
+    "The {0} refers to devices that no longer exist: this process has left the system that they "
+    "belong to, and joined another one. Create the {what} again, from jax.devices()"
 )
 
 

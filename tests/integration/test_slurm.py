@@ -19,7 +19,7 @@ from tests.support.launchers import Engines, launcher_at_home
 
 pytestmark = once
 ANEW = (
-    "Both processes were started anew: their variables are gone. To run the cells again that made "
+    "Both processes were restarted: their variables are lost. To re-run the cells that defined "
     "them: %mcjax restart --replay"
 )
 

@@ -91,8 +91,9 @@ def test_ctrl_c_ends_what_no_check_can_see(prepared: mcnb.Cluster, stall: str) -
 def test_a_time_limit_for_python(prepared: mcnb.Cluster) -> None:
     result = prepared.run("import time\nif k == 1:\n    time.sleep(60)\njnp.sum(x)", timeout=0.5)
     assert str(result.error()) == (
-        "stalled: processes 0,2,3 wait at line 4 in sum; process 1 was at line 3. All 4 processes "
+        "stalled: processes 0,2,3 are waiting in sum, line 4; process 1 was at line 3. All 4 "
+        "processes "
         "(lines 3, 4) were interrupted at the time limit of 0.5 s. "
-        "The cluster is intact, with its variables"
-    ) or "process 1 had not come that far yet" in str(result.error())
+        "The cluster is intact; all variables are kept"
+    ) or "process 1 had not reached it yet" in str(result.error())
     assert_same(prepared)

@@ -17,7 +17,7 @@ LOOP = (
     "%%mcjax\nimport jax.numpy as jnp\nfrom jax import lax\n"
     "lax.fori_loop(0, 10**9, lambda i, a: a @ a, jnp.ones((64, 64))).block_until_ready()"
 )
-INTACT = "Both processes (line 4) were interrupted. The cluster is intact, with its variables"
+INTACT = "Both processes (line 4) were interrupted. The cluster is intact; all variables are kept"
 STOP_AFTER_S = 2.0
 # The clients leave event loops and sockets to the garbage collector: they have processes of their
 # own. This one runs cells as JupyterLab does, and presses stop in some of them.
@@ -104,8 +104,8 @@ def test_the_next_cell_waits_for_new_processes() -> None:
     [lost] = errors(stopped)
     assert "on device 0; the newest launch is fori_loop (In[2], line 4). A computation" in lost
     assert lost.endswith(
-        "Both processes were started anew: their variables are gone. To run the cells again that "
-        "made them: %mcjax restart --replay"
+        "Both processes were restarted: their variables are lost. To re-run the cells that "
+        "defined them: %mcjax restart --replay"
     )
     waiting = "The processes are being restarted. The cell runs when they are ready …"
     texts = [c["data"]["text/plain"] for kind, c in after if kind == "display_data"]

@@ -50,8 +50,8 @@ def test_what_the_stop_button_used_to_lie_about(prepared: mcnb.Cluster, name: st
             r"All 4 processes \(line 3\) were interrupted\. \w+( 4)? ?(process(es)? )?[\d,-]* ?"
             r"still computes? on device 0; the newest launch is fori_loop \(In\[\d+\], line 3\)\. "
             r"A computation that does not communicate can't be aborted\. "
-            r"(Process \d did not answer whether a device still computes\. )?All 4 processes were "
-            r"started anew: their variables are gone\. To run the cells again that made them: "
+            r"(Process \d did not report whether a device still computes\. )?All 4 processes were "
+            r"started anew: their variables are lost\. To re-run the cells that defined them: "
             r"%mcjax restart --replay",
             stopped.aftermath,
         ), stopped.aftermath
@@ -75,7 +75,7 @@ def test_two_presses_in_quick_succession_are_one(prepared: mcnb.Cluster) -> None
         prepared.run("import time\ntry: time.sleep(60)\nfinally: time.sleep(0.3)")
     thread.join()
     assert prepared.last is not None
-    assert prepared.last.aftermath.endswith("The cluster is intact, with its variables")
+    assert prepared.last.aftermath.endswith("The cluster is intact; all variables are kept")
 
 
 def test_an_interrupt_may_come_before_the_cell_has_begun(prepared: mcnb.Cluster) -> None:
@@ -113,7 +113,7 @@ def test_a_pull_can_be_stopped(prepared: mcnb.Cluster) -> None:
         prepared.pull("__import__('time').sleep(1000)")
     thread.join()
     assert str(raised.value) == (
-        "All 4 processes were interrupted. The cluster is intact, with its variables"
+        "All 4 processes were interrupted. The cluster is intact; all variables are kept"
     )
     assert prepared.pull("k") == {k: k for k in range(4)}
     assert lies(prepared, "intact", pids) == []
@@ -153,7 +153,7 @@ def test_a_watcher_may_ask_again_and_again(prepared: mcnb.Cluster) -> None:
         watcher=lambda pending: prepared.interrupt() if pending.progress(0).line else None,
     )
     assert result.interrupted
-    assert result.aftermath.endswith("The cluster is intact, with its variables")
+    assert result.aftermath.endswith("The cluster is intact; all variables are kept")
 
 
 def test_handlers_of_a_cell_do_not_outlive_it(prepared: mcnb.Cluster) -> None:

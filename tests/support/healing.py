@@ -24,10 +24,13 @@ assert all(map(np.array_equal, found, parts))
 assert big.sharding == NamedSharding(mesh, P("a", "b")) and list(mesh.devices.flat) == jax.devices()
 float(jnp.sum(x))
 """
-HEALED = "The cluster was healed: the same processes, joined anew, with their variables (2 arrays)"
+HEALED = (
+    "The cluster was healed: the same processes reconnected, and their variables are kept "
+    "(2 arrays)"
+)
 # After a time limit or Ctrl-C, until the cluster is healed.
 ENDED_S = 3.5
-CUT_OFF = "What happened: it hung until the computations were cut off"
+CUT_OFF = "What happened: the processes hung until mcnb aborted the computations"
 
 
 def assert_same(cluster: mcnb.Cluster) -> None:

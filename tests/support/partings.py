@@ -45,5 +45,5 @@ def all_at(*lines: int) -> Mapping[int, int]:
     return dict(enumerate(lines * 4 if len(lines) == 1 else lines))
 
 
-IF_ZERO = "that line runs only where `k == 0` holds"
-STATIC = "a static argument is part of the program"
+IF_ZERO = "this line runs only if `k == 0`"
+STATIC = "a static argument is compiled into the program"

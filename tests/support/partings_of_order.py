@@ -31,7 +31,9 @@ ORDERS = {
         "batches = range(3 + (k == 0))\nfor _ in batches:\n    jnp.sum(x)",
         "missing",
         **alone(0, 3),
-        says=("the loop `for _ in batches:` ran a different number of times",),
+        says=(
+            "the loop `for _ in batches:` ran a different number of times on different processes",
+        ),
     ),
     "a loop left early": Parting(
         "for i in range(4):\n    if i == 2 and k == 3: break\n    jnp.sum(x)",
@@ -51,7 +53,7 @@ ORDERS = {
         "jnp.sum(batch)",
         "mismatch",
         all_at(3),
-        says=("Pad to a length that all agree on",),
+        says=("Pad to a common length",),
     ),
     "gathered in other sizes": Parting(
         "mu.process_allgather(np.ones(3 + (k == 1)))",
@@ -189,7 +191,7 @@ ORDERS = {
         "v = among(2, 3)\nif k == 3:\n    total(v)\ntotal(x)",
         "mismatch",
         all_at(4, 4, 4, 3),
-        says=("process 3 waits at line 3",),
+        says=("process 3 is waiting in all_reduce, line 3",),
     ),
     "not invited": Parting(
         "jnp.sum(x)",

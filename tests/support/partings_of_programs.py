@@ -13,7 +13,10 @@ PROGRAMS = {
         "if k == 0:\n    jax.device_put(x, NamedSharding(mesh, P()))",
         "missing",
         **alone(0, 2),
-        says=("waits at line 2 in device_put; processes 1-3 finished without it", IF_ZERO),
+        says=(
+            "is waiting in device_put, line 2; processes 1-3 finished the cell without reaching it",
+            IF_ZERO,
+        ),
     ),
     "device_put of a host value under if": Parting(
         "v = np.ones((8, 4))\nif k == 3:\n    jax.device_put(v, NamedSharding(mesh, P('a')))",
@@ -61,7 +64,7 @@ PROGRAMS = {
         "if k < 3:\n    z = x.T @ square\nelse:\n    z = square @ x",
         "mismatch",
         all_at(3, 3, 3, 5),
-        says=("processes 0-2 wait at line 3 in jit(matmul) f32[4,8] f32[8,8]",),
+        says=("processes 0-2 are waiting in jit(matmul) f32[4,8] f32[8,8], line 3",),
     ),
     "other function": Parting(
         "z = (jnp.sum if k else jnp.max)(x)",
@@ -118,7 +121,7 @@ PROGRAMS = {
         "n = float(k == 3)\njax.jit(lambda v: jnp.sum(v) + n)(x)",
         "mismatch",
         all_at(2),
-        says=("the compiled program, first in: ", "became part of the program"),
+        says=("the compiled program, first in: ", "was compiled into the program"),
     ),
     "other output sharding": Parting(
         "jax.jit(lambda v: v * 2, out_shardings=NamedSharding(mesh, P('b' if k else None)))(x)",

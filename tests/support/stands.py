@@ -9,27 +9,26 @@ from mcnb.lockstep.messages import explain
 from mcnb.lockstep.model import Detail, Kind, Launch, Stand, Verdict
 
 IF_ZERO = (
-    "that line runs only where `k == 0` holds. What communicates must run on all participants: "
-    "take it out of the condition. Only what does not communicate, such as printing, may stay "
-    "inside"
+    "this line runs only if `k == 0`. A collective must run on every participating process: move "
+    "it out of the condition, and keep only local work such as printing inside"
 )
 
 
 PROGRAM = (
-    "a value that differs between processes became part of the program: a constant, a closed-over "
-    "value or a branch taken in Python. Pass it as an array instead"
+    "a value that differs between processes was compiled into the program: a constant, a "
+    "closed-over value, or a Python branch. Pass it as an array instead"
 )
 
 
 ORDER = (
-    "the order in which processes do things must not depend on the process. Sort what comes from "
-    "a set, a directory listing or a random generator before you loop over it"
+    "the order of launches must not depend on the process. Sort the elements of a set, a "
+    "directory listing or a random sample before looping over them"
 )
 
 
 NOT_INVITED = (
-    "run the cell on all participants, or give the computation a mesh of devices that belong to "
-    "the processes which run it"
+    "run the cell on all participants, or place the computation on a mesh of devices that belong "
+    "to the processes of the cell"
 )
 
 

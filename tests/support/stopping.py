@@ -188,7 +188,7 @@ class Stopped:
 
 def fate_of(aftermath: str) -> Fate:
     """Return what is said to have come of a cell."""
-    if "their variables are gone" in aftermath:
+    if "their variables are lost" in aftermath:
         return "replaced"
     if "%mcjax restart ends" in aftermath:
         return "told"

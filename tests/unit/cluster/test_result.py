@@ -12,7 +12,7 @@ OK = Reply()
 DIVISION = ProcessError("ZeroDivisionError", "division by zero", 4, "\x1b[31mtraceback\x1b[39m")
 KEY = ProcessError("KeyError", "'x'", 2, "key traceback")
 STOPPED = ProcessError("KeyboardInterrupt", "", 7, "stopped traceback")
-ANEW = "All 4 processes were started anew: their variables are gone"
+ANEW = "All 4 processes were restarted: their variables are lost"
 
 
 def failed(error: ProcessError, *texts: str) -> Reply:
@@ -125,7 +125,7 @@ def test_a_keyboard_interrupt_of_the_cells_own_is_an_error() -> None:
 
 def test_an_interrupted_cell() -> None:
     aftermath = (
-        "Both processes (line 7) were interrupted. The cluster is intact, with its variables"
+        "Both processes (line 7) were interrupted. The cluster is intact; all variables are kept"
     )
     result = Result(
         {0: failed(STOPPED, "0\n"), 1: failed(STOPPED, "0\n")},

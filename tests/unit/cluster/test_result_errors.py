@@ -11,7 +11,7 @@ from mcnb.lockstep.model import Stand, Verdict
 from mcnb.messages import ProcessError, Reply
 from tests.support.stands import FINISHED, MAX, at, stands
 
-ANEW = "Both processes were started anew: their variables are gone"
+ANEW = "Both processes were restarted: their variables are lost"
 
 
 MINE = ProcessError("ValueError", "mine", 2, "traceback")
@@ -22,13 +22,14 @@ def test_processes_that_parted_are_a_lockstep_error() -> None:
     error = Result({}, 2, stopped=(0,), verdict=verdict, aftermath=ANEW).error()
     assert type(error) is LockstepError
     assert str(error) == (
-        f"missing: process 0 waits at line 4 in sum; process 1 finished without it. {ANEW}"
+        f"missing: process 0 is waiting in sum, line 4; process 1 finished the cell without "
+        f"reaching it. {ANEW}"
     )
     assert error.lines == [
-        "LockstepError: The processes parted: missing",
+        "LockstepError: Processes diverged: a participant is missing",
         "",
-        "[0] waits at line 4 in sum",
-        "[1] finished without it",
+        "[0] is waiting in sum, line 4",
+        "[1] finished the cell without reaching it",
         "",
         ANEW,
     ]
@@ -52,7 +53,7 @@ def test_an_error_after_a_mismatch_is_not_the_headline() -> None:
     assert str(error) == (
         f"{explain(verdict, 2).sentence}. process 1 raised ValueError: mine (line 2)"
     )
-    assert error.lines[0] == "LockstepError: The processes parted: mismatch"
+    assert error.lines[0] == "LockstepError: Processes diverged: their launches do not match"
     assert error.lines[-3:] == ["", "[1] ValueError in line 2", "traceback"]
 
 

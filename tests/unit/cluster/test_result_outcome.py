@@ -8,11 +8,14 @@ from mcnb.cluster.result import Outcome, aftermath, healing
 from mcnb.lockstep.model import Verdict
 from mcnb.messages import Healed, Unfinished
 
-AGAIN = "To run the cells again that made them: %mcjax restart --replay"
+AGAIN = "To re-run the cells that defined them: %mcjax restart --replay"
 
 PARTED = Verdict("missing", {})
-INTACT = "The cluster is intact, with its variables"
-HEALED = "The cluster was healed: the same processes, joined anew, with their variables (2 arrays)"
+INTACT = "The cluster is intact; all variables are kept"
+HEALED = (
+    "The cluster was healed: the same processes reconnected, and their variables are kept "
+    "(2 arrays)"
+)
 
 
 @pytest.mark.parametrize(
@@ -63,23 +66,23 @@ HEALED = "The cluster was healed: the same processes, joined anew, with their va
         (
             Outcome(intact=False),
             1,
-            f"Process 0 was started anew: its variables are gone. {AGAIN}",
+            f"Process 0 was restarted: its variables are lost. {AGAIN}",
         ),
         (
             Outcome(intact=False, interrupted=True, verdict=PARTED),
             2,
-            f"Both processes were started anew: their variables are gone. {AGAIN}",
+            f"Both processes were restarted: their variables are lost. {AGAIN}",
         ),
         (
             Outcome(died={1: "was killed"}, intact=False),
             12,
-            f"All 12 processes were started anew: their variables are gone. {AGAIN}",
+            f"All 12 processes were restarted: their variables are lost. {AGAIN}",
         ),
         (
             Outcome(stopped={0: 1, 2: 1}, time_limit=3.0, intact=False, verdict=PARTED),
             4,
             "Processes 0,2 (line 1) were interrupted at the time limit of 3 s. "
-            f"All 4 processes were started anew: their variables are gone. {AGAIN}",
+            f"All 4 processes were restarted: their variables are lost. {AGAIN}",
         ),
         (
             Outcome(cut=True, verdict=PARTED, healed={0: Healed(2), 1: Healed(2)}),
@@ -95,12 +98,12 @@ HEALED = "The cluster was healed: the same processes, joined anew, with their va
             ),
             2,
             f"Process 0 (line 4) was interrupted. {HEALED}. "
-            "Without a value, as the computation was ended, on process 0: y",
+            "Without a value, because the computation was aborted, on process 0: y",
         ),
         (
             Outcome(cut=True, intact=False, verdict=PARTED, healed={0: Healed(2)}),
             2,
-            f"Both processes were started anew: their variables are gone. {AGAIN}",
+            f"Both processes were restarted: their variables are lost. {AGAIN}",
         ),
     ],
 )
@@ -109,7 +112,7 @@ def test_aftermath(outcome: Outcome, count: int, expected: str) -> None:
 
 
 COMPUTES = Unfinished(devices=(0, 1), newest="fori_loop (In[3], line 2)", arrays=("y",), bytes=8)
-KEPT, RENEWED = "All variables are kept", f"were started anew: their variables are gone. {AGAIN}"
+KEPT, RENEWED = "All variables are kept", f"were restarted: their variables are lost. {AGAIN}"
 
 
 @pytest.mark.parametrize(
@@ -132,8 +135,7 @@ KEPT, RENEWED = "All variables are kept", f"were started anew: their variables a
         ),
         (
             Outcome(interrupted=True, intact=False, unfinished={2: Unfinished(devices=(0,))}),
-            "Process 2 still computes on device 0. The processes offer no way to abort it. All 4 "
-            f"processes {RENEWED}",
+            f"Process 2 still computes on device 0. It can't be aborted. All 4 processes {RENEWED}",
         ),
         (
             Outcome(stopped={1: 3}, time_limit=2.0, intact=False, unfreed=(1,), verdict=PARTED),
@@ -142,7 +144,7 @@ KEPT, RENEWED = "All variables are kept", f"were started anew: their variables a
         ),
         (
             Outcome(interrupted=True, intact=False, silent=(3,)),
-            f"Process 3 did not answer whether a device still computes. All 4 processes {RENEWED}",
+            f"Process 3 did not report whether a device still computes. All 4 processes {RENEWED}",
         ),
         (
             Outcome(interrupted=True, intact=False, given_up=True, unfreed=(0,)),
@@ -169,8 +171,8 @@ KEPT, RENEWED = "All variables are kept", f"were started anew: their variables a
         (Outcome(verified=True, unfinished={0: Unfinished(threads=(3,))}), ""),
         (
             Outcome(pressed_late=True, verified=True),
-            "The cell had ended before it could be interrupted. The cluster is intact, with its "
-            "variables",
+            "The cell had ended before it could be interrupted. The cluster is intact; all "
+            "variables are kept",
         ),
     ],
 )
@@ -178,7 +180,7 @@ def test_what_was_seen_after_a_stop(outcome: Outcome, expected: str) -> None:
     assert aftermath(outcome, 4) == expected
 
 
-LOST = "Without a value, as the computation was ended"
+LOST = "Without a value, because the computation was aborted"
 
 
 @pytest.mark.parametrize(
@@ -196,16 +198,20 @@ LOST = "Without a value, as the computation was ended"
             [f"{LOST}, on process 0: y", f"{LOST}, on process 1: z"],
         ),
         (
-            [Healed(2, stale=("m: make it anew", "f: compile it anew"))] * 4,
-            ["Not restored: m: make it anew, f: compile it anew"],
+            [Healed(2, stale=("m: create it again", "f: compile it again"))] * 4,
+            ["Not restored: m: create it again, f: compile it again"],
         ),
         (
-            [Healed(2), Healed(2, stale=("m: make it anew",)), Healed(2)],
-            ["Not restored, on process 1: m: make it anew"],
+            [Healed(2), Healed(2, stale=("m: create it again",)), Healed(2)],
+            ["Not restored, on process 1: m: create it again"],
         ),
         (
-            [Healed(2, lost=("y",), stale=("m: make it anew",)), Healed(2, lost=("y",)), Healed(2)],
-            [f"{LOST}, on processes 0,1: y", "Not restored, on process 0: m: make it anew"],
+            [
+                Healed(2, lost=("y",), stale=("m: create it again",)),
+                Healed(2, lost=("y",)),
+                Healed(2),
+            ],
+            [f"{LOST}, on processes 0,1: y", "Not restored, on process 0: m: create it again"],
         ),
     ],
 )

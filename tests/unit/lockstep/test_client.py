@@ -34,7 +34,7 @@ def test_what_differs_goes_nowhere(server: Server, clients: list[Client]) -> Non
     assert [type(error) for error in errors] == [LockstepError, LockstepError]
     assert str(errors[0]) == str(errors[1])
     assert str(errors[0]).startswith(
-        "mismatch: process 0 waits at line 1 in jit(f); process 1 waits at line 1 in jit(g). "
+        "mismatch: process 0 is waiting in jit(f), line 1; process 1 is waiting in jit(g), line 1. "
         "What differs: the computation: jit(f) on process 0; jit(g) on process 1"
     )
     assert all(one.made == [] for one in learners)
@@ -116,7 +116,8 @@ def test_a_thread_that_ends_will_not_come(server: Server, clients: list[Client])
     other.join()
     error = waiting.joined().error
     assert str(error) == (
-        "missing: process 0 waits at line 1 in jit(f); process 1 finished without it"
+        "missing: process 0 is waiting in jit(f), line 1; process 1 finished the cell without "
+        "reaching it"
     )
 
 
@@ -175,20 +176,37 @@ def test_who_joins_a_thread_that_waits_waits_too(clients: list[Client]) -> None:
     assert [type(error) for error in errors] == [LockstepError, LockstepError]
 
 
-def interrupted_when(condition: Callable[[], object]) -> threading.Thread:
-    """Send this process the signal of Ctrl-C as soon as something holds."""
+class Interrupt(threading.Thread):
+    """Sends this process the signal of Ctrl-C as soon as something holds; it is raised once.
 
-    def interrupt() -> None:
-        if wait_until(condition):
+    A signal that comes in the instant before the main thread waits in the system does not end that
+    wait, so it is sent until it was heard.
+    """
+
+    def __init__(self, condition: Callable[[], object]) -> None:
+        super().__init__()
+        self.condition = condition
+        self.heard = threading.Event()
+        self.before = signal.signal(signal.SIGINT, self.raise_once)
+        self.start()
+
+    def raise_once(self, *_: object) -> None:
+        if not self.heard.is_set():
+            self.heard.set()
+            raise KeyboardInterrupt
+
+    def run(self) -> None:
+        while wait_until(self.condition) and not self.heard.is_set():
             os.kill(os.getpid(), signal.SIGINT)
+            self.heard.wait(1)
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    return thread
+    def join(self, timeout: float | None = None) -> None:
+        super().join(timeout)
+        signal.signal(signal.SIGINT, self.before)
 
 
 def test_an_interrupt_is_heard_at_once(server: Server, clients: list[Client]) -> None:
-    thread = interrupted_when(server.waits)
+    thread = Interrupt(server.waits)
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt), clients[0].passing(F, Place(1)):
         raise AssertionError
@@ -265,7 +283,7 @@ def test_a_process_that_goes_is_missed(clients: list[Client]) -> None:
     waiting = Learner(clients[0], F)
     clients[1].close()
     assert str(waiting.joined().error) == (
-        "missing: process 0 waits at line 1 in jit(f); process 1 ended without it"
+        "missing: process 0 is waiting in jit(f), line 1; process 1 exited without reaching it"
     )
 
 

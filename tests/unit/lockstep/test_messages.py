@@ -29,8 +29,8 @@ from tests.support.stands import (
 )
 
 CYCLE = (
-    "each of them communicates with the next before it does with the one before. Have all do so "
-    "in one order, such as along rows first and along columns then"
+    "each process communicates with the next one before the previous one. All processes must use "
+    "the same order, for example first along rows, then along columns"
 )
 
 
@@ -47,66 +47,69 @@ def lines(kind: Kind, *each: Stand, **more: Any) -> Sequence[str]:
         (
             "missing",
             [at(), FINISHED],
-            "missing: process 0 waits at line 4 in sum; process 1 finished without it",
+            "missing: process 0 is waiting in sum, line 4; process 1 finished the cell without "
+            "reaching it",
         ),
         (
             "missing",
             [FINISHED, at(what=TWO)],
-            "missing: process 1 waits at line 4 in jit(f); process 0 finished without it",
+            "missing: process 1 is waiting in jit(f), line 4; process 0 finished the cell without "
+            "reaching it",
         ),
         (
             "missing",
             [at(), Stand("left")],
-            "missing: process 0 waits at line 4 in sum; process 1 ended without it",
+            "missing: process 0 is waiting in sum, line 4; process 1 exited without reaching it",
         ),
         (
             "missing",
             [at(None), FINISHED],
-            "missing: process 0 waits in sum; process 1 finished without it",
+            "missing: process 0 is waiting in sum; process 1 finished the cell without reaching it",
         ),
         (
             "missing",
             [at(2, place="In[3], line 2"), FINISHED],
-            "missing: process 0 waits at In[3], line 2 in sum; process 1 finished without it",
+            "missing: process 0 is waiting in sum, In[3], line 2; process 1 finished the cell "
+            "without reaching it",
         ),
         (
             "missing",
             [at(), at(), Stand("raised", error="ValueError: mine (line 2)")],
             "missing: process 2 raised ValueError: mine (line 2); "
-            "processes 0,1 wait at line 4 in sum",
+            "processes 0,1 are waiting in sum, line 4",
         ),
         (
             "missing",
             [at(), at(6), FINISHED, Stand("left")],
-            "missing: process 0 waits at line 4 in sum; process 1 waits at line 6 in sum; "
-            "process 2 finished without it; process 3 ended without it",
+            "missing: process 0 is waiting in sum, line 4; process 1 is waiting in sum, line 6; "
+            "process 2 finished the cell without reaching it; process 3 exited without reaching it",
         ),
         (
             "died",
             [at(), Stand("died", error="was killed by SIGKILL")],
-            "died: process 1 was killed by SIGKILL; process 0 waits at line 4 in sum",
+            "died: process 1 was killed by SIGKILL; process 0 is waiting in sum, line 4",
         ),
         (
             "died",
             [*[Stand("died", error="was killed by SIGKILL")] * 2, at(), FINISHED],
-            "died: processes 0,1 were killed by SIGKILL; process 2 waits at line 4 in sum; "
-            "process 3 finished without it",
+            "died: processes 0,1 were killed by SIGKILL; process 2 is waiting in sum, line 4; "
+            "process 3 finished the cell without reaching it",
         ),
         (
             "died",
             [*[Stand("died", error="ended with exit code 3")] * 2, at()],
-            "died: processes 0,1 ended with exit code 3; process 2 waits at line 4 in sum",
+            "died: processes 0,1 ended with exit code 3; process 2 is waiting in sum, line 4",
         ),
         (
             "not invited",
             [at(), Stand("not invited")],
-            "not invited: process 0 waits at line 4 in sum; process 1 was not given this cell. "
+            "not invited: process 0 is waiting in sum, line 4; process 1 was not given this cell. "
             f"Hint: {NOT_INVITED}",
         ),
         (
             "not invited",
             [Stand("not invited"), at(), at(), Stand("not invited")],
-            "not invited: processes 1,2 wait at line 4 in sum; "
+            "not invited: processes 1,2 are waiting in sum, line 4; "
             f"processes 0,3 were not given this cell. Hint: {NOT_INVITED}",
         ),
         (
@@ -122,19 +125,19 @@ def lines(kind: Kind, *each: Stand, **more: Any) -> Sequence[str]:
         (
             "stalled",
             [Stand("hangs"), Stand("runs")],
-            "stalled: process 0 waited inside JAX; process 1 had not come that far yet",
+            "stalled: process 0 waited inside JAX; process 1 had not reached it yet",
         ),
         (
             "stalled",
             [Stand("runs", place="train.py:9"), at(what=TWO), FINISHED],
-            "stalled: process 1 waits at line 4 in jit(f); process 0 was at train.py:9; "
-            "process 2 finished without it",
+            "stalled: process 1 is waiting in jit(f), line 4; process 0 was at train.py:9; "
+            "process 2 finished the cell without reaching it",
         ),
         (
             "mismatch",
             [at(what=TWO), at(5, replace(TWO, program="2"))],
-            "mismatch: process 0 waits at line 4 in jit(f) f32[8] i32[]; "
-            "process 1 waits at line 5 in jit(f) f32[8] i32[]. "
+            "mismatch: process 0 is waiting in jit(f) f32[8] i32[], line 4; "
+            "process 1 is waiting in jit(f) f32[8] i32[], line 5. "
             f"What differs: the compiled program. Hint: {PROGRAM}",
         ),
     ],
@@ -148,17 +151,18 @@ def test_a_ring_is_told_from_its_first_to_its_first() -> None:
     each = [at(what=launch(f"f{p}{q}", str(p), participants=(p, q))) for p, q in pairs]
     said = sentence("cycle", *each, ring=(0, 2, 1))
     assert said.startswith(
-        "cycle: process 0 waits at line 4 in f02; process 1 waits at line 4 in f01; "
-        "process 2 waits at line 4 in f12; process 0 waits for process 2, process 2 for process 1, "
+        "cycle: process 0 is waiting in f02, line 4; process 1 is waiting in f01, line 4; "
+        "process 2 is waiting in f12, line 4; process 0 waits for process 2, process 2 for "
+        "process 1, "
         "and process 1 for process 0. "
     )
     assert said.endswith(f". Hint: {CYCLE}")
     assert lines("cycle", *each, ring=(0, 2, 1)) == (
-        "The processes parted: cycle",
+        "Processes diverged: they wait for each other in a cycle",
         "",
-        "[0] waits at line 4 in f02",
-        "[1] waits at line 4 in f01",
-        "[2] waits at line 4 in f12",
+        "[0] is waiting in f02, line 4",
+        "[1] is waiting in f01, line 4",
+        "[2] is waiting in f12, line 4",
         "process 0 waits for process 2, process 2 for process 1, and process 1 for process 0",
         "",
         f"Hint: {CYCLE}",
@@ -166,46 +170,51 @@ def test_a_ring_is_told_from_its_first_to_its_first() -> None:
 
 
 def test_a_ring_shows_arguments_and_a_missing_process_does_not() -> None:
-    assert "in jit(f) f32[8] i32[];" in sentence("cycle", at(what=TWO), FINISHED, ring=(0, 1))
-    assert "in jit(f);" in sentence("missing", at(what=TWO), FINISHED)
+    assert "in jit(f) f32[8] i32[], line 4;" in sentence(
+        "cycle", at(what=TWO), FINISHED, ring=(0, 1)
+    )
+    assert "in jit(f), line 4;" in sentence("missing", at(what=TWO), FINISHED)
 
 
 def test_what_happened_has_a_line_of_its_own() -> None:
     assert lines("missing", at(), FINISHED, happened="crashed")[-2:] == (
         "",
-        "What happened: it crashed",
+        "What happened: the processes crashed",
     )
 
 
 def test_the_consequence_comes_last() -> None:
     verdict = Verdict("missing", stands(at(), FINISHED), details={0: ASKS_FOR_ZERO})
-    wording = explain(verdict, 2, "The cluster is intact, with its variables")
+    wording = explain(verdict, 2, "The cluster is intact; all variables are kept")
     assert wording.sentence == (
-        "missing: process 0 waits at line 4 in sum; process 1 finished without it. "
-        f"Hint: {IF_ZERO}. The cluster is intact, with its variables"
+        "missing: process 0 is waiting in sum, line 4; process 1 finished the cell without "
+        "reaching it. "
+        f"Hint: {IF_ZERO}. The cluster is intact; all variables are kept"
     )
     assert wording.lines[-3:] == (
         "",
         f"Hint: {IF_ZERO}",
-        "The cluster is intact, with its variables",
+        "The cluster is intact; all variables are kept",
     )
 
 
 @pytest.mark.parametrize(
     ("count", "apart", "many", "one"),
     [
-        (2, [1], "process 0 waits", "process 1 finished"),
-        (4, [3], "processes 0-2 wait", "process 3 finished"),
-        (4, [0, 1], "processes 2,3 wait", "processes 0,1 finished"),
-        (4, [0, 2], "processes 1,3 wait", "processes 0,2 finished"),
-        (12, [5], "processes 0-4,6-11 wait", "process 5 finished"),
-        (12, [0, 10, 11], "processes 1-9 wait", "processes 0,10,11 finished"),
-        (12, [0, 2, 4, 5, 6], "processes 1,3,7-11 wait", "processes 0,2,4-6 finished"),
+        (2, [1], "process 0 is", "process 1 finished"),
+        (4, [3], "processes 0-2 are", "process 3 finished"),
+        (4, [0, 1], "processes 2,3 are", "processes 0,1 finished"),
+        (4, [0, 2], "processes 1,3 are", "processes 0,2 finished"),
+        (12, [5], "processes 0-4,6-11 are", "process 5 finished"),
+        (12, [0, 10, 11], "processes 1-9 are", "processes 0,10,11 finished"),
+        (12, [0, 2, 4, 5, 6], "processes 1,3,7-11 are", "processes 0,2,4-6 finished"),
     ],
 )
 def test_many_processes(count: int, apart: list[int], many: str, one: str) -> None:
     each = [FINISHED if k in apart else at() for k in range(count)]
-    assert sentence("missing", *each) == f"missing: {many} at line 4 in sum; {one} without it"
+    assert sentence("missing", *each) == (
+        f"missing: {many} waiting in sum, line 4; {one} the cell without reaching it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -216,13 +225,13 @@ def test_all_at_one_line(count: int, who: str) -> None:
     verdict = Verdict("mismatch", stands(*each), details={0: Detail("f(x, 1)")})
     wording = explain(verdict, count)
     assert wording.sentence == (
-        f"mismatch: {who} wait at line 4 in jit(f) f32[8] i32[]. "
+        f"mismatch: {who} are waiting in jit(f) f32[8] i32[], line 4. "
         f"What differs: the compiled program. Hint: {PROGRAM}"
     )
     assert wording.lines == (
-        "The processes parted: mismatch",
+        "Processes diverged: their launches do not match",
         "",
-        f"[all {count}] wait at line 4 in jit(f) f32[8] i32[]",
+        f"[all {count}] are waiting in jit(f) f32[8] i32[], line 4",
         f"{'':{len(f'[all {count}]')}} ----> 4 f(x, 1)",
         "",
         "What differs: the compiled program",
@@ -241,11 +250,11 @@ def test_values_that_differ_name_their_processes() -> None:
 def test_lines_hold_labels_and_source() -> None:
     each = [at(), FINISHED, FINISHED, FINISHED]
     assert lines("missing", *each, details={0: ASKS_FOR_ZERO}) == (
-        "The processes parted: missing",
+        "Processes diverged: a participant is missing",
         "",
-        "[0]   waits at line 4 in sum",
+        "[0]   is waiting in sum, line 4",
         "      ----> 4 jnp.sum(x)",
-        "[1-3] finished without it",
+        "[1-3] finished the cell without reaching it",
         "",
         f"Hint: {IF_ZERO}",
     )
@@ -255,11 +264,11 @@ def test_source_is_that_of_the_group() -> None:
     each = [at(7, MAX), at(4), at(4), at(None, TWO)]
     details = {0: Detail("jnp.max(x)"), 2: Detail("jnp.sum(x)"), 3: Detail("f(x, 1)")}
     assert lines("mismatch", *each, details=details)[2:8] == (
-        "[0]   waits at line 7 in max",
+        "[0]   is waiting in max, line 7",
         "      ----> 7 jnp.max(x)",
-        "[1,2] wait at line 4 in sum",
+        "[1,2] are waiting in sum, line 4",
         "      ----> 4 jnp.sum(x)",
-        "[3]   waits in jit(f) f32[8] i32[]",
+        "[3]   is waiting in jit(f) f32[8] i32[]",
         "",
     )
 
@@ -268,22 +277,24 @@ def test_places_of_scripts() -> None:
     each = [at(7, place="train.py:7"), at(3, MAX, "model.py:3")]
     details = {0: Detail("jnp.sum(x)"), 1: Detail()}
     assert lines("mismatch", *each, details=details)[:5] == (
-        "The processes parted: mismatch",
+        "Processes diverged: their launches do not match",
         "",
-        "[0] waits at train.py:7 in sum",
+        "[0] is waiting in sum, train.py:7",
         "    ----> 7 jnp.sum(x)",
-        "[1] waits at model.py:3 in max",
+        "[1] is waiting in max, model.py:3",
     )
     assert sentence("mismatch", *each).startswith(
-        "mismatch: process 0 waits at train.py:7 in sum; process 1 waits at model.py:3 in max. "
+        "mismatch: process 0 is waiting in sum, train.py:7; process 1 is waiting in max, "
+        "model.py:3. "
     )
 
 
 def test_the_same_line_of_two_files_is_two_places() -> None:
     each = [at(7, place="train.py:7"), at(7, place="model.py:7"), FINISHED]
     assert sentence("missing", *each) == (
-        "missing: process 0 waits at train.py:7 in sum; process 1 waits at model.py:7 in sum; "
-        "process 2 finished without it"
+        "missing: process 0 is waiting in sum, train.py:7; process 1 is waiting in sum, "
+        "model.py:7; "
+        "process 2 finished the cell without reaching it"
     )
 
 
@@ -292,27 +303,34 @@ def test_nothing_more_to_say_leaves_no_blank_line() -> None:
         "The cell stalled",
         "",
         "[0] waited inside JAX at line 3",
-        "[1] had not come that far yet",
+        "[1] had not reached it yet",
     )
 
 
-@pytest.mark.parametrize("kind", ["mismatch", "missing", "not invited", "cycle", "died"])
-def test_headings(kind: Kind) -> None:
-    assert lines(kind, at(), Stand("died", error="was killed"), ring=(0, 1))[:2] == (
-        f"The processes parted: {kind}",
-        "",
-    )
+@pytest.mark.parametrize(
+    ("kind", "heading"),
+    [
+        ("mismatch", "Processes diverged: their launches do not match"),
+        ("missing", "Processes diverged: a participant is missing"),
+        ("not invited", "Processes diverged: a participant was not given this cell"),
+        ("cycle", "Processes diverged: they wait for each other in a cycle"),
+        ("died", "Processes diverged: a process died"),
+    ],
+)
+def test_headings(kind: Kind, heading: str) -> None:
+    assert lines(kind, at(), Stand("died", error="was killed"), ring=(0, 1))[:2] == (heading, "")
 
 
 def test_who_stands_alike_stands_together() -> None:
     died = [Stand("died", error=f"ended with exit code {code}") for code in (1, 2, 1)]
     assert sentence("died", *died, at()) == (
         "died: processes 0,2 ended with exit code 1; process 1 ended with exit code 2; "
-        "process 3 waits at line 4 in sum"
+        "process 3 is waiting in sum, line 4"
     )
     made = [replace(FINISHED, launches=n) for n in (0, 1)]
     assert sentence("missing", at(), *made) == (
-        "missing: process 0 waits at line 4 in sum; processes 1,2 finished without it"
+        "missing: process 0 is waiting in sum, line 4; processes 1,2 finished the cell without "
+        "reaching it"
     )
 
 

@@ -11,24 +11,29 @@ from mcnb.lockstep.model import Detail, Launch
 from tests.support.stands import FINISHED, MAX, ORDER, PROGRAM, SUM, at, launch, sentence
 
 SHAPE = (
-    "all processes must pass the same global shapes. Pad to a length that all agree on, and drop "
-    "or pad the last batch"
+    "all processes must pass the same global shape. Pad to a common length, and drop or pad the "
+    "last batch"
 )
 
 
-DTYPE = "all processes must pass the same types. Give the dtype where the array is made"
+DTYPE = "all processes must pass the same dtype. Set the dtype where the array is created"
 
 
-SHARDING = "all processes must shard an array alike. Make the sharding once, from one spec"
+SHARDING = (
+    "all processes must use the same sharding. Create the sharding once, from one PartitionSpec"
+)
 
 
 MESH = (
-    "all processes must use the same mesh, with the same devices in the same order. Make it from "
-    "jax.devices() or with jax.make_mesh, without anything that depends on the process"
+    "all processes must use the same mesh, with the same devices in the same order. Create it "
+    "from jax.devices() or with jax.make_mesh, and let nothing in it depend on the process"
 )
 
 
-STATIC = "a static argument is part of the program. Pass what differs between processes as an array"
+STATIC = (
+    "a static argument is compiled into the program. Pass a value that differs between processes "
+    "as an array"
+)
 
 
 FULL = launch(
@@ -183,9 +188,9 @@ def test_what_differs(
 ) -> None:
     texts = {str(one), str(two)}
     stood = (
-        f"both processes wait at line 4 in {one}"
+        f"both processes are waiting in {one}, line 4"
         if len(texts) == 1
-        else f"process 0 waits at line 4 in {one}; process 1 waits at line 4 in {two}"
+        else f"process 0 is waiting in {one}, line 4; process 1 is waiting in {two}, line 4"
     )
     assert sentence("mismatch", at(what=one), at(what=two), details=details) == (
         f"mismatch: {stood}. What differs: {differs}. Hint: {hint}"
@@ -216,7 +221,7 @@ def test_what_differs_first(number: int, expected: str) -> None:
 
 def test_nothing_differs_between_launches_that_are_the_same() -> None:
     assert sentence("mismatch", at(4), at(5)) == (
-        "mismatch: process 0 waits at line 4 in sum; process 1 waits at line 5 in sum"
+        "mismatch: process 0 is waiting in sum, line 4; process 1 is waiting in sum, line 5"
     )
     assert "What differs" not in sentence("missing", at(what=SUM), at(what=MAX), FINISHED)
 

@@ -21,18 +21,19 @@ from tests.support.stands import (
 
 
 def at_line(line: int, hint: str) -> str:
-    return hint.replace("that line", f"line {line}")
+    return hint.replace("this line", f"line {line}")
 
 
 LOOP = (
-    "the loop `for batch in batches:` ran a different number of times. Agree on the number of "
-    "steps before it, such as the smallest of all processes, or drop the last, incomplete batch"
+    "the loop `for batch in batches:` ran a different number of times on different processes. "
+    "Agree on the number of steps before the loop, for example the minimum over all processes, or "
+    "drop the last, incomplete batch"
 )
 
 
 BRANCH = (
-    "the processes took different branches, or one has an extra or a missing launch. Have all "
-    "participants run the same lines in the same order"
+    "the processes took different branches, or one of them has an extra or a missing launch. "
+    "Every participant must run the same launches in the same order"
 )
 
 
@@ -96,20 +97,20 @@ def test_hints(kind: Kind, each: Sequence[Stand], details: dict[int, Detail], hi
         ("", ""),
         (
             "hung",
-            ". What happened: it hung until the computations were cut off",
+            ". What happened: the processes hung until mcnb aborted the computations",
         ),
-        ("crashed", ". What happened: it crashed"),
+        ("crashed", ". What happened: the processes crashed"),
         ("failed", ". What happened: a computation failed with an error"),
         (
             "returned",
-            ". What happened: nothing stopped it. Launches that do not belong together met, and "
-            "what they returned may be wrong",
+            ". What happened: nothing stopped the launches. Launches that do not belong together "
+            "communicated, so their results may be wrong",
         ),
     ],
 )
 def test_what_happened(happened: Happened, expected: str) -> None:
     assert sentence("mismatch", at(4), at(4, MAX), happened=happened) == (
-        "mismatch: process 0 waits at line 4 in sum; process 1 waits at line 4 in max"
+        "mismatch: process 0 is waiting in sum, line 4; process 1 is waiting in max, line 4"
         f"{expected}. What differs: the computation: sum on process 0; max on process 1. "
         f"Hint: {ORDER}"
     )

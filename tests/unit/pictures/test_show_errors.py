@@ -19,14 +19,14 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "a numpy array": (
         np.ones(3),
         None,
-        "An ndarray lies in this process's own memory and on no device. "
-        "Put it there first: jax.device_put(x, sharding)",
+        "An ndarray is in host memory, not on a device. Move it to devices first: "
+        "jax.device_put(x, sharding)",
     ),
     "a number": (
         3.0,
         None,
-        "A float lies in this process's own memory and on no device. "
-        "Put it there first: jax.device_put(x, sharding)",
+        "A float is in host memory, not on a device. Move it to devices first: jax.device_put(x, "
+        "sharding)",
     ),
     "something else": (
         object(),

@@ -35,7 +35,7 @@ class Options:
         platform: `"cpu"`, or `"cuda"` for NVIDIA's GPUs: each process gets its own.
         env: Environment variables for the processes, on top of the notebook's own.
         checked: Whether a launch waits until all of its participants stand at it.
-        engines: Who starts the processes: `"local"`, or one of ipyparallel's launchers, such as
+        launcher: Who starts the processes: `"local"`, or one of ipyparallel's launchers, such as
             `"mpi"`, `"ssh"` or `"slurm"`.
         hosts: On which hosts, for ssh; neighbouring processes share one.
         launcher_options: More options for the launcher's own command, as one writes them in a
@@ -62,7 +62,7 @@ For example: -n 4
     platform: str = "cpu"
     env: Mapping[str, str] = field(default_factory=dict)
     checked: bool = True
-    engines: str = LOCAL
+    launcher: str = LOCAL
     hosts: tuple[str, ...] = ()
     launcher_options: str = ""
     listen: str = ""
@@ -95,11 +95,11 @@ For example: -n 4
                 f"launcher_options={self.launcher_options!r}: the options of a launcher's command "
                 "are text, as one writes them in a shell. For example: '--time=30'"
             )
-        if bool(self.hosts) != (self.engines == "ssh"):
+        if bool(self.hosts) != (self.launcher == "ssh"):
             raise OptionError(
-                "--engines ssh: on which hosts? For example: --engines ssh --hosts alice@one,two"
-                if self.engines == "ssh"
-                else "--hosts belongs to --engines ssh. For mpi, for example: "
+                "--launcher ssh: on which hosts? For example: --launcher ssh --hosts alice@one,two"
+                if self.launcher == "ssh"
+                else "--hosts belongs to --launcher ssh. For mpi, for example: "
                 "--options '--host one,two'"
             )
         if not all(re.fullmatch(r"\S+", host) for host in self.hosts):
@@ -108,10 +108,10 @@ For example: -n 4
                 "example: --hosts alice@one,two"
             )
         for option, given in {"--options": self.launcher_options, "--listen": self.listen}.items():
-            if given and self.engines == LOCAL:
+            if given and self.launcher == LOCAL:
                 raise OptionError(
                     f"{option} belongs to processes that others start than mcnb itself. "
-                    "For example: --engines mpi"
+                    "For example: --launcher mpi"
                 )
 
     @classmethod
@@ -130,7 +130,7 @@ For example: -n 4
     @property
     def ours(self) -> bool:
         """Whether the processes are started, and so can be started anew, by the cluster itself."""
-        return self.engines != CONNECTED
+        return self.launcher != CONNECTED
 
     def describe(self) -> str:
         """Return the size in words."""

@@ -173,7 +173,7 @@ def test_launchers_by_name() -> None:
     with pytest.raises(OptionError) as unknown:
         launcher_class("mpl")
     assert str(unknown.value).startswith(
-        "--engines mpl: there is no such launcher. There are: batch, htcondor, local, lsf, mpi, "
+        "--launcher mpl: there is no such launcher. There are: batch, htcondor, local, lsf, mpi, "
     )
     assert split_words("--time=5 -p 'a b'") == ["--time=5", "-p", "a b"]
     with pytest.raises(OptionError) as unclosed:
@@ -181,24 +181,24 @@ def test_launchers_by_name() -> None:
     assert str(unclosed.value) == "--options -p 'a: No closing quotation"
 
 
-SSH = "--engines ssh: on which hosts? For example: --engines ssh --hosts alice@one,two"
+SSH = "--launcher ssh: on which hosts? For example: --launcher ssh --hosts alice@one,two"
 LISTS = "name hosts with commas between them. For example: --hosts alice@one,two"
-NOT_SSH = "--hosts belongs to --engines ssh. For mpi, for example: --options '--host one,two'"
-OTHERS = "belongs to processes that others start than mcnb itself. For example: --engines mpi"
+NOT_SSH = "--hosts belongs to --launcher ssh. For mpi, for example: --options '--host one,two'"
+OTHERS = "belongs to processes that others start than mcnb itself. For example: --launcher mpi"
 
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"engines": "ssh"}, SSH),
-        ({"engines": "mpi", "hosts": "one"}, NOT_SSH),
+        ({"launcher": "ssh"}, SSH),
+        ({"launcher": "mpi", "hosts": "one"}, NOT_SSH),
         ({"hosts": "one"}, NOT_SSH),
-        ({"engines": "ssh", "hosts": "one,"}, f"--hosts one,: {LISTS}"),
-        ({"engines": "ssh", "hosts": "one two"}, f"--hosts one two: {LISTS}"),
+        ({"launcher": "ssh", "hosts": "one,"}, f"--hosts one,: {LISTS}"),
+        ({"launcher": "ssh", "hosts": "one two"}, f"--hosts one two: {LISTS}"),
         ({"launcher_options": "-v"}, f"--options {OTHERS}"),
         ({"listen": "127.0.0.1"}, f"--listen {OTHERS}"),
         (
-            {"engines": "mpi", "launcher_options": ["-v"]},
+            {"launcher": "mpi", "launcher_options": ["-v"]},
             "launcher_options=['-v']: the options of a launcher's command are text, as one writes "
             "them in a shell. For example: '--time=30'",
         ),
@@ -211,15 +211,15 @@ def test_options_that_do_not_go_together(given: dict[str, str], sentence: str) -
 
 
 def test_hosts_are_named_with_commas_between() -> None:
-    cluster = mcnb.Cluster(2, 1, engines="ssh", hosts="alice@one, two")
+    cluster = mcnb.Cluster(2, 1, launcher="ssh", hosts="alice@one, two")
     assert cluster.options.hosts == ("alice@one", "two")
 
 
 def test_a_command_that_is_not_installed() -> None:
     with pytest.raises(mcnb.ClusterError) as refused:
-        mcnb.Cluster(2, 1, engines="lsf").start()
+        mcnb.Cluster(2, 1, launcher="lsf").start()
     assert str(refused.value) == (
-        "The cluster did not start: --engines lsf needs the command bsub, which is not installed"
+        "The cluster did not start: --launcher lsf needs the command bsub, which is not installed"
     )
 
 
@@ -227,7 +227,7 @@ def test_a_command_that_is_not_installed() -> None:
 def test_an_address_that_is_not_ours(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcnb.launchers.batch.commands_of", lambda _: [])
     with pytest.raises(OptionError) as refused:
-        mcnb.Cluster(2, 1, engines="mpi", listen=address).start()
+        mcnb.Cluster(2, 1, launcher="mpi", listen=address).start()
     assert str(refused.value).startswith(
         f"--listen {address}: this machine has no such address. It has: "
     )
@@ -238,7 +238,7 @@ def test_a_folder_that_can_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcnb.launchers.batch.commands_of", lambda _: [])
     monkeypatch.setenv("MCNB_FOLDER", "/proc/none")
     with pytest.raises(mcnb.ClusterError) as refused:
-        mcnb.Cluster(2, 1, engines="mpi").start()
+        mcnb.Cluster(2, 1, launcher="mpi").start()
     assert str(refused.value) == (
         "The cluster did not start: [Errno 2] No such file or directory: '/proc/none'"
     )
@@ -246,16 +246,16 @@ def test_a_folder_that_can_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("words", ["--time=30", "-n 3", "-x 'A=b c'"])
 def test_options_begin_with_a_dash(words: str) -> None:
-    line = f'start --engines slurm --options "{words}" -n 2'
+    line = f'start --launcher slurm --options "{words}" -n 2'
     args = line_parser().parse(line)
-    assert (args.options, args.processes, args.engines) == (words, "2", "slurm")
+    assert (args.options, args.processes, args.launcher) == (words, "2", "slurm")
 
 
 def test_a_host_that_lets_nobody_in() -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     with pytest.raises(mcnb.ClusterError) as refused:
-        mcnb.Cluster(2, 1, engines="ssh", hosts=f"127.0.0.1:{port}").start()
+        mcnb.Cluster(2, 1, launcher="ssh", hosts=f"127.0.0.1:{port}").start()
     assert str(refused.value) == (
         f"The cluster did not start: The host 127.0.0.1:{port} can't be reached: ssh: connect to "
         f"host 127.0.0.1 port {port}: Connection refused. Try: ssh -o BatchMode=yes -p {port} "

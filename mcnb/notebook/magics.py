@@ -128,7 +128,7 @@ def line_parser() -> SentenceParser:
     parser.add_argument("--platform")
     parser.add_argument("--env", action="append", metavar="NAME=VALUE")
     parser.add_argument("--unchecked", action="store_true")
-    parser.add_argument("--engines", metavar="LAUNCHER")
+    parser.add_argument("--launcher", metavar="LAUNCHER")
     parser.add_argument("--hosts", metavar="HOST,...")
     parser.add_argument("--options", metavar="'WORDS'")
     parser.add_argument("--listen", metavar="ADDRESS")
@@ -141,7 +141,7 @@ def line_parser() -> SentenceParser:
 
 # Which commands have an option.
 OWNERS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("processes", "platform", "engines", "hosts", "options"), ("start",)),
+    **dict.fromkeys(("processes", "platform", "launcher", "hosts", "options"), ("start",)),
     **dict.fromkeys(("devices", "env", "unchecked", "listen"), ("start", "connect")),
     **dict.fromkeys(("profile", "cluster_id"), ("connect",)),
     "replay": ("restart",),
@@ -171,7 +171,7 @@ class McjaxMagics(Magics):
 
         Usage:
           %mcjax start [-n PROCESSES] [-d DEVICES] [--platform P] [--env NAME=VALUE ...]
-                       [--unchecked] [--engines LAUNCHER] [--hosts HOST,...] [--options 'WORDS']
+                       [--unchecked] [--launcher LAUNCHER] [--hosts HOST,...] [--options 'WORDS']
                        [--listen ADDRESS]
           %mcjax connect [--profile PROFILE] [--cluster-id ID] [-d DEVICES] [--env NAME=VALUE ...]
                          [--unchecked] [--listen ADDRESS]
@@ -205,7 +205,8 @@ class McjaxMagics(Magics):
           --env NAME=VALUE    an environment variable for the processes; may be repeated
           --unchecked         let launches go ahead without looking whether all processes are there
 
-          --engines LAUNCHER  who starts the processes: local, or one of ipyparallel's launchers,
+          --launcher LAUNCHER
+                              who starts the processes: local, or one of ipyparallel's launchers,
                               such as mpi, ssh, slurm, pbs, sge, lsf, htcondor
           --hosts HOST,...    on which hosts, for ssh: alice@one,two
           --options 'WORDS'   more options for the launcher's command: mpiexec, ssh, sbatch, ...
@@ -321,7 +322,7 @@ class McjaxMagics(Magics):
             "platform": args.platform,
             "env": environment(args.env) if args.env else None,
             "checked": False if args.unchecked else None,
-            "engines": args.engines,
+            "launcher": args.launcher,
             "hosts": host_list(args.hosts) if args.hosts else None,
             "launcher_options": args.options,
             "listen": args.listen,

@@ -1,12 +1,15 @@
-"""What a cluster can be asked for, and the sentences for what it can't."""
+"""The options of clusters and cells: OPTIONS declares each once, for every command that has it."""
 
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Iterable, Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 from mcnb._text import plural
 from mcnb.errors import OptionError
@@ -18,32 +21,113 @@ MAX_DEVICES = 2048
 PLATFORMS = {"cpu": ("CPU device", "CPU devices"), "cuda": ("GPU", "GPUs")}
 LOCAL, CONNECTED = "local", "connected"
 _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-# By the name in Options: the magic's option, what it means, the largest value and an example.
-_NUMBERS = {
-    "processes": ("-n", "the number of processes", MAX_PROCESSES, 4),
-    "devices_per_process": ("-d", "the number of devices per process", MAX_DEVICES, 2),
-}
+# Commands that have options, beside those of %mcjax. `mcnb script` reads its options in a lesson's
+# `%mcjax start` lines.
+CELL, RUN, SCRIPT = "%%mcjax", "mcnb run", "mcnb script"
+_WIDTH, _COLUMN = 92, 24  # of help texts, and of the explanations in them
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a command line.
+
+    Attributes:
+        flags: The flags that name it; `mcnb run` accepts only the first.
+        metavar: The name of its value in help texts; empty if the option takes no value.
+        help: What the option does.
+        commands: The commands that have it; an error about a wrong command names the first.
+        field: The field of Options that it sets; empty if it sets none.
+        read: Converts what the command line gave to the field's value: a text, a list of texts if
+            the option is repeatable, or True if it takes no value. None keeps it as it is.
+        check: Converts a value of the field, and raises OptionError if it is not allowed; its first
+            argument is the option's first flag.
+        repeatable: Whether it may be given several times.
+        dashed: Whether its value may begin with a dash.
+
+    Example:
+        >>> Option(("-n", "--number"), "N", "how many").usage
+        '[-n N]'
+    """
+
+    flags: tuple[str, ...]
+    metavar: str
+    help: str
+    commands: tuple[str, ...] = ()
+    field: str = ""
+    read: Callable[[Any], Any] | None = None
+    check: Callable[[str, object], object] | None = None
+    repeatable: bool = False
+    dashed: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name in Python, which is argparse's name for it."""
+        return self.flags[-1].lstrip("-").replace("-", "_")
+
+    @property
+    def usage(self) -> str:
+        """How it is written, for a usage line."""
+        more = " ..." if self.repeatable else ""
+        return f"[{self.flags[0]} {self.metavar}".strip() + f"{more}]"
+
+    def explain(self, flags: Iterable[str]) -> str:
+        """Return the lines that describe the option in a help text, with these of its flags."""
+        written = f"{', '.join(flags)} {self.metavar}".strip()
+        return textwrap.fill(
+            self.help,
+            _WIDTH,
+            initial_indent=f"  {written:<{_COLUMN - 3}} ",
+            subsequent_indent=" " * _COLUMN,
+            break_on_hyphens=False,
+        )
+
+
+def options_of(*commands: str) -> tuple[Option, ...]:
+    """Return the options that any of these commands has."""
+    return tuple(option for option in OPTIONS if not {*commands}.isdisjoint(option.commands))
+
+
+def usage(prefix: str, command: str, suffix: str = "") -> str:
+    """Return the usage of a command, folded between its options.
+
+    Example:
+        >>> usage("%mcjax restart", "restart")
+        '%mcjax restart [--replay]'
+    """
+    words = [option.usage.replace(" ", "\xa0") for option in options_of(command)]
+    return textwrap.fill(
+        " ".join([prefix, *words, suffix]).strip(),
+        _WIDTH,
+        subsequent_indent=" " * (len(prefix) + 1),
+        break_on_hyphens=False,
+    ).replace("\xa0", " ")
+
+
+def field_values(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of Options that a command's options set.
+
+    Args:
+        command: The command. Options of other commands are ignored.
+        given: What the command line gave, by the options' names. None and False mean: not given.
+
+    Raises:
+        OptionError: A value can't be read.
+
+    Example:
+        >>> field_values("start", {"processes": "3", "devices": None, "unchecked": True})
+        {'processes': '3', 'checked': False}
+    """
+    found = ((option, given.get(option.name)) for option in options_of(command) if option.field)
+    return {
+        option.field: value if option.read is None else option.read(value)
+        for option, value in found
+        if value is not None and value is not False
+    }
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a cluster is made of.
-
-    Args:
-        processes: How many JAX processes, 1 to 512.
-        devices_per_process: How many devices each of them has, 1 to 2048.
-        platform: `"cpu"`, or `"cuda"` for NVIDIA's GPUs: each process gets its own.
-        env: Environment variables for the processes, on top of the notebook's own.
-        checked: Whether a launch waits until all of its participants stand at it.
-        engines: Who starts the processes: `"local"`, or one of ipyparallel's launchers, such as
-            `"mpi"`, `"ssh"` or `"slurm"`.
-        hosts: On which hosts, for ssh; neighbouring processes share one.
-        launcher_options: More options for the launcher's own command, as one writes them in a
-            shell.
-        listen: At which of this machine's addresses the processes reach the notebook; found out by
-            default.
-        profile: The IPython profile of a cluster that somebody else started.
-        cluster_id: Its id, where several run under one profile.
+    """The options of a cluster; OPTIONS describes each field.
 
     Raises:
         OptionError: A value is not allowed.
@@ -62,7 +146,7 @@ For example: -n 4
     platform: str = "cpu"
     env: Mapping[str, str] = field(default_factory=dict)
     checked: bool = True
-    engines: str = LOCAL
+    launcher: str = LOCAL
     hosts: tuple[str, ...] = ()
     launcher_options: str = ""
     listen: str = ""
@@ -70,9 +154,10 @@ For example: -n 4
     cluster_id: str = ""
 
     def __post_init__(self) -> None:
-        for name, (option, meaning, most, example) in _NUMBERS.items():
-            number = whole_number(option, getattr(self, name), meaning, most, example)
-            object.__setattr__(self, name, number)  # it may have been given as text
+        for option in OPTIONS:
+            if option.check is not None:  # a number may have been given as text
+                value = option.check(option.flags[0], getattr(self, option.field))
+                object.__setattr__(self, option.field, value)
         if self.platform not in PLATFORMS:
             raise OptionError(
                 f"--platform {self.platform}: this version of mcnb drives CPU devices, and "
@@ -95,11 +180,11 @@ For example: -n 4
                 f"launcher_options={self.launcher_options!r}: the options of a launcher's command "
                 "are text, as one writes them in a shell. For example: '--time=30'"
             )
-        if bool(self.hosts) != (self.engines == "ssh"):
+        if bool(self.hosts) != (self.launcher == "ssh"):
             raise OptionError(
-                "--engines ssh: on which hosts? For example: --engines ssh --hosts alice@one,two"
-                if self.engines == "ssh"
-                else "--hosts belongs to --engines ssh. For mpi, for example: "
+                "--launcher ssh: on which hosts? For example: --launcher ssh --hosts alice@one,two"
+                if self.launcher == "ssh"
+                else "--hosts belongs to --launcher ssh. For mpi, for example: "
                 "--options '--host one,two'"
             )
         if not all(re.fullmatch(r"\S+", host) for host in self.hosts):
@@ -108,29 +193,16 @@ For example: -n 4
                 "example: --hosts alice@one,two"
             )
         for option, given in {"--options": self.launcher_options, "--listen": self.listen}.items():
-            if given and self.engines == LOCAL:
+            if given and self.launcher == LOCAL:
                 raise OptionError(
                     f"{option} belongs to processes that others start than mcnb itself. "
-                    "For example: --engines mpi"
+                    "For example: --launcher mpi"
                 )
-
-    @classmethod
-    def of(cls, **given: Any) -> Self:
-        """Return options with those values that are given: text is read, None is left out.
-
-        Raises:
-            OptionError: A value is not allowed.
-
-        Example:
-            >>> Options.of(processes="3", devices_per_process=None).describe()
-            '3 processes x 2 CPU devices'
-        """
-        return cls(**{name: value for name, value in given.items() if value is not None})
 
     @property
     def ours(self) -> bool:
         """Whether the processes are started, and so can be started anew, by the cluster itself."""
-        return self.engines != CONNECTED
+        return self.launcher != CONNECTED
 
     def describe(self) -> str:
         """Return the size in words."""
@@ -249,3 +321,122 @@ def process_set(given: str | int | Iterable[int], count: int) -> tuple[int, ...]
             )
         chosen.update(range(first, last + 1))
     return tuple(sorted(chosen))
+
+
+# Help texts and errors list options in this order. Their defaults are those of Options.
+OPTIONS = (
+    Option(
+        ("-n", "--processes"),
+        "N",
+        f"how many processes, 1 to {MAX_PROCESSES} (default {Options.processes})",
+        ("start", RUN, SCRIPT),
+        "processes",
+        check=partial(
+            whole_number, meaning="the number of processes", most=MAX_PROCESSES, example=4
+        ),
+    ),
+    Option(
+        ("-d", "--devices"),
+        "D",
+        f"how many devices each process has, 1 to {MAX_DEVICES} (default "
+        f"{Options.devices_per_process})",
+        ("start", "connect", RUN, SCRIPT),
+        "devices_per_process",
+        check=partial(
+            whole_number,
+            meaning="the number of devices per process",
+            most=MAX_DEVICES,
+            example=2,
+        ),
+    ),
+    Option(
+        ("--platform",),
+        "P",
+        "cpu, or cuda: then the devices are NVIDIA's GPUs, and each process has its own",
+        ("start", RUN),
+        "platform",
+    ),
+    Option(
+        ("--env",),
+        "NAME=VALUE",
+        "an environment variable for the processes; may be repeated",
+        ("start", "connect", RUN, SCRIPT),
+        "env",
+        environment,
+        repeatable=True,
+    ),
+    Option(
+        ("-p", "--processes"),
+        "LIST",
+        "run the cell on these processes only, such as 0 or 0,2-3",
+        (CELL,),
+    ),
+    Option(("--fold",), "", "show the output when all is done, what is equal once", (RUN,)),
+    Option(
+        ("--unchecked",),
+        "",
+        "let launches go ahead without looking whether all processes are there, to see what "
+        "becomes of processes that part",
+        ("start", "connect", CELL, RUN),
+        "checked",
+        operator.not_,
+    ),
+    Option(("--timeout",), "SECONDS", "end the cell when it has taken so long", (CELL,)),
+    Option(
+        ("--launcher",),
+        "LAUNCHER",
+        "who starts the processes: local, or one of ipyparallel's launchers, such as mpi, ssh, "
+        "slurm, pbs, sge, lsf, htcondor",
+        ("start",),
+        "launcher",
+    ),
+    Option(
+        ("--hosts",),
+        "HOST,...",
+        "on which hosts, for ssh: alice@one,two",
+        ("start",),
+        "hosts",
+        host_list,
+    ),
+    Option(
+        ("--options",),
+        "'WORDS'",
+        "more options for the launcher's command: mpiexec, ssh, sbatch, ...",
+        ("start",),
+        "launcher_options",
+        dashed=True,
+    ),
+    Option(
+        ("--listen",),
+        "ADDRESS",
+        "at which of this machine's addresses processes of others reach it; found out by default",
+        ("start", "connect"),
+        "listen",
+    ),
+    Option(
+        ("--profile",),
+        "PROFILE",
+        "the IPython profile under which the cluster was started (default)",
+        ("connect",),
+        "profile",
+    ),
+    Option(
+        ("--cluster-id",),
+        "ID",
+        "its id, where several run under one profile",
+        ("connect",),
+        "cluster_id",
+    ),
+    Option(
+        ("--replay",),
+        "",
+        "run the cells again that had succeeded, up to the first that fails",
+        ("restart",),
+    ),
+    Option(
+        ("--order",),
+        "",
+        "draw only the order of the launches, without times: the same on every run",
+        ("timeline",),
+    ),
+)

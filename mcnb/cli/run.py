@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from mcnb._system import reserved_port
 from mcnb._text import name_processes, plural
@@ -38,7 +38,7 @@ from mcnb.lockstep.runner import (
 )
 from mcnb.lockstep.server import Server
 from mcnb.messages import Text
-from mcnb.options import Options, environment
+from mcnb.options import RUN, Options, field_values, options_of, usage
 from mcnb.output.fold import fold_events
 from mcnb.output.text import entries
 from mcnb.worker.capture import GlooFilter
@@ -195,36 +195,27 @@ def strangers(endings: Mapping[int, Ending]) -> bool:
     return len(endings) > 1 and not any(ending.joined for ending in endings.values())
 
 
-USAGE = """\
-usage: mcnb run FILE.py [-n PROCESSES] [-d DEVICES] [ARGS]
+# The first flag of each: longer ones, such as --processes, may be the program's.
+_KNOWN = {option.flags[0]: option for option in options_of(RUN)}
+_OPTIONS = "\n".join(option.explain([flag]) for flag, option in _KNOWN.items())
+USAGE = f"""\
+{usage("usage: mcnb run FILE.py", RUN, "[ARGS]")}
        mcnb run LESSON.md
 
 Run a JAX program in several processes of this machine, with its launches checked. The first failure
 ends all of them, and the root cause is told last.
 
-  -n PROCESSES     how many processes; 4 by default
-  -d DEVICES       how many devices each of them has; 2 by default
-  --platform P     cpu, or cuda: then the devices are NVIDIA's GPUs, and each process has its own
-  --fold           show the output when all is done, what is equal once
-  --unchecked      don't check the launches
-  --env NAME=VALUE set an environment variable; may be given several times
+{_OPTIONS}
 
 The first word after FILE that is none of these begins ARGS, which are the program's; so does what
-follows two dashes. In them, {process} and {processes} stand for a process's index and the number of
-processes. A program that calls jax.distributed.initialize() without arguments needs no more. For
-example:
+follows two dashes. In them, {{process}} and {{processes}} stand for a process's index and the
+number of processes. A program that calls jax.distributed.initialize() without arguments needs no
+more. For example:
 
   mcnb run train.py -n 4 -d 2 --steps 100
-  mcnb run toy.py -n 4 -d 2 {process} {processes}
+  mcnb run toy.py -n 4 -d 2 {{process}} {{processes}}
 
 A lesson, or another notebook, is executed from top to bottom: mcnb run 05_lockstep.md"""
-_VALUES = {
-    "-n": "processes",
-    "-d": "devices_per_process",
-    "--platform": "platform",
-    "--env": "env",
-}
-_FLAGS = ("--fold", "--unchecked")
 
 
 @dataclass(frozen=True)
@@ -258,25 +249,25 @@ def parse(words: Sequence[str]) -> Command:
         >>> command.arguments, command.options.describe()
         (('--lr', '0.1', '-n', '3'), '2 processes x 1 CPU device')
     """
-    given: dict[str, str] = {}
-    settings: list[str] = []
-    flags: set[str] = set()
+    given: dict[str, Any] = {}
     path: Path | None = None
     rest = list(words)
     while rest:
         name, equals, value = rest[0].partition("=")
-        if rest[0] in _FLAGS:
-            flags.add(rest.pop(0))
-        elif name in _VALUES:
+        option = _KNOWN.get(name)
+        if option is not None and not option.metavar and not equals:
+            given[option.name] = True
+            rest.pop(0)
+        elif option is not None and option.metavar:
             rest.pop(0)
             if not equals:
                 if not rest:
                     raise OptionError(f"mcnb run {name}: a value is missing. See mcnb run --help")
                 value = rest.pop(0)
-            if name == "--env":
-                settings.append(value)
+            if option.repeatable:
+                given.setdefault(option.name, []).append(value)
             else:
-                given[_VALUES[name]] = value
+                given[option.name] = value
         elif path is None and not rest[0].startswith("-"):
             path = Path(rest.pop(0))
         elif path is None:
@@ -288,7 +279,7 @@ def parse(words: Sequence[str]) -> Command:
     if path is None:
         raise OptionError("mcnb run: which program? For example: mcnb run train.py -n 4 -d 2")
     if is_lesson(path):
-        if given or settings or flags or rest:
+        if given or rest:
             raise OptionError(
                 f"mcnb run {path}: a lesson starts its processes itself, and takes nothing beside "
                 f"its file: mcnb run {path}"
@@ -296,15 +287,13 @@ def parse(words: Sequence[str]) -> Command:
         return Command(find_lesson(path), (), Options(), fold=False)
     if not path.is_file():
         raise OptionError(f"mcnb run {path}: there is no such file")
-    options = Options.of(**given, env=environment(settings), checked="--unchecked" not in flags)
-    return Command(path, tuple(rest), options, "--fold" in flags)
+    return Command(path, tuple(rest), Options(**field_values(RUN, given)), "fold" in given)
 
 
 def _no_such_option(word: str) -> str:
-    known = (*_VALUES, *_FLAGS)
-    close = difflib.get_close_matches(word, known, n=1)
+    close = difflib.get_close_matches(word, _KNOWN, n=1)
     return (
-        f"mcnb run {word}: there is no such option. There are: {', '.join(known)}. The program's "
+        f"mcnb run {word}: there is no such option. There are: {', '.join(_KNOWN)}. The program's "
         "own options follow its file" + (f". Did you mean {close[0]}?" if close else "")
     )
 

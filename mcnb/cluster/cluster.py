@@ -29,8 +29,8 @@ class Cluster:
         platform: `"cpu"`, or `"cuda"` for NVIDIA's GPUs: each process gets its own.
         env: Environment variables for the processes, on top of this one's own.
         checked: Whether a launch waits until all of its participants stand at it.
-        engines: Who starts the processes: `"local"`, which is this machine, or one of ipyparallel's
-            launchers, such as `"mpi"`, `"ssh"` or `"slurm"`.
+        launcher: Who starts the processes: `"local"`, which is this machine, or one of
+            ipyparallel's launchers, such as `"mpi"`, `"ssh"` or `"slurm"`.
         hosts: On which hosts, for ssh, as a list or with commas between; neighbouring processes
             share one.
         launcher_options: More options for the launcher's own command (mpiexec, ssh, sbatch), as one
@@ -60,7 +60,7 @@ class Cluster:
         platform: str = "cpu",
         env: Mapping[str, str] | None = None,
         checked: bool = True,
-        engines: str = LOCAL,
+        launcher: str = LOCAL,
         hosts: str | Sequence[str] = (),
         launcher_options: str = "",
         listen: str = "",
@@ -72,7 +72,7 @@ class Cluster:
                 platform,
                 dict(env or {}),
                 checked,
-                engines,
+                launcher,
                 host_list(hosts),
                 launcher_options,
                 listen,

@@ -43,7 +43,7 @@ def connect(
             devices_per_process,
             env=dict(env or {}),
             checked=checked,
-            engines=CONNECTED,
+            launcher=CONNECTED,
             listen=listen,
             profile=profile,
             cluster_id=cluster_id,

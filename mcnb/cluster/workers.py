@@ -557,7 +557,7 @@ def _start_of(options: Options) -> Launcher:
         return ExistingLauncher(options)
     # It imports what the processes need while this process imports ipyparallel.
     preload(process_environment(options, os.environ), gently=False)
-    if options.engines == LOCAL:
+    if options.launcher == LOCAL:
         from mcnb.launchers.local import LocalLauncher
 
         return LocalLauncher(options)

@@ -27,7 +27,7 @@ from mcnb.export.source import (
     without_mcnb,
 )
 from mcnb.notebook.magics import cell_parser, line_parser
-from mcnb.options import Options, environment, process_set
+from mcnb.options import SCRIPT, Options, field_values, process_set
 from mcnb.output.text import without_escapes
 from mcnb.pods.topology import MISSING, has_compiler
 
@@ -300,8 +300,7 @@ def _commands(cell: Cell) -> Iterator[tuple[str, Options | None]]:
         try:
             args = line_parser().parse(magic[1])
             if args.command == "start":
-                given = {"processes": args.processes, "devices_per_process": args.devices}
-                yield "start", Options.of(**given, env=environment(args.env or []))
+                yield "start", Options(**field_values(SCRIPT, vars(args)))
             elif args.command == "stop" or (args.command == "restart" and not args.replay):
                 yield args.command, None
         except OptionError as error:

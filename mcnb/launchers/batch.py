@@ -58,13 +58,13 @@ class IpyparallelLauncher(LocalLauncher):
     def __init__(self, options: Options) -> None:
         from mcnb.launchers.ssh import address_from
 
-        self._kind = options.engines
+        self._kind = options.launcher
         cls = launcher_class(self._kind)
         self.patient = hasattr(cls, "submit_command")
         for command in commands_of(self._kind):
             if shutil.which(command) is None:
                 raise ClusterError(
-                    f"--engines {self._kind} needs the command {command}, which is not installed"
+                    f"--launcher {self._kind} needs the command {command}, which is not installed"
                 )
         check_listen(options.listen)
         self._words = split_words(options.launcher_options)
@@ -254,7 +254,7 @@ def launcher_class(name: str) -> type[EngineLauncher]:
     known = {point.name: point for point in entry_points(group=GROUP)}
     if name not in known:
         names = ", ".join(sorted(known))
-        raise OptionError(f"--engines {name}: there is no such launcher. There are: {names}")
+        raise OptionError(f"--launcher {name}: there is no such launcher. There are: {names}")
     loaded: type[EngineLauncher] = _OWN.get(name) or known[name].load()
     return loaded
 

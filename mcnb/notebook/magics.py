@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import inspect
 import re
-from collections.abc import Callable, Container, Mapping
+import textwrap
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
@@ -22,7 +24,7 @@ from mcnb.launchers.forkserver_client import close_idle
 from mcnb.messages import ProcessError
 from mcnb.notebook.display import show
 from mcnb.notebook.live import LiveView, somebody_looks
-from mcnb.options import Options, environment, host_list
+from mcnb.options import CELL, Option, Options, field_values, options_of, usage
 from mcnb.output.log import log_text
 
 _MESSAGE = re.compile(r"name '(\w+)' is not defined")
@@ -59,19 +61,19 @@ def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Conta
 class SentenceParser(MagicArgumentParser):
     """A parser whose complaints are sentences: what was given, what is allowed, what to do."""
 
-    def __init__(self, magic: str) -> None:
+    def __init__(self, magic: str, known: Sequence[Option]) -> None:
         super().__init__(prog=magic)
         self.allow_abbrev = False
+        self.known = known
         self.given = ""
+        for option in known:
+            takes = "append" if option.repeatable else "store"
+            self.add_argument(*option.flags, action=takes if option.metavar else "store_true")
 
     def options(self, command: str | None = None) -> list[str]:
-        """Return the options' names, one for each; those of a command, if one is given."""
-        return [
-            action.option_strings[0]
-            for action in self._actions
-            if action.option_strings
-            and (command not in _WITH_OPTIONS or command in OWNERS.get(action.dest, ()))
-        ]
+        """Return the options' first flags; those of a command, if it has any."""
+        own = [option for option in self.known if command in option.commands]
+        return [option.flags[0] for option in own or self.known]
 
     def parse(self, line: str) -> Any:
         """Return the parsed line.
@@ -84,7 +86,7 @@ class SentenceParser(MagicArgumentParser):
             words = arg_split(line, posix=True, strict=True)
         except ValueError as error:  # a quote that is not closed
             raise OptionError(f"{self.given}: {error}. Help: {self.prog}?") from None
-        args, unknown = self.parse_known_args(_joined(words))
+        args, unknown = self.parse_known_args(self._joined(words))
         if unknown:
             command = getattr(args, "command", None)
             raise OptionError(
@@ -93,61 +95,33 @@ class SentenceParser(MagicArgumentParser):
             )
         return args
 
+    def _joined(self, words: list[str]) -> list[str]:
+        """Return words, with a value that may begin with a dash joined to its option."""
+        dashed = {flag for option in self.known if option.dashed for flag in option.flags}
+        joined: list[str] = []
+        for word in words:
+            if joined and joined[-1] in dashed:
+                joined[-1] += f"={word}"
+            else:
+                joined.append(word)
+        return joined
+
     def error(self, message: str) -> NoReturn:
         """Raise an error of ours in place of argparse's."""
         complaint = message.removeprefix("argument ")
         raise OptionError(f"{self.given}: {complaint}. Help: {self.prog}?")
 
 
-def _joined(words: list[str]) -> list[str]:
-    """Return words with what follows `--options` joined to it: it begins with a dash, as a rule."""
-    joined: list[str] = []
-    for word in words:
-        if joined and joined[-1] == "--options":
-            joined[-1] += f"={word}"
-        else:
-            joined.append(word)
-    return joined
-
-
 def cell_parser() -> SentenceParser:
     """Return the parser of what stands after `%%mcjax`."""
-    parser = SentenceParser("%%mcjax")
-    parser.add_argument("-p", "--processes", metavar="PROCESSES")
-    parser.add_argument("--unchecked", action="store_true")
-    parser.add_argument("--timeout", metavar="SECONDS")
-    return parser
+    return SentenceParser("%%mcjax", options_of(CELL))
 
 
 def line_parser() -> SentenceParser:
     """Return the parser of what stands after `%mcjax`."""
-    parser = SentenceParser("%mcjax")
+    parser = SentenceParser("%mcjax", options_of(*McjaxMagics._commands))
     parser.add_argument("command", nargs="?", default="status")
-    parser.add_argument("-n", "--processes")
-    parser.add_argument("-d", "--devices")
-    parser.add_argument("--platform")
-    parser.add_argument("--env", action="append", metavar="NAME=VALUE")
-    parser.add_argument("--unchecked", action="store_true")
-    parser.add_argument("--engines", metavar="LAUNCHER")
-    parser.add_argument("--hosts", metavar="HOST,...")
-    parser.add_argument("--options", metavar="'WORDS'")
-    parser.add_argument("--listen", metavar="ADDRESS")
-    parser.add_argument("--profile", metavar="PROFILE")
-    parser.add_argument("--cluster-id", metavar="ID")
-    parser.add_argument("--replay", action="store_true")
-    parser.add_argument("--order", action="store_true")
     return parser
-
-
-# Which commands have an option.
-OWNERS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("processes", "platform", "engines", "hosts", "options"), ("start",)),
-    **dict.fromkeys(("devices", "env", "unchecked", "listen"), ("start", "connect")),
-    **dict.fromkeys(("profile", "cluster_id"), ("connect",)),
-    "replay": ("restart",),
-    "order": ("timeline",),
-}
-_WITH_OPTIONS = {owner for owners in OWNERS.values() for owner in owners}
 
 
 @magics_class
@@ -170,22 +144,11 @@ class McjaxMagics(Magics):
         """Start, look at and stop the JAX processes that `%%mcjax` cells run on.
 
         Usage:
-          %mcjax start [-n PROCESSES] [-d DEVICES] [--platform P] [--env NAME=VALUE ...]
-                       [--unchecked] [--engines LAUNCHER] [--hosts HOST,...] [--options 'WORDS']
-                       [--listen ADDRESS]
-          %mcjax connect [--profile PROFILE] [--cluster-id ID] [-d DEVICES] [--env NAME=VALUE ...]
-                         [--unchecked] [--listen ADDRESS]
-          %mcjax status
-          %mcjax log
-          %mcjax timeline [--order]
-          %mcjax interrupt
-          %mcjax heal
-          %mcjax restart [--replay]
-          %mcjax stop
+        {usage}
 
         Commands:
-          start      start PROCESSES JAX processes (default 4), each with DEVICES CPU devices
-                     (default 2), and have them join into one system
+          start      start N JAX processes (default 4), each with D CPU devices (default 2), and
+                     have them join into one system
           connect    make the engines of an ipyparallel cluster that runs already JAX processes of
                      one system
           status     say what runs; so does %mcjax alone
@@ -197,31 +160,7 @@ class McjaxMagics(Magics):
           restart    restart the processes; variables are lost
           stop       end the processes
 
-        Options of start:
-          -n, --processes N   how many processes, 1 to 512
-          -d, --devices D     how many devices each process has, 1 to 2048
-          --platform P        cpu, or cuda: then the devices are NVIDIA's GPUs, and each process has
-                              its own
-          --env NAME=VALUE    an environment variable for the processes; may be repeated
-          --unchecked         let launches go ahead without looking whether all processes are there
-
-          --engines LAUNCHER  who starts the processes: local, or one of ipyparallel's launchers,
-                              such as mpi, ssh, slurm, pbs, sge, lsf, htcondor
-          --hosts HOST,...    on which hosts, for ssh: alice@one,two
-          --options 'WORDS'   more options for the launcher's command: mpiexec, ssh, sbatch, ...
-          --listen ADDRESS    at which of this machine's addresses processes of others reach it;
-                              found out by default
-
-        Options of connect, and -d, --env, --unchecked and --listen:
-          --profile PROFILE   the IPython profile under which the cluster was started (default)
-          --cluster-id ID     its id, where several run under one profile
-
-        Option of timeline:
-          --order             draw only the order of the launches, without times: the same on every
-                              run
-
-        Option of restart:
-          --replay            run the cells again that had succeeded, up to the first that fails
+        {options}
 
         Example:
           %mcjax start -n 4 -d 2
@@ -236,11 +175,11 @@ class McjaxMagics(Magics):
                 f"{parser.given}: there is no command {args.command}.{hint} "
                 f"Commands: {', '.join(self._commands)}. Help: %mcjax?"
             )
-        for option, owners in OWNERS.items():
-            if getattr(args, option) and args.command not in owners:
+        for option in parser.known:
+            if getattr(args, option.name) and args.command not in option.commands:
                 raise OptionError(
-                    f"{parser.given}: the option --{option.replace('_', '-')} belongs to %mcjax "
-                    f"{owners[0]}. Help: %mcjax?"
+                    f"{parser.given}: the option {option.flags[-1]} belongs to %mcjax "
+                    f"{option.commands[0]}. Help: %mcjax?"
                 )
         command(self, args)
 
@@ -249,17 +188,14 @@ class McjaxMagics(Magics):
         """Run the cell on all JAX processes at once, and show their outputs as one.
 
         Usage:
-          %%mcjax [-p PROCESSES] [--unchecked] [--timeout SECONDS]
+        {usage}
 
         What all processes say is shown once and labelled [all 4]; what they say differently is
         shown for each, in order. Where no cluster runs yet, one of 4 processes with 2 CPU devices
         each is started.
 
         Options:
-          -p, --processes LIST  run the cell on these processes only, such as 0 or 0,2-3
-          --unchecked           let launches go ahead without looking whether all processes are
-                                there, to see what becomes of processes that part
-          --timeout SECONDS     end the cell when it has taken so long
+        {options}
 
         Example:
           %%mcjax
@@ -315,18 +251,7 @@ class McjaxMagics(Magics):
         return LiveView(count, somebody_looks(self.shell))
 
     def _start(self, args: Any) -> None:
-        given = {
-            "processes": args.processes,
-            "devices_per_process": args.devices,
-            "platform": args.platform,
-            "env": environment(args.env) if args.env else None,
-            "checked": False if args.unchecked else None,
-            "engines": args.engines,
-            "hosts": host_list(args.hosts) if args.hosts else None,
-            "launcher_options": args.options,
-            "listen": args.listen,
-        }
-        wanted = Options.of(**given)
+        wanted = Options(**field_values("start", vars(args)))
         cluster = clusters.current()
         if cluster is not None and cluster.running:
             if cluster.options != wanted:
@@ -414,15 +339,7 @@ class McjaxMagics(Magics):
                 f"A cluster of {cluster.options.describe()} runs already. To have another, first: "
                 "%mcjax stop"
             )
-        given = {
-            "profile": args.profile,
-            "cluster_id": args.cluster_id,
-            "devices_per_process": args.devices,
-            "env": environment(args.env) if args.env else None,
-            "checked": False if args.unchecked else None,
-            "listen": args.listen,
-        }
-        joined = connect(**{name: v for name, v in given.items() if v is not None})
+        joined = connect(**field_values("connect", vars(args)))
         clusters.set_current(joined)
         print(f"Ready: {joined.options.describe()}")
 
@@ -454,6 +371,38 @@ class McjaxMagics(Magics):
         "restart": _restart,
         "stop": _stop,
     }
+
+
+def _line_options() -> str:
+    """Return the help on the options of `%mcjax`, by the commands that they belong to."""
+    sections = []
+    for command in McjaxMagics._commands:
+        own = options_of(command)
+        new = [option for option in own if option.commands[0] == command]
+        shared = [option.flags[0] for option in own if option not in new]
+        if new:
+            also = f", and {', '.join(shared[:-1])} and {shared[-1]}" if shared else ""
+            title = f"Option{'s' if len(own) > 1 else ''} of {command}{also}:"
+            sections.append("\n".join([title, *(option.explain(option.flags) for option in new)]))
+    return "\n\n".join(sections)
+
+
+def _fill_in(magic: Callable[..., None], lines: Iterable[str], options: str) -> None:
+    """Fill usage lines and the help on options into a magic's docstring, which is its help."""
+    usages = textwrap.indent("\n".join(lines), "  ")
+    magic.__doc__ = inspect.cleandoc(magic.__doc__ or "").format(usage=usages, options=options)
+
+
+_fill_in(
+    McjaxMagics.mcjax,
+    [usage(f"%mcjax {command}", command) for command in McjaxMagics._commands],
+    _line_options(),
+)
+_fill_in(
+    McjaxMagics.mcjax_cell,
+    [usage("%%mcjax", CELL)],
+    "\n".join(option.explain(option.flags) for option in options_of(CELL)),
+)
 
 
 def _of_an_interrupted_start(cluster: Cluster) -> str:

@@ -55,9 +55,9 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices runs already"
             "the sign. For example: --env JAX_ENABLE_X64=1",
         ),
         (
-            "start --engine mpi",
-            "%mcjax start --engine mpi: there is no option --engine. Options: -n, -d, --platform, "
-            "--env, --unchecked, --engines, --hosts, --options, --listen. Help: %mcjax?",
+            "start --launch mpi",
+            "%mcjax start --launch mpi: there is no option --launch. Options: -n, -d, --platform, "
+            "--env, --unchecked, --launcher, --hosts, --options, --listen. Help: %mcjax?",
         ),
         (
             "start -n",

@@ -44,7 +44,7 @@ def launcher(
 @pytest.fixture(scope="module")
 def shared(launcher: Engines) -> Iterator[mcnb.Cluster]:
     with mcnb.Cluster(
-        4, 2, engines=launcher.name, hosts=launcher.hosts, launcher_options=launcher.options
+        4, 2, launcher=launcher.name, hosts=launcher.hosts, launcher_options=launcher.options
     ) as cluster:
         yield cluster
 
@@ -145,7 +145,7 @@ def test_stop(cluster: mcnb.Cluster, launcher: Engines, tmp_path: Path) -> None:
 
 KERNEL = """\
 import sys, mcnb
-cluster = mcnb.Cluster(2, 1, engines={name!r}, hosts={hosts!r}, launcher_options={options!r})
+cluster = mcnb.Cluster(2, 1, launcher={name!r}, hosts={hosts!r}, launcher_options={options!r})
 cluster.start()
 print("up", flush=True)
 sys.stdin.read()
@@ -172,7 +172,7 @@ def test_processes_that_can_not_begin(launcher: Engines) -> None:
         mcnb.Cluster(
             2,
             1,
-            engines=launcher.name,
+            launcher=launcher.name,
             hosts=launcher.hosts,
             launcher_options=f"{launcher.options} --no-such-option".strip(),
         ).start()

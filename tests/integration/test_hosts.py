@@ -20,7 +20,7 @@ NOTEBOOK = """
 import json, os, sys
 import mcnb
 said = {}
-with mcnb.Cluster(4, 2, engines="ssh", hosts="one,two", launcher_options=sys.argv[1]) as cluster:
+with mcnb.Cluster(4, 2, launcher="ssh", hosts="one,two", launcher_options=sys.argv[1]) as cluster:
     cluster.run('''
 import os, socket, time, jax, jax.numpy as jnp, numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P

@@ -12,9 +12,9 @@ from mcnb.errors import OptionError
 
 def test_a_command_that_is_not_installed() -> None:
     with pytest.raises(mcnb.ClusterError) as refused:
-        mcnb.Cluster(2, 1, engines="lsf").start()
+        mcnb.Cluster(2, 1, launcher="lsf").start()
     assert str(refused.value) == (
-        "The cluster did not start: --engines lsf needs the command bsub, which is not installed"
+        "The cluster did not start: --launcher lsf needs the command bsub, which is not installed"
     )
 
 
@@ -22,7 +22,7 @@ def test_a_command_that_is_not_installed() -> None:
 def test_an_address_that_is_not_ours(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcnb.launchers.batch.commands_of", lambda _: [])
     with pytest.raises(OptionError) as refused:
-        mcnb.Cluster(2, 1, engines="mpi", listen=address).start()
+        mcnb.Cluster(2, 1, launcher="mpi", listen=address).start()
     assert str(refused.value).startswith(
         f"--listen {address}: this machine has no such address. It has: "
     )
@@ -33,7 +33,7 @@ def test_a_folder_that_can_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcnb.launchers.batch.commands_of", lambda _: [])
     monkeypatch.setenv("MCNB_FOLDER", "/proc/none")
     with pytest.raises(mcnb.ClusterError) as refused:
-        mcnb.Cluster(2, 1, engines="mpi").start()
+        mcnb.Cluster(2, 1, launcher="mpi").start()
     assert str(refused.value) == (
         "The cluster did not start: [Errno 2] No such file or directory: '/proc/none'"
     )
@@ -43,7 +43,7 @@ def test_a_host_that_lets_nobody_in() -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     with pytest.raises(mcnb.ClusterError) as refused:
-        mcnb.Cluster(2, 1, engines="ssh", hosts=f"127.0.0.1:{port}").start()
+        mcnb.Cluster(2, 1, launcher="ssh", hosts=f"127.0.0.1:{port}").start()
     assert str(refused.value) == (
         f"The cluster did not start: The host 127.0.0.1:{port} can't be reached: ssh: connect to "
         f"host 127.0.0.1 port {port}: Connection refused. Try: ssh -o BatchMode=yes -p {port} "

@@ -46,7 +46,7 @@ def command(*words: str) -> str:
 def test_a_job_that_is_ended_in_the_middle_of_a_cell(
     launcher: Engines, order: tuple[str, ...], why: str
 ) -> None:
-    with mcnb.Cluster(2, 1, engines=launcher.name) as cluster:
+    with mcnb.Cluster(2, 1, launcher=launcher.name) as cluster:
         cluster.run("x = 1").raise_for_errors()
         job = command("squeue", "--noheader", "--format=%i")
 
@@ -72,7 +72,7 @@ def test_what_a_job_said_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(mcnb.ClusterError) as failed:
-        mcnb.Cluster(2, 1, engines="slurm").start()
+        mcnb.Cluster(2, 1, launcher="slurm").start()
     assert str(failed.value).startswith(
         "The cluster did not start: what slurm started ended before it could join. It said:"
     )
@@ -85,7 +85,7 @@ def test_a_job_that_is_cancelled_in_the_queue() -> None:
 
     def start() -> None:
         try:
-            mcnb.Cluster(2, 1, engines="slurm", launcher_options="--hold").start()
+            mcnb.Cluster(2, 1, launcher="slurm", launcher_options="--hold").start()
         except BaseException as error:
             failures.append(error)
 
@@ -112,7 +112,7 @@ def test_a_start_that_is_interrupted_while_its_job_waits(
     slow.write_text(f'#!/bin/sh\n{shutil.which("sbatch")} "$@"; sleep {answers_after_s}\n')
     slow.chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    code = "import mcnb; mcnb.Cluster(2, 1, engines='slurm', launcher_options='--hold').start()"
+    code = "import mcnb; mcnb.Cluster(2, 1, launcher='slurm', launcher_options='--hold').start()"
     notebook = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
     try:
         assert wait_until(lambda: "PD" in command("squeue", "--noheader", "--format=%t"), 20)

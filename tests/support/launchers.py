@@ -43,7 +43,7 @@ class Engines:
         """The options of `%mcjax start`."""
         hosts = f" --hosts {self.hosts}" if self.hosts else ""
         options = f" --options '{self.options}'" if self.options else ""
-        return f"--engines {self.name}{hosts}{options}"
+        return f"--launcher {self.name}{hosts}{options}"
 
     def jobs(self) -> str:
         """Return the jobs that Slurm has, a line for each."""

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mcnb
 from mcnb._text import index_ranges, name_processes, plural
+from mcnb.cli.run import USAGE
 from mcnb.errors import ClusterError, OptionError
-from mcnb.options import MAX_DEVICES, MAX_PROCESSES, Options, environment, process_set, whole_number
+from mcnb.notebook.magics import McjaxMagics, cell_parser, line_parser
+from mcnb.options import (
+    CELL,
+    MAX_DEVICES,
+    MAX_PROCESSES,
+    OPTIONS,
+    RUN,
+    SCRIPT,
+    Option,
+    Options,
+    environment,
+    field_values,
+    options_of,
+    process_set,
+    whole_number,
+)
 
 INDEX = "name processes by their index, as numbers and ranges with commas between them."
 SETTING = (
@@ -30,16 +49,14 @@ def sentence(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
 
 @pytest.mark.parametrize("given", [0, -1, 513, "0", "many", "", "1.5", 2.0, True, [4], "9" * 5000])
 def test_processes_that_cannot_be(given: Any) -> None:
-    expected = (
+    assert sentence(Options, processes=given) == (
         f"-n {given}: the number of processes is a whole number from 1 to 512. For example: -n 4"
     )
-    assert sentence(Options.of, processes=given) == expected
-    assert sentence(Options, processes=given) == expected
 
 
 @pytest.mark.parametrize("given", [0, 2049, "two", False])
 def test_devices_that_cannot_be(given: Any) -> None:
-    assert sentence(Options.of, devices_per_process=given) == (
+    assert sentence(Options, devices_per_process=given) == (
         f"-d {given}: the number of devices per process is a whole number from 1 to 2048. "
         "For example: -d 2"
     )
@@ -80,15 +97,72 @@ def test_options_in_words() -> None:
     assert Options(MAX_PROCESSES, MAX_DEVICES).describe() == "512 processes x 2048 CPU devices"
 
 
-def test_options_of_what_is_given() -> None:
-    assert Options.of() == Options()
-    assert Options.of(processes=None, devices_per_process=None, platform=None, env=None) == (
-        Options()
-    )
-    assert Options.of(processes="3", devices_per_process=" 8 ", env={"A": "1"}) == (
-        Options(3, 8, "cpu", {"A": "1"})
-    )
-    assert Options.of(processes=3) == Options.of(processes="3")
+def test_numbers_may_be_text() -> None:
+    assert Options(processes="3", devices_per_process=" 8 ") == Options(3, 8)  # type: ignore[arg-type]
+
+
+LINE = (
+    "start -n 3 -d 1 --platform cuda --env A=1 --env B=2 --unchecked --launcher ssh "
+    "--hosts one,two --options '-v' --listen here"
+)
+WANTED = Options(3, 1, "cuda", {"A": "1", "B": "2"}, False, "ssh", ("one", "two"), "-v", "here")
+
+
+def test_each_option_of_start_sets_its_field() -> None:
+    given = vars(line_parser().parse(LINE))
+    assert Options(**field_values("start", given)) == WANTED
+    assert {option.field for option in options_of("start")} == {*field_values("start", given)}
+    assert field_values("start", vars(line_parser().parse("start"))) == {}
+    assert field_values(SCRIPT, given) == {
+        "processes": "3",
+        "devices_per_process": "1",
+        "env": {"A": "1", "B": "2"},
+    }
+
+
+def parameters(function: Callable[..., object]) -> dict[str, Any]:
+    """Return the parameters of a function with their defaults, in order."""
+    found = inspect.signature(function).parameters.values()
+    return {parameter.name: parameter.default for parameter in found}
+
+
+def test_a_cluster_takes_what_start_takes() -> None:
+    of_start = {option.field for option in options_of("start")}
+    taken = parameters(mcnb.Cluster)
+    assert list(taken) == [field.name for field in fields(Options) if field.name in of_start]
+    assert taken.pop("env") is None
+    assert taken == {name: getattr(Options(), name) for name in taken}
+    assert mcnb.Cluster().options == Options()
+    assert mcnb.Cluster(*list(vars(WANTED).values())[: len(of_start)]).options == WANTED
+
+
+def test_connect_takes_what_its_command_takes() -> None:
+    taken = parameters(mcnb.connect)
+    assert {*taken} == {option.field for option in options_of("connect")}
+    assert (taken.pop("profile"), taken.pop("env")) == ("default", None)
+    assert taken == {name: getattr(Options(), name) for name in taken}
+
+
+def test_each_field_has_one_option() -> None:
+    declared = [option.field for option in OPTIONS if option.field]
+    assert sorted(declared) == sorted(field.name for field in fields(Options))
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_each_option_is_in_the_help_of_its_commands(option: Option) -> None:
+    line, cell = McjaxMagics.mcjax.__doc__, McjaxMagics.mcjax_cell.__doc__
+    helps = {CELL: cell, RUN: USAGE, SCRIPT: line, **dict.fromkeys(McjaxMagics._commands, line)}
+    for command in option.commands:
+        assert option.usage in helps[command]
+        assert option.help.partition(":")[0] in " ".join(helps[command].split())
+
+
+def test_another_option_is_read_where_it_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    another = Option(("-o", "--other-one"), "X", "another", ("stop", CELL), dashed=True)
+    monkeypatch.setattr("mcnb.options.OPTIONS", (*OPTIONS, another))
+    assert line_parser().parse("stop --other-one -x").other_one == "-x"
+    assert cell_parser().parse("-o x").other_one == "x"
+    assert line_parser().options("stop") == ["-o"]
 
 
 @pytest.mark.parametrize("setting", ["A", "", "=1", "A =1", "A B=1", "2A=1", "A-B=1", "é=1"])

@@ -172,7 +172,7 @@ def test_launchers_by_name() -> None:
     with pytest.raises(OptionError) as unknown:
         launcher_class("mpl")
     assert str(unknown.value).startswith(
-        "--engines mpl: there is no such launcher. There are: batch, htcondor, local, lsf, mpi, "
+        "--launcher mpl: there is no such launcher. There are: batch, htcondor, local, lsf, mpi, "
     )
     assert split_words("--time=5 -p 'a b'") == ["--time=5", "-p", "a b"]
     with pytest.raises(OptionError) as unclosed:
@@ -180,24 +180,24 @@ def test_launchers_by_name() -> None:
     assert str(unclosed.value) == "--options -p 'a: No closing quotation"
 
 
-SSH = "--engines ssh: on which hosts? For example: --engines ssh --hosts alice@one,two"
+SSH = "--launcher ssh: on which hosts? For example: --launcher ssh --hosts alice@one,two"
 LISTS = "name hosts with commas between them. For example: --hosts alice@one,two"
-NOT_SSH = "--hosts belongs to --engines ssh. For mpi, for example: --options '--host one,two'"
-OTHERS = "belongs to processes that others start than mcnb itself. For example: --engines mpi"
+NOT_SSH = "--hosts belongs to --launcher ssh. For mpi, for example: --options '--host one,two'"
+OTHERS = "belongs to processes that others start than mcnb itself. For example: --launcher mpi"
 
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"engines": "ssh"}, SSH),
-        ({"engines": "mpi", "hosts": "one"}, NOT_SSH),
+        ({"launcher": "ssh"}, SSH),
+        ({"launcher": "mpi", "hosts": "one"}, NOT_SSH),
         ({"hosts": "one"}, NOT_SSH),
-        ({"engines": "ssh", "hosts": "one,"}, f"--hosts one,: {LISTS}"),
-        ({"engines": "ssh", "hosts": "one two"}, f"--hosts one two: {LISTS}"),
+        ({"launcher": "ssh", "hosts": "one,"}, f"--hosts one,: {LISTS}"),
+        ({"launcher": "ssh", "hosts": "one two"}, f"--hosts one two: {LISTS}"),
         ({"launcher_options": "-v"}, f"--options {OTHERS}"),
         ({"listen": "127.0.0.1"}, f"--listen {OTHERS}"),
         (
-            {"engines": "mpi", "launcher_options": ["-v"]},
+            {"launcher": "mpi", "launcher_options": ["-v"]},
             "launcher_options=['-v']: the options of a launcher's command are text, as one writes "
             "them in a shell. For example: '--time=30'",
         ),
@@ -210,15 +210,15 @@ def test_options_that_do_not_go_together(given: dict[str, str], sentence: str) -
 
 
 def test_hosts_are_named_with_commas_between() -> None:
-    cluster = mcnb.Cluster(2, 1, engines="ssh", hosts="alice@one, two")
+    cluster = mcnb.Cluster(2, 1, launcher="ssh", hosts="alice@one, two")
     assert cluster.options.hosts == ("alice@one", "two")
 
 
 @pytest.mark.parametrize("words", ["--time=30", "-n 3", "-x 'A=b c'"])
 def test_options_begin_with_a_dash(words: str) -> None:
-    line = f'start --engines slurm --options "{words}" -n 2'
+    line = f'start --launcher slurm --options "{words}" -n 2'
     args = line_parser().parse(line)
-    assert (args.options, args.processes, args.engines) == (words, "2", "slurm")
+    assert (args.options, args.processes, args.launcher) == (words, "2", "slurm")
 
 
 @given(st.integers(1, 20), st.lists(st.sampled_from("abc"), min_size=1, max_size=6))

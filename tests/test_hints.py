@@ -9,7 +9,17 @@ import pytest
 
 from mcnb.lockstep.model import Detail, Happened, Kind, Stand
 
-from .stands import ASKS_FOR_ZERO, FINISHED, IF_ZERO, MAX, NOT_INVITED, ORDER, at, sentence
+from .stands import (
+    ASKS_FOR_ZERO,
+    FINISHED,
+    IF_ZERO,
+    MAX,
+    NOT_INVITED,
+    ORDER,
+    WAS_KILLED,
+    at,
+    sentence,
+)
 
 
 def at_line(line: int, hint: str) -> str:
@@ -55,7 +65,7 @@ IN_LOOP = Detail("step(batch)", loop="for batch in batches:")
         ),
         ("missing", [at(), at(5), FINISHED], {0: IN_LOOP, 1: Detail(loop="while True:")}, ""),
         ("missing", [at(), Stand("raised", error="KeyError")], {0: ASKS_FOR_ZERO}, ""),
-        ("died", [at(), Stand("died", error="was killed")], {0: ASKS_FOR_ZERO}, ""),
+        ("died", [at(), Stand("died", exit=WAS_KILLED)], {0: ASKS_FOR_ZERO}, ""),
         ("not invited", [at(), Stand("not invited")], {0: ASKS_FOR_ZERO}, NOT_INVITED),
         ("stalled", [at(), Stand("runs")], {0: ASKS_FOR_ZERO}, IF_ZERO),
         ("stalled", [at(), Stand("runs")], {0: IN_LOOP}, ""),

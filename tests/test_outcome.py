@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcnb.cluster.result import Outcome, aftermath, healing
-from mcnb.lockstep.model import Verdict
+from mcnb.lockstep.model import ProcessExit, Verdict
 from mcnb.messages import Healed, Unfinished
 
 AGAIN = "To run the cells again that made them: %mcjax restart --replay"
@@ -19,7 +19,7 @@ HEALED = "The cluster was healed: the same processes, joined anew, with their va
     ("outcome", "count", "expected"),
     [
         (Outcome(), 4, ""),
-        (Outcome(died={1: "was killed"}), 4, ""),
+        (Outcome(died={1: ProcessExit()}), 4, ""),
         (Outcome(verdict=PARTED, verified=True), 4, INTACT),
         (Outcome(interrupted=True, verified=True), 4, INTACT),
         (Outcome(stopped={1: 3}), 4, "Process 1 (line 3) waited and was stopped"),
@@ -71,7 +71,7 @@ HEALED = "The cluster was healed: the same processes, joined anew, with their va
             f"Both processes were started anew: their variables are gone. {AGAIN}",
         ),
         (
-            Outcome(died={1: "was killed"}, intact=False),
+            Outcome(died={1: ProcessExit()}, intact=False),
             12,
             f"All 12 processes were started anew: their variables are gone. {AGAIN}",
         ),

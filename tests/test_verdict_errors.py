@@ -10,7 +10,7 @@ from mcnb.lockstep.messages import explain
 from mcnb.lockstep.model import Stand, Verdict
 from mcnb.messages import ProcessError, Reply
 
-from .stands import FINISHED, MAX, at, stands
+from .stands import FINISHED, MAX, WAS_KILLED, at, stands
 
 ANEW = "Both processes were started anew: their variables are gone"
 
@@ -67,7 +67,7 @@ def test_a_cell_that_took_too_long_is_no_lockstep_error() -> None:
 
 def test_a_death_comes_before_what_parted() -> None:
     verdict = Verdict("mismatch", stands(at(), at(4, MAX)), happened="crashed")
-    result = Result({}, 2, died={1: "was killed"}, verdict=verdict, aftermath=ANEW)
+    result = Result({}, 2, exits={1: WAS_KILLED}, verdict=verdict, aftermath=ANEW)
     error = result.error()
     assert type(error) is ClusterError
     assert str(error) == (f"process 1 was killed. {ANEW}. {explain(verdict, 2).sentence}")
@@ -76,5 +76,5 @@ def test_a_death_comes_before_what_parted() -> None:
         "",
         *explain(verdict, 2).lines,
     ]
-    verdict = Verdict("died", stands(at(), Stand("died", error="was killed")))
+    verdict = Verdict("died", stands(at(), Stand("died", exit=WAS_KILLED)))
     assert str(replace(result, verdict=verdict).error()) == f"process 1 was killed. {ANEW}"

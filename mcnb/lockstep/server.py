@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mcnb.lockstep.messages import explain
-from mcnb.lockstep.model import Detail, Launch, Stand, Verdict
+from mcnb.lockstep.model import Detail, Launch, ProcessExit, Stand, Verdict
 from mcnb.lockstep.referee import Go, Referee, Ruling, Stop
 from mcnb.lockstep.wire import MOST_BYTES, Address, Inbox, Message, at_once, encode, nonce, proof
 
@@ -241,8 +241,8 @@ class Server:
         host: Listen on this host's address instead, for processes of other machines.
         cells: Whether processes run cells that are begun, as those of a notebook; otherwise they
             run from the start.
-        how: Says how a process ended that is gone without a word. It is called in the server's own
-            thread, and may take a moment to find out.
+        how: Returns how a process ended that is gone without a word. It is called in the server's
+            own thread, and may take a moment to find out.
         lost: Called with a process that is gone, where it runs cells; in the server's own thread.
 
     Attributes:
@@ -267,7 +267,7 @@ finished without it...
         folder: Path | None = None,
         host: str = "",
         cells: bool = False,
-        how: Callable[[int], str] = lambda _: "ended without a word",
+        how: Callable[[int], ProcessExit] = lambda _: ProcessExit(),
         lost: Callable[[int], None] | None = None,
     ) -> None:
         self.count = count
@@ -342,7 +342,7 @@ finished without it...
             busy = busy and self._may_be_busy(process)
             self._rule(self._referee.fail(process, error, busy=busy))
 
-    def die(self, process: int, how: str) -> None:
+    def die(self, process: int, how: ProcessExit) -> None:
         """Take note that a process died; see `Referee.die`."""
         with self._lock:
             self._rule(self._referee.die(process, how))

@@ -44,11 +44,20 @@ class LockstepError(CellError):
 
     It is raised in the processes before anything hangs, and in the notebook for the cell.
 
+    Args:
+        message: As for any of mcnb's exceptions.
+        lines: As for any of mcnb's exceptions.
+        kind: The kind of the verdict, such as `"missing"` or `"died"`.
+
     Example:
         >>> raise LockstepError("missing: process 0 waits at line 4; process 1 finished without it")
         Traceback (most recent call last):
         mcnb.errors.LockstepError: missing: process 0 waits at line 4; process 1 finished without it
     """
+
+    def __init__(self, message: str, lines: Sequence[str] = (), kind: str = "") -> None:
+        super().__init__(message, lines)
+        self.kind = kind
 
 
 class ClusterError(McnbError):

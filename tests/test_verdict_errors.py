@@ -22,6 +22,7 @@ def test_processes_that_parted_are_a_lockstep_error() -> None:
     verdict = Verdict("missing", stands(at(), FINISHED))
     error = Result({}, 2, stopped=(0,), verdict=verdict, aftermath=ANEW).error()
     assert type(error) is LockstepError
+    assert error.kind == verdict.kind
     assert str(error) == (
         f"missing: process 0 waits at line 4 in sum; process 1 finished without it. {ANEW}"
     )
@@ -50,6 +51,7 @@ def test_an_error_after_a_mismatch_is_not_the_headline() -> None:
     verdict = Verdict("mismatch", stands(at(), at(4, MAX)))
     error = Result({1: Reply((), MINE)}, 2, stopped=(0,), verdict=verdict).error()
     assert type(error) is LockstepError
+    assert error.kind == verdict.kind
     assert str(error) == (
         f"{explain(verdict, 2).sentence}. process 1 raised ValueError: mine (line 2)"
     )

@@ -424,7 +424,7 @@ class Result:
         message = ". ".join((wording.sentence, *self._summaries()))
         lines = [f"{LockstepError.__name__}: {wording.lines[0]}", *wording.lines[1:]]
         others = self._traceback_lines()
-        return LockstepError(message, [*lines, "", *others] if others else lines)
+        return LockstepError(message, [*lines, "", *others] if others else lines, verdict.kind)
 
     def raise_for_errors(self) -> None:
         """Raise what `error` returns, if anything.

@@ -543,7 +543,8 @@ finished without it...
         for k, ticket in hearing.waiters:
             self._arrivals.pop((k, ticket), None)
             if not self._is_unheld(k, ticket):
-                self._send(k, ["stop", ticket, wording.sentence, list(wording.lines)])
+                said = [wording.sentence, list(wording.lines), verdict.kind]
+                self._send(k, ["stop", ticket, *said])
 
     def _send(self, k: int, message: Message, role: str = "launches") -> None:
         self._listener.send(k, encode(message), role)

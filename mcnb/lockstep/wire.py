@@ -27,7 +27,7 @@ What the server says on "launches":
 
     ["nonce", nonce], ["welcome", proof]
     ["go", ticket]                          the launch may go ahead
-    ["stop", ticket, message, lines]        it never will
+    ["stop", ticket, message, lines, kind]  it never will, and the kind of the verdict
     ["synced", ticket]                      it was heard
 
 and on "control":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Self
 
 # A notebook breaks longer lines within words.
 WIDTH = 80
@@ -18,11 +19,33 @@ class McnbError(Exception):
     Args:
         message: What happened and what to do, in sentences.
         lines: What a notebook shows for it; the message, where nothing is given.
+
+    Attributes:
+        what: What happened, where `remedied` made the error; otherwise the message.
+        remedy: The command that mends it, where `remedied` made the error.
     """
 
     def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.lines = list(lines)
+        self.what, self.remedy = message, ""
+
+    @classmethod
+    def remedied(cls, what: str, remedy: str, action: str = "Install it") -> Self:
+        """Return an error that a command mends.
+
+        Args:
+            what: What happened.
+            remedy: The command.
+            action: What the command does, as an order.
+
+        Example:
+            >>> str(McnbError.remedied("jax is not installed", "python -m pip install jax"))
+            'jax is not installed. Install it: python -m pip install jax'
+        """
+        error = cls(f"{what}. {action}: {remedy}")
+        error.what, error.remedy = what, remedy
+        return error
 
     def _render_traceback_(self) -> list[str]:
         lines = self.lines or [f"{type(self).__name__}: {self}"]

@@ -31,13 +31,11 @@ def check_jax() -> None:
         try:
             version = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            raise ClusterError(
-                f"{package} is not installed for this Python. Install it: {mend}"
-            ) from None
+            what = f"{package} is not installed for this Python"
+            raise ClusterError.remedied(what, mend) from None
         if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST_JAX:
-            raise ClusterError(
-                f"{package} {version} is too old: mcnb needs {wanted} or newer. Install it: {mend}"
-            )
+            what = f"{package} {version} is too old: mcnb needs {wanted} or newer"
+            raise ClusterError.remedied(what, mend)
 
 
 # What runs in processes that are lost can't go on in any case.

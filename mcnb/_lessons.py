@@ -32,4 +32,5 @@ def find_lessons(package: Path | None = None) -> tuple[Path, bool]:
         return beside, True
     if any(inside.glob("*.ipynb")):
         return inside, False
-    raise McnbError(f"mcnb's lessons are not in {inside}. Install mcnb anew: {REINSTALL}")
+    what = f"mcnb's lessons are not in {inside}"
+    raise McnbError.remedied(what, REINSTALL, "Install mcnb anew")

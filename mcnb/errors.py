@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Self
 
 # A notebook breaks longer lines within words.
 WIDTH = 80
@@ -18,11 +19,33 @@ class McnbError(Exception):
     Args:
         message: What happened and what to do, in sentences.
         lines: What a notebook shows for it; the message, where nothing is given.
+
+    Attributes:
+        what: What happened, where `remedied` made the error; otherwise the message.
+        remedy: The command that mends it, where `remedied` made the error.
     """
 
     def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.lines = list(lines)
+        self.what, self.remedy = message, ""
+
+    @classmethod
+    def remedied(cls, what: str, remedy: str, action: str = "Install it") -> Self:
+        """Return an error that a command mends.
+
+        Args:
+            what: What happened.
+            remedy: The command.
+            action: What the command does, as an order.
+
+        Example:
+            >>> str(McnbError.remedied("jax is not installed", "python -m pip install jax"))
+            'jax is not installed. Install it: python -m pip install jax'
+        """
+        error = cls(f"{what}. {action}: {remedy}")
+        error.what, error.remedy = what, remedy
+        return error
 
     def _render_traceback_(self) -> list[str]:
         lines = self.lines or [f"{type(self).__name__}: {self}"]
@@ -44,11 +67,20 @@ class LockstepError(CellError):
 
     It is raised in the processes before anything hangs, and in the notebook for the cell.
 
+    Args:
+        message: As for any of mcnb's exceptions.
+        lines: As for any of mcnb's exceptions.
+        kind: The kind of the verdict, such as `"missing"` or `"died"`.
+
     Example:
         >>> raise LockstepError("missing: process 0 is waiting in sum, line 4")
         Traceback (most recent call last):
         mcnb.errors.LockstepError: missing: process 0 is waiting in sum, line 4
     """
+
+    def __init__(self, message: str, lines: Sequence[str] = (), kind: str = "") -> None:
+        super().__init__(message, lines)
+        self.kind = kind
 
 
 class ClusterError(McnbError):

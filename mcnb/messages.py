@@ -57,12 +57,14 @@ class ProcessError:
         line: The line of the cell at which it was raised, counted as the notebook counts, or
             None where the cell has no part in it.
         traceback: The traceback as text, from the learner's first line on.
+        undefined: The global variable that does not exist, for a `NameError`; otherwise empty.
     """
 
     name: str
     message: str
     line: int | None
     traceback: str
+    undefined: str = ""
 
     def heading(self) -> str:
         """Return the error's name and place.

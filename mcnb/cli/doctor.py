@@ -88,7 +88,7 @@ def jax() -> Finding:
     try:
         check_jax()
     except ClusterError as error:
-        return Finding("missing", *str(error).split(". Install it: "))
+        return Finding("missing", error.what, error.remedy)
     version, lib = map(importlib.metadata.version, ("jax", "jaxlib"))
     wanted = next((r for r in importlib.metadata.requires("jax") or () if r[:6] == "jaxlib"), "")
     fits = {"<=": operator.le, ">=": operator.ge, "==": operator.eq}
@@ -150,7 +150,7 @@ def lessons() -> Finding:
     try:
         return Finding("ok", f"The lessons are in {find_lessons()[0]}")
     except McnbError as error:
-        return Finding("missing", *str(error).split(". Install mcnb anew: "))
+        return Finding("missing", error.what, error.remedy)
 
 
 def environment() -> Finding:

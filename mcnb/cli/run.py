@@ -24,9 +24,8 @@ from mcnb._text import name_processes, plural
 from mcnb.errors import OptionError
 from mcnb.export.parse import find_lesson, is_lesson, run_lesson
 from mcnb.launchers.base import process_environment
-from mcnb.launchers.exits import describe_exit
-from mcnb.lockstep.messages import explain, left_waiting
-from mcnb.lockstep.model import Verdict
+from mcnb.lockstep.messages import exit_text, explain, left_waiting
+from mcnb.lockstep.model import ExitSource, ProcessExit, Verdict
 from mcnb.lockstep.ranks import PROCESS, PROCESSES
 from mcnb.lockstep.runner import (
     COORDINATOR,
@@ -157,9 +156,7 @@ def find_cause(ended: Sequence[Ended], count: int, verdict: Verdict | None) -> C
     if own:
         first = _first(own)
         alike = sorted(one.process for one in own if _said(one) == _said(first))
-        said = f"{name_processes(alike, count)} {_said(first)}"
-        if first.status < 0 and len(alike) > 1:
-            said = said.replace(" was killed", " were killed", 1)
+        said = f"{name_processes(alike, count)} {_said(first, plural=len(alike) > 1)}"
         waited = left_waiting(verdict.stands, count) if verdict is not None else ""
         sentence = f"{said}. {waited[0].upper()}{waited[1:]}" if waited else said
         return Cause(sentence, _code(first))
@@ -177,9 +174,9 @@ def _first(own: Sequence[Ended]) -> Ended:
     return (told or own)[0]
 
 
-def _said(one: Ended) -> str:
+def _said(one: Ended, *, plural: bool = False) -> str:
     if one.ending is None:
-        return describe_exit(one.status)
+        return exit_text(ProcessExit(ExitSource.OBSERVED, one.status), plural=plural)
     place = f" ({one.ending.place})" if one.ending.place else ""
     if one.ending.kind == "exit":
         return f"ended with {one.ending.error}{place}"
@@ -510,11 +507,11 @@ class Running:
             self._told.add(k)
             _signal_group(self._processes[k], signal.SIGKILL)
 
-    def _how(self, k: int) -> str:
-        """Say how a process ended that is gone without a word."""
+    def _how(self, k: int) -> ProcessExit:
+        """Return how a process ended that is gone without a word."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return describe_exit(self._processes[k].wait(REAPED_S))
-        return "ended without a word"
+            return ProcessExit(ExitSource.OBSERVED, self._processes[k].wait(REAPED_S))
+        return ProcessExit()
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
         if self._signalled is not None:  # the second one is meant

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from mcnb.cluster.execution import Execution, Watcher
 from mcnb.cluster.history import Cell, History, Push, Replay
-from mcnb.cluster.lifetime import Lifetime
+from mcnb.cluster.lifetime import Absence, Lifetime
 from mcnb.cluster.result import Outcome, Result, aftermath, answers_of, healing, result_of
 from mcnb.cluster.shielding import to_the_end
 from mcnb.errors import CellError, ClusterError
@@ -341,7 +341,7 @@ class Cluster:
             if self._lifetime.untouched:
                 self._lifetime.ready()  # they are as new
             else:
-                self._lifetime.end("was interrupted while it was restarted")
+                self._lifetime.end(Absence.RESTART_INTERRUPTED)
                 self._lifetime.start()
             if not replay:
                 return None
@@ -369,7 +369,7 @@ class Cluster:
         """End the processes; return when nothing of them is left. Does nothing a second time."""
         with self._lock:
             self._history.ended()
-            self._lifetime.end("was stopped")
+            self._lifetime.end(Absence.STOPPED)
 
     def _targets(self, processes: str | int | Iterable[int] | None) -> tuple[int, ...]:
         count = self.options.processes

@@ -254,7 +254,7 @@ class Execution:
         first = next(iter(died.values()))
         for k in sorted(k for k, how in died.items() if how == first):
             line = crash_line(self._processes.last_words(k).err, self._cell.label)
-            outcome.died[k] = first if line is None else f"{first} at line {line}"
+            outcome.died[k] = replace(first, line=line)
         referee = self._processes.referee
         for k, how in outcome.died.items():
             referee.die(k, how)

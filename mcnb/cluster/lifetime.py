@@ -9,6 +9,7 @@ import re
 import threading
 import warnings
 import weakref
+from enum import Enum
 
 from mcnb.cluster.result import Outcome, aftermath, died_sentence
 from mcnb.cluster.shielding import Task, to_the_end
@@ -31,19 +32,29 @@ def check_jax() -> None:
         try:
             version = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            raise ClusterError(
-                f"{package} is not installed for this Python. Install it: {mend}"
-            ) from None
+            what = f"{package} is not installed for this Python"
+            raise ClusterError.remedied(what, mend) from None
         if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST_JAX:
-            raise ClusterError(
-                f"{package} {version} is too old: mcnb needs {wanted} or newer. Install it: {mend}"
-            )
+            what = f"{package} {version} is too old: mcnb needs {wanted} or newer"
+            raise ClusterError.remedied(what, mend)
 
 
 # What runs in processes that are lost can't go on in any case.
 LOST_GRACE_S = 0.2
-LOST = "has lost its processes. Restart the engines (ipcluster stop, ipcluster start)"
 _running: weakref.WeakSet[Lifetime] = weakref.WeakSet()
+
+
+class Absence(Enum):
+    """Why a cluster has no processes: what it did, in words."""
+
+    NOT_STARTED = "was not started yet"
+    FAILED = "did not start"
+    NOT_JOINED = "could not be joined"
+    INTERRUPTED = "was interrupted while it started"
+    RESTARTING = "is being restarted"
+    RESTART_INTERRUPTED = "was interrupted while it was restarted"
+    STOPPED = "was stopped"
+    LOST = "has lost its processes. Restart the engines (ipcluster stop, ipcluster start)"
 
 
 class Lifetime:
@@ -60,7 +71,8 @@ class Lifetime:
         self.lock = threading.RLock()
         self._options = options
         self._processes: Processes | None = None
-        self._absence = "was not started yet"
+        self._absence = Absence.NOT_STARTED
+        self._error = ""  # why the cluster did not start, or could not be joined
         self._lost = False
         self._warned = False
         # The restart of lost processes. It takes no lock: whoever holds the lock waits for it
@@ -105,13 +117,13 @@ class Lifetime:
         except OptionError:
             raise
         except (McnbError, OSError) as error:
-            what = "did not start" if self._options.ours else "could not be joined"
-            self._absence = f"{what}: {error}"
+            self._absence = Absence.FAILED if self._options.ours else Absence.NOT_JOINED
+            self._error = str(error)
             self._lost = False
-            raise ClusterError(f"The cluster {self._absence}") from None
+            raise ClusterError(f"The cluster {self._absent()}") from None
         except KeyboardInterrupt:
             # Where it was being restarted, the next cell tries again, as this one did.
-            self._absence = "was interrupted while it started"
+            self._absence = Absence.INTERRUPTED
             raise
         self._lost = False
         _running.add(self)
@@ -120,7 +132,7 @@ class Lifetime:
             self._warned = True
             warnings.warn(unchecked, RuntimeWarning, stacklevel=2)
 
-    def end(self, absence: str) -> None:
+    def end(self, absence: Absence) -> None:
         """End the processes; return when nothing of them is left.
 
         Args:
@@ -139,7 +151,7 @@ class Lifetime:
     def lose(self) -> None:
         """Give the processes up and have new ones started, while the user reads why."""
         lost, self._processes = self._processes, None
-        self._absence = "is being restarted" if self._options.ours else LOST
+        self._absence = Absence.RESTARTING if self._options.ours else Absence.LOST
         self._lost = self._options.ours
         self._recovery = Task(lambda: self._recover(lost))
 
@@ -200,21 +212,26 @@ class Lifetime:
     def state(self) -> str:
         """Return how they are, in a few words."""
         if self.recovering or self._processes is None:
-            return "being restarted" if self._lost or self.recovering else f"it {self._absence}"
+            return "being restarted" if self._lost or self.recovering else f"it {self._absent()}"
         return "broken: a process died" if self._processes.exits else "ready"
+
+    def _absent(self) -> str:
+        tried = self._absence in (Absence.FAILED, Absence.NOT_JOINED)
+        return f"{self._absence.value}: {self._error}" if tried else self._absence.value
 
     def absence_sentence(self) -> str:
         """Return why there are none, and what to do."""
-        if self._absence.startswith("did not start"):
-            return f"The cluster {self._absence}\nOnce that is mended: %mcjax start"
+        said = f"The cluster {self._absent()}"
+        if self._absence is Absence.FAILED:
+            return f"{said}\nOnce that is mended: %mcjax start"
         if not self._options.ours:
-            how = "; then: " if self._absence == LOST else ". Connect to one: "
-            return f"The cluster {self._absence}{how}%mcjax connect"
-        return f"The cluster {self._absence}. Start it: %mcjax start"
+            how = "; then: " if self._absence is Absence.LOST else ". Connect to one: "
+            return f"{said}{how}%mcjax connect"
+        return f"{said}. Start it: %mcjax start"
 
 
 @atexit.register
 def _end_all() -> None:
     for lifetime in list(_running):
         with lifetime.lock:
-            lifetime.end("was stopped")
+            lifetime.end(Absence.STOPPED)

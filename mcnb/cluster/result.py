@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcnb._text import label, name_processes, plural
 from mcnb.errors import CellError, ClusterError, LockstepError, McnbError
-from mcnb.lockstep.messages import explain, left_waiting, met_nobody, other_lines
-from mcnb.lockstep.model import LaunchRecord, Verdict
+from mcnb.lockstep.messages import exit_text, explain, left_waiting, met_nobody, other_lines
+from mcnb.lockstep.model import LaunchRecord, ProcessExit, Verdict
 from mcnb.messages import STREAMS, Healed, ProcessError, Reply, Stream, Text, Unfinished
 from mcnb.output.fold import Block, fold_events
 from mcnb.output.text import entries, without_escapes
@@ -53,7 +52,7 @@ class Outcome:
 
     replies: dict[int, Reply] = field(default_factory=dict)
     stopped: dict[int, int | None] = field(default_factory=dict)
-    died: dict[int, str] = field(default_factory=dict)
+    died: dict[int, ProcessExit] = field(default_factory=dict)
     interrupted: bool = False
     intact: bool = True
     verdict: Verdict | None = None
@@ -264,7 +263,7 @@ class Result:
         stopped: The processes that did not end the cell by themselves but were stopped, because
             they waited for one that raised, or by the user.
         interrupted: Whether the user ended the cell.
-        died: How processes ended that ended during the cell, in words.
+        exits: How processes ended that ended during the cell.
         time_limit: The time limit that ended the cell, in seconds; None if none did.
         aftermath: What had to be done to end the cell, in sentences; empty if nothing.
         verdict: How the processes parted, or None if they did not.
@@ -280,7 +279,7 @@ class Result:
     count: int
     stopped: tuple[int, ...] = ()
     interrupted: bool = False
-    died: Mapping[int, str] = field(default_factory=dict)
+    exits: Mapping[int, ProcessExit] = field(default_factory=dict)
     time_limit: float | None = None
     aftermath: str = ""
     verdict: Verdict | None = None
@@ -288,7 +287,12 @@ class Result:
     @property
     def ok(self) -> bool:
         """Whether every process finished the cell without an error."""
-        return not (self.errors or self.died or self.stopped or self.interrupted or self.verdict)
+        return not (self.errors or self.exits or self.stopped or self.interrupted or self.verdict)
+
+    @property
+    def died(self) -> dict[int, str]:
+        """How each process ended that ended during the cell, in words."""
+        return {k: exit_text(how) for k, how in self.exits.items()}
 
     @property
     def stdout(self) -> dict[int, str]:
@@ -350,7 +354,7 @@ class Result:
         from mcnb.cluster.pictures import times
         from mcnb.pictures.picture import Picture
 
-        ended = dict.fromkeys(self.stopped, "") | dict(self.died)
+        ended = dict.fromkeys(self.stopped, "") | self.died
         scene = times(self.replies, self.launches, ended, self.count, order=order)
         return Picture(scene)
 
@@ -367,8 +371,8 @@ class Result:
 
     def error(self) -> McnbError | None:
         """Return the exception that the cell's failure makes, None if it did not fail."""
-        if self.died:
-            message = died_sentence(self.died, self.count) + self._sentence_end()
+        if self.exits:
+            message = died_sentence(self.exits, self.count) + self._sentence_end()
             lines = [f"{ClusterError.__name__}: {message}"]
             if self.verdict is not None and self.verdict.kind != "died":
                 wording = explain(self.verdict, self.count)
@@ -421,7 +425,7 @@ class Result:
         message = ". ".join((wording.sentence, *self._summaries()))
         lines = [f"{LockstepError.__name__}: {wording.lines[0]}", *wording.lines[1:]]
         others = self._traceback_lines()
-        return LockstepError(message, [*lines, "", *others] if others else lines)
+        return LockstepError(message, [*lines, "", *others] if others else lines, verdict.kind)
 
     def raise_for_errors(self) -> None:
         """Raise what `error` returns, if anything.
@@ -459,7 +463,7 @@ class Result:
         if error.name == LockstepError.__name__:
             return True
         verdict = self.verdict
-        cut_off = k in self.stopped or self.died or (verdict is not None and verdict.happened)
+        cut_off = k in self.stopped or self.exits or (verdict is not None and verdict.happened)
         # What a callback raises comes back as an error of the computation.
         refused = verdict is not None and LockstepError.__name__ in error.message
         return bool(cut_off or refused) and error.name in _OF_BEING_STOPPED
@@ -471,19 +475,18 @@ class Result:
         return lines[1:]
 
 
-def died_sentence(died: Mapping[int, str], count: int) -> str:
+def died_sentence(died: Mapping[int, ProcessExit], count: int) -> str:
     """Say which processes died, and how.
 
     Example:
-        >>> died_sentence({1: "ended with exit code 3", 2: "ended with exit code 3"}, 4)
+        >>> from mcnb.lockstep.model import ExitSource
+        >>> how = ProcessExit(ExitSource.OBSERVED, status=3)
+        >>> died_sentence({1: how, 2: how}, 4)
         'processes 1,2 ended with exit code 3'
     """
-    groups: dict[str, list[int]] = {}
-    for k, how in died.items():
-        groups.setdefault(how, []).append(k)
     return "; ".join(
-        f"{name_processes(ks, count)} {how if len(ks) == 1 else re.sub('^was ', 'were ', how)}"
-        for how, ks in groups.items()
+        f"{name_processes(ks, count)} {exit_text(how, plural=len(ks) > 1)}"
+        for how, ks in _grouped(died)
     )
 
 
@@ -525,7 +528,7 @@ def result_of(outcome: Outcome, count: int, *, ours: bool) -> Result:
         replies=dict(sorted(outcome.replies.items())),
         count=count,
         stopped=tuple(outcome.stopped),
-        died=outcome.died,
+        exits=outcome.died,
         interrupted=outcome.interrupted,
         time_limit=outcome.time_limit,
         aftermath=aftermath(outcome, count, ours=ours),

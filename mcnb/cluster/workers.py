@@ -20,6 +20,8 @@ from mcnb.errors import ClusterError
 from mcnb.launchers.base import Launcher, process_environment
 from mcnb.launchers.exits import FORKSERVER, ExitReporter, last_lines, process_index, process_name
 from mcnb.launchers.forkserver_client import preload
+from mcnb.lockstep.messages import exit_text
+from mcnb.lockstep.model import ProcessExit
 from mcnb.lockstep.server import Server, Waits
 from mcnb.messages import Healed, ProcessError, Progress
 from mcnb.options import LOCAL, Options
@@ -139,7 +141,7 @@ class WorkerClient:
         self,
         options: Options,
         start: Launcher,
-        exits: Mapping[str, str],
+        exits: Mapping[str, ProcessExit],
         lost: Callable[[int], None] | None,
     ) -> None:
         self.options = options
@@ -266,7 +268,8 @@ class WorkerClient:
     def _check(self, deadline: float, aim: str, missing: Sequence[int] = ()) -> None:
         self._check_open()
         for name, how in self.exits.items():
-            raise ClusterError(f"{name} {how} while starting.{last_lines(self.output(name))}")
+            lines = last_lines(self.output(name))
+            raise ClusterError(f"{name} {exit_text(how)} while starting.{lines}")
         if failure := self._start.failure():
             raise ClusterError(failure)
         if time.monotonic() > deadline and not (self._start.patient and not self._views):
@@ -350,14 +353,14 @@ class Processes:
         options: What to start.
 
     Attributes:
-        exits: How processes that are gone ended, in words, in the order in which they did.
+        exits: How processes that are gone ended, in the order in which they did.
         referee: Who checks that they stay in lockstep.
         unchecked: Why they are not checked; empty if they are.
     """
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.exits: dict[str, str] = {}
+        self.exits: dict[str, ProcessExit] = {}
         self._start = _start_of(options)
         self._losses = (
             None
@@ -410,7 +413,7 @@ class Processes:
         """Call a function in processes, with their shell before the arguments; don't wait."""
         return self._workers.call(function, *args, processes=processes)
 
-    def died(self) -> dict[int, str]:
+    def died(self) -> dict[int, ProcessExit]:
         """Return which processes are gone, and how, the first first.
 
         Raises:
@@ -423,7 +426,7 @@ class Processes:
                 died[k] = how
             elif not died:
                 does = "looks after" if name == FORKSERVER else "connects"
-                raise ClusterError(f"The {name}, which {does} the processes, {how}")
+                raise ClusterError(f"The {name}, which {does} the processes, {exit_text(how)}")
         return died
 
     def interrupt(self, k: int, attempt: int = 1) -> None:
@@ -518,10 +521,10 @@ class Processes:
         """What is told of a process that is gone, where nobody watches them."""
         return None if self._losses is None else self._losses.add
 
-    def _lose(self, k: int, how: str) -> None:
+    def _lose(self, k: int, how: ProcessExit) -> None:
         self._notice_exit(process_name(k), how)
 
-    def _notice_exit(self, name: str, how: str) -> None:
+    def _notice_exit(self, name: str, how: ProcessExit) -> None:
         self.exits.setdefault(name, how)
         self._workers.notice()
 

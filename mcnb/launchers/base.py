@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mcnb.lockstep.model import ProcessExit
 from mcnb.options import Options
 
 THREADS_FOR_EACH, MOST_THREADS = 8, 64
 
 
-OnExit = Callable[[str, str], None]
+OnExit = Callable[[str, ProcessExit], None]
 
 
 class Launcher(ABC):
@@ -37,12 +38,12 @@ class Launcher(ABC):
     told_s: float = 0.0
 
     @abstractmethod
-    def begin(self, exits: dict[str, str], on_exit: OnExit) -> None:
+    def begin(self, exits: dict[str, ProcessExit], on_exit: OnExit) -> None:
         """Bring them up, or begin to.
 
         Args:
             exits: How what is gone ended, by name.
-            on_exit: Called with a name and how it ended, in words, when something ends.
+            on_exit: Called with a name and how it ended when something ends.
 
         Raises:
             ClusterError: That is not possible.
@@ -60,10 +61,10 @@ class Launcher(ABC):
         """Return what the launcher has said, for the end of a sentence; empty if nothing."""
         return ""
 
-    def ending(self, k: int) -> str:
-        """Return how a process ended that is gone without a word; empty if nobody knows."""
+    def ending(self, k: int) -> ProcessExit | None:
+        """Return how a process ended that is gone without a word; None if that is not known."""
         del k
-        return ""
+        return None
 
     @property
     def unforked(self) -> str:

@@ -30,6 +30,7 @@ from mcnb.launchers.base import process_environment
 from mcnb.launchers.exits import ending_of, said_lines
 from mcnb.launchers.local import ENGINE_ARGS, ForkedCluster, LocalLauncher
 from mcnb.launchers.ssh import SshEngines
+from mcnb.lockstep.model import ProcessExit
 from mcnb.options import Options
 from mcnb.worker.settings import FILE, Settings, leave_settings
 
@@ -100,7 +101,7 @@ class IpyparallelLauncher(LocalLauncher):
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix="mcnb-", dir=parent))
 
-    def _cluster(self, exits: dict[str, str]) -> ForkedCluster:
+    def _cluster(self, exits: dict[str, ProcessExit]) -> ForkedCluster:
         options = self.options
         config = configure(
             self._kind,
@@ -151,11 +152,11 @@ class IpyparallelLauncher(LocalLauncher):
         """Return what the launcher, or what it started, has said."""
         return said_lines(self._output())
 
-    def ending(self, k: int) -> str:
+    def ending(self, k: int) -> ProcessExit | None:
         """Return how a process ended, if the launcher has written of it."""
         endings = getattr(self._launcher, "endings", None)
         if endings is not None:  # of all, in no order that is known here
-            return next(iter(endings()), "")
+            return next(iter(endings()), None)
         return ending_of(k, self._output())
 
     def signal(self, k: int, number: int) -> None:

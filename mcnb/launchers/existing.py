@@ -16,6 +16,7 @@ from mcnb._text import index_ranges
 from mcnb.errors import ClusterError
 from mcnb.launchers.base import Launcher, OnExit, process_environment
 from mcnb.launchers.batch import HANDED_ON
+from mcnb.lockstep.model import ProcessExit
 from mcnb.options import Options
 from mcnb.worker.adopt import Adopt
 
@@ -102,7 +103,7 @@ class ExistingLauncher(Launcher):
         self.host = options.listen or (outward_address() if everywhere else local_end(interface))
         self.folder = Path(tempfile.mkdtemp(prefix="mcnb-"))
 
-    def begin(self, exits: dict[str, str], on_exit: OnExit) -> None:
+    def begin(self, exits: dict[str, ProcessExit], on_exit: OnExit) -> None:
         """Make the engines mcnb's own.
 
         Raises:

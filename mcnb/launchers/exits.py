@@ -1,4 +1,4 @@
-"""What launchers write about processes that ended."""
+"""How processes ended: read from what launchers, and the processes themselves, wrote."""
 
 from __future__ import annotations
 
@@ -11,35 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mcnb._text import LIBRARY_PATH
+from mcnb.lockstep.model import ExitSource, ProcessExit
 from mcnb.worker.capture import read_crash_log
-
-
-def describe_exit(status: int) -> str:
-    """Say in words how a process ended.
-
-    Args:
-        status: Its exit code, or minus the signal that killed it.
-
-    Example:
-        >>> describe_exit(1)
-        'ended with exit code 1'
-        >>> describe_exit(-9)
-        'was killed by SIGKILL (from outside, or because the machine ran out of memory)'
-    """
-    if status >= 0:
-        return f"ended with exit code {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
-    causes = {
-        "SIGKILL": " (from outside, or because the machine ran out of memory)",
-        "SIGSEGV": " (a fault in native code)",
-        "SIGABRT": " (native code gave up)",
-        "SIGBUS": " (a fault in native code, or a full disk)",
-    }
-    return f"was killed by {name}{causes.get(name, '')}"
-
 
 CONTROLLER = "controller"
 FORKSERVER = "fork server"
@@ -103,8 +76,6 @@ def lines_of(text: str) -> str:
 
 
 LOOK_S = 0.05
-UNKNOWN = "ended without a word"
-FOLLOWED = "was ended with it"
 
 
 class ExitReporter:
@@ -113,13 +84,16 @@ class ExitReporter:
     The first that is gone is the cause, as a rule; mpirun, for one, ends the others then.
 
     Args:
-        ending: Returns how a process ended, in words; empty if that is not known yet.
+        ending: Returns how a process ended; None if that is not known yet.
         tell: Called with a process and how it ended; from another thread.
         told_s: How long to wait, in seconds, until it is known how the first one ended.
     """
 
     def __init__(
-        self, ending: Callable[[int], str], tell: Callable[[int, str], None], told_s: float
+        self,
+        ending: Callable[[int], ProcessExit | None],
+        tell: Callable[[int, ProcessExit], None],
+        told_s: float,
     ) -> None:
         self._ending = ending
         self._tell = tell
@@ -144,22 +118,21 @@ class ExitReporter:
         if first is None:
             return
         deadline = time.monotonic() + self._told_s
-        while not (how := self._ending(first)) and time.monotonic() < deadline:
+        while (how := self._ending(first)) is None and time.monotonic() < deadline:
             if self._closed.wait(LOOK_S):
                 return
-        self._tell(first, how or UNKNOWN)
+        self._tell(first, how or ProcessExit())
         while (k := self._lost.get()) is not None and not self._closed.is_set():
-            self._tell(k, self._ending(k) or FOLLOWED)
+            self._tell(k, self._ending(k) or ProcessExit(ExitSource.FOLLOWED))
 
 
 # Slurm ends all of a job's processes at once, and says why:
 # slurmstepd: error: *** STEP 7.0 ON node CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***
 _CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT \S+(?P<why>[A-Z ]*)\*\*\*")
-_WHY = {
-    "": "was ended by Slurm: the job was cancelled",
-    "DUE TO TIME LIMIT": "was ended by Slurm: the job reached its time limit",
-    "DUE TO PREEMPTION": "was ended by Slurm: the job was preempted",
-    "DUE TO NODE FAILURE": "was ended by Slurm: a node failed",
+_REASONS = {
+    "DUE TO TIME LIMIT": "time limit",
+    "DUE TO PREEMPTION": "preempted",
+    "DUE TO NODE FAILURE": "node failure",
 }
 # srun: error: node: tasks 0,2-3: Killed
 _SRUN = re.compile(r"^srun: error: \S+ tasks? (?P<who>[\d,-]+): (?P<how>.+)$", re.MULTILINE)
@@ -174,35 +147,35 @@ _EXIT_CODE = re.compile(r"Exited with exit code (\d+)")
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
 
-def ending_of(process: int, text: str) -> str:
-    """Return how a process ended, in words; empty if the text does not tell.
+def ending_of(process: int, text: str) -> ProcessExit | None:
+    """Return how a process ended; None if the text does not tell.
 
     Args:
         process: Its rank, which is its index.
         text: What the launcher wrote.
 
     Example:
-        >>> ending_of(2, "srun: error: node: task 2: Killed")
-        'was killed by SIGKILL (from outside, or because the machine ran out of memory)'
-        >>> ending_of(1, "srun: error: node: task 2: Killed")
-        ''
+        >>> ending_of(2, "srun: error: node: tasks 0,2: Killed").status
+        -9
     """
     cancelled = _CANCELLED.search(text)
     if cancelled:
-        return _WHY.get(cancelled["why"].strip(), _WHY[""])
+        reason = _REASONS.get(cancelled["why"].strip(), "cancelled")
+        return ProcessExit(ExitSource.SLURM, reason=reason)
     for found in _SRUN.finditer(text):
         if _includes(found["who"], process):
             code = _EXIT_CODE.search(found["how"])
             number = _SIGNALS.get(found["how"].removesuffix(" (core dumped)"))
             status = int(code[1]) if code else -number if number else None
-            return f"ended ({found['how']})" if status is None else describe_exit(status)
+            reason = found["how"] if status is None else ""
+            return ProcessExit(ExitSource.LAUNCHER, status, reason)
     for found in _MPIRUN.finditer(text):
         if int(found["who"]) == process:
-            return describe_exit(-int(found["signal"]))
+            return ProcessExit(ExitSource.LAUNCHER, -int(found["signal"]))
     for found in _MPIRUN_CODE.finditer(text):
         if int(found["who"]) == process:
-            return describe_exit(int(found["code"]))
-    return ""
+            return ProcessExit(ExitSource.LAUNCHER, int(found["code"]))
+    return None
 
 
 def _includes(ranges: str, process: int) -> bool:

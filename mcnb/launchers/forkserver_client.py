@@ -11,12 +11,14 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mcnb.errors import ClusterError
-from mcnb.launchers.exits import FORKSERVER, describe_exit
+from mcnb.launchers.base import OnExit
+from mcnb.launchers.exits import FORKSERVER
+from mcnb.lockstep.model import ExitSource, ProcessExit
 
 ENDING_S = 10.0
 _GONE = (
@@ -41,7 +43,7 @@ class ForkServerClient:
     def __init__(self, env: Mapping[str, str], *, gently: bool = False) -> None:
         self.env = dict(env)
         self.why_not: str | None = None
-        self._on_exit: Callable[[str, str], None] | None = None
+        self._on_exit: OnExit | None = None
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -68,13 +70,13 @@ class ForkServerClient:
         """Whether the fork server runs."""
         return self._process.poll() is None
 
-    def begin(self, folder: Path, on_exit: Callable[[str, str], None]) -> None:
+    def begin(self, folder: Path, on_exit: OnExit) -> None:
         """Begin a cluster.
 
         Args:
             folder: The folder that the fork server removes when the cluster ends.
-            on_exit: Called with a process's name and how it ended, in words, when one ends; from
-                another thread.
+            on_exit: Called with a process's name and how it ended when one ends; from another
+                thread.
         """
         self._on_exit = on_exit
         self._order(do="begin", folder=str(folder))
@@ -167,14 +169,15 @@ class ForkServerClient:
             elif "why_not" in report:
                 self.why_not = report["why_not"]
             elif "failed" in report:
-                self._tell(report["name"], f"could not be started ({report['failed']})")
+                how = ProcessExit(ExitSource.NOT_STARTED, reason=report["failed"])
+                self._tell(report["name"], how)
             else:
-                self._tell(report["name"], describe_exit(report["status"]))
+                self._tell(report["name"], ProcessExit(ExitSource.OBSERVED, report["status"]))
         self._ended.put(False)
         if not self._closing:
-            self._tell(FORKSERVER, "was killed")
+            self._tell(FORKSERVER, ProcessExit(ExitSource.OBSERVED))
 
-    def _tell(self, name: str, how: str) -> None:
+    def _tell(self, name: str, how: ProcessExit) -> None:
         if self._on_exit is not None:
             self._on_exit(name, how)
 

@@ -24,6 +24,7 @@ from mcnb.errors import ClusterError
 from mcnb.launchers.base import Launcher, OnExit, process_environment
 from mcnb.launchers.exits import CONTROLLER, FORKSERVER, last_lines, output_path, process_name
 from mcnb.launchers.forkserver_client import ForkServerClient, give_back, take
+from mcnb.lockstep.model import ProcessExit
 from mcnb.options import Options
 
 START_TRIES = 3  # ipyparallel's controller chooses ports before it binds them
@@ -47,7 +48,7 @@ class LocalLauncher(Launcher):
     def _make_folder(self) -> Path:
         return Path(tempfile.mkdtemp(prefix="mcnb-"))
 
-    def begin(self, exits: dict[str, str], on_exit: OnExit) -> None:
+    def begin(self, exits: dict[str, ProcessExit], on_exit: OnExit) -> None:
         """Have the fork server start them, again where the controller finds its ports taken."""
         self.forkserver.begin(self.folder, on_exit)
         for try_number in range(1, START_TRIES + 1):
@@ -65,7 +66,7 @@ class LocalLauncher(Launcher):
             else:
                 return
 
-    def _cluster(self, exits: dict[str, str]) -> ForkedCluster:
+    def _cluster(self, exits: dict[str, ProcessExit]) -> ForkedCluster:
         return ForkedCluster(self.forkserver, self.folder, self.options, exits)
 
     def _start(self, cluster: ForkedCluster) -> None:
@@ -141,9 +142,9 @@ class ForkedController(ControllerLauncher):
         self.parent.start_kept(CONTROLLER, self.args, self.get_env())
         self.notify_start({})
 
-    def poll(self) -> str | None:
+    def poll(self) -> ProcessExit | None:
         """Return None while the controller runs, how it ended when it has."""
-        exits: Mapping[str, str] = self.parent.exits
+        exits: Mapping[str, ProcessExit] = self.parent.exits
         return exits.get(CONTROLLER) or exits.get(FORKSERVER)
 
     async def get_connection_info(self, timeout: float | None = None) -> dict[str, Any]:
@@ -225,7 +226,7 @@ class ForkedCluster(ipyparallel.Cluster):
         forkserver: ForkServerClient,
         folder: Path,
         options: Options,
-        exits: Mapping[str, str],
+        exits: Mapping[str, ProcessExit],
         engines: type[EngineLauncher] = ForkedEngines,
         host: str = LOOPBACK,
         config: Config | None = None,

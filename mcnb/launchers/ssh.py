@@ -22,7 +22,7 @@ from traitlets import Dict, List, Unicode
 
 from mcnb._system import LOOPBACK, is_own, outward_address
 from mcnb.errors import ClusterError
-from mcnb.launchers.exits import describe_exit
+from mcnb.lockstep.model import ExitSource, ProcessExit
 
 _TIMEOUT_S = 60
 _ENDING_S = 3.0  # for processes that leave, before their connections are cut
@@ -102,13 +102,13 @@ class SshEngines(EngineLauncher):
         """Return how the first that has ended did, None while all run."""
         return next((code for p in self.processes if (code := p.poll()) is not None), None)
 
-    def endings(self) -> list[str]:
-        """Return how those that ended did, in words."""
+    def endings(self) -> list[ProcessExit]:
+        """Return how those that ended did."""
         codes = [process.poll() for process in self.processes]
         return [
-            "was lost: its ssh connection broke"
+            ProcessExit(ExitSource.DISCONNECTED)
             if code == _FAILED
-            else describe_exit(128 - code if code > 128 else code)
+            else ProcessExit(ExitSource.LAUNCHER, 128 - code if code > 128 else code)
             for code in codes
             if code
         ]

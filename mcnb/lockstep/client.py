@@ -180,7 +180,7 @@ class Client:
         if slot.answer[0] in ("stop", "backed"):
             self._record(launch, place, announced, None)
             if slot.answer[0] == "stop":
-                raise LockstepError(slot.answer[2], slot.answer[3])
+                raise LockstepError(*slot.answer[2:])
             assert interrupt is not None
             raise interrupt
         passage = Passage(

@@ -4,12 +4,69 @@ from __future__ import annotations
 
 import functools
 import itertools
+import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from mcnb._text import label, name_processes, plural
-from mcnb.lockstep.model import Detail, Launch, LaunchRecord, Stand, Verdict
+from mcnb.lockstep.model import (
+    Detail,
+    ExitSource,
+    Launch,
+    LaunchRecord,
+    ProcessExit,
+    Stand,
+    Verdict,
+)
+
+_CAUSES = {
+    "SIGKILL": " (from outside, or because the machine ran out of memory)",
+    "SIGSEGV": " (a fault in native code)",
+    "SIGABRT": " (native code gave up)",
+    "SIGBUS": " (a fault in native code, or a full disk)",
+}
+_SLURM_REASONS = {
+    "cancelled": "the job was cancelled",
+    "time limit": "the job reached its time limit",
+    "preempted": "the job was preempted",
+    "node failure": "a node failed",
+}
+
+
+def exit_text(how: ProcessExit, *, plural: bool = False) -> str:
+    """Say how a process ended, after its name.
+
+    Args:
+        how: How it ended.
+        plural: Whether several processes ended in this way.
+
+    Example:
+        >>> exit_text(ProcessExit(ExitSource.OBSERVED, status=1))
+        'ended with exit code 1'
+        >>> exit_text(ProcessExit(ExitSource.OBSERVED, status=-11, line=4), plural=True)
+        'were killed by SIGSEGV (a fault in native code) at line 4'
+    """
+    was = "were" if plural else "was"
+    if how.status is None:
+        text = {
+            ExitSource.OBSERVED: f"{was} killed",
+            ExitSource.LAUNCHER: f"ended ({how.reason})",
+            ExitSource.SLURM: f"{was} ended by Slurm: {_SLURM_REASONS.get(how.reason)}",
+            ExitSource.DISCONNECTED: f"{was} lost: its ssh connection broke",
+            ExitSource.FOLLOWED: f"{was} ended with it",
+            ExitSource.NOT_STARTED: f"could not be started ({how.reason})",
+            ExitSource.UNKNOWN: "ended without a word",
+        }[how.source]
+    elif how.status >= 0:
+        text = f"ended with exit code {how.status}"
+    else:
+        try:
+            name = signal.Signals(-how.status).name
+        except ValueError:
+            name = f"signal {-how.status}"
+        text = f"{was} killed by {name}{_CAUSES.get(name, '')}"
+    return text if how.line is None else f"{text} at line {how.line}"
 
 
 def other_lines(records: Sequence[LaunchRecord], count: int) -> str:
@@ -244,6 +301,7 @@ def _groups(verdict: Verdict) -> list[_Group]:
             stand.line,
             stand.place,
             stand.error,
+            stand.exit,
         )
         groups.setdefault(key, ([], stand))[0].append(k)
     order = {"waits": 0, "raised": -1, "died": -1}
@@ -252,6 +310,8 @@ def _groups(verdict: Verdict) -> list[_Group]:
 
 def _does(stand: Stand, ks: list[int], with_arguments: bool) -> str:
     one = len(ks) == 1
+    if stand.exit is not None:
+        return exit_text(stand.exit, plural=not one)
     if stand.doing == "waits" and stand.launch is not None:
         what = str(stand.launch) if with_arguments else stand.launch.name
         where = f", {_where(stand)}" if _where(stand) else ""
@@ -263,7 +323,6 @@ def _does(stand: Stand, ks: list[int], with_arguments: bool) -> str:
         "finished": "finished the cell without reaching it",
         "left": "exited without reaching it",
         "raised": f"raised {stand.error}",
-        "died": stand.error if one else stand.error.replace("was ", "were ", 1),
         "not invited": f"{'was' if one else 'were'} not given this cell",
     }[stand.doing]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any, Literal, Self, TypeAlias
 
 
@@ -113,6 +114,37 @@ class LaunchRecord:
         return 0.0 if self.began is None else self.began - self.announced
 
 
+class ExitSource(StrEnum):
+    """Where it is known from how a process ended."""
+
+    OBSERVED = "observed"  # its parent process saw it end
+    LAUNCHER = "launcher"  # srun, mpirun or ssh wrote it
+    SLURM = "slurm"  # Slurm ended the whole job
+    DISCONNECTED = "disconnected"  # its ssh connection broke
+    FOLLOWED = "followed"  # it ended after another process did, and nothing more is known
+    NOT_STARTED = "not started"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessExit:
+    """How a process ended.
+
+    Attributes:
+        source: Where that is known from.
+        status: The exit code, or minus the signal that killed the process; None if not known.
+        reason: Why, where there is no status. For a process that was not started: the error. For
+            Slurm: `"cancelled"`, `"time limit"`, `"preempted"` or `"node failure"`. For another
+            launcher: what it wrote.
+        line: The line of the cell at which the process crashed, or None.
+    """
+
+    source: ExitSource = ExitSource.UNKNOWN
+    status: int | None = None
+    reason: str = ""
+    line: int | None = None
+
+
 Kind: TypeAlias = Literal["mismatch", "missing", "not invited", "cycle", "died", "stalled"]
 Happened: TypeAlias = Literal["", "hung", "crashed", "failed", "returned"]
 Doing: TypeAlias = Literal[
@@ -133,7 +165,8 @@ class Stand:
         line: The line of the cell, or of the script, at which that launch is.
         place: File and line, for a script: `"train.py:7"`.
         launches: How many launches with the same partners it has made in this cell.
-        error: How its error reads, for one that raised; how it died.
+        error: How its error reads, for one that raised.
+        exit: How it ended, for one that died.
     """
 
     doing: Doing
@@ -142,6 +175,7 @@ class Stand:
     place: str = ""
     launches: int = 0
     error: str = ""
+    exit: ProcessExit | None = None
 
 
 @dataclass(frozen=True, slots=True)

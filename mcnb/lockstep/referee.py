@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from mcnb.lockstep.model import Doing, Kind, Launch, Stand, Verdict
+from mcnb.lockstep.model import Doing, Kind, Launch, ProcessExit, Stand, Verdict
 
 # Announcements match if they have the same program and the same participants.
 _Key: TypeAlias = tuple[str, tuple[int, ...]]
@@ -73,7 +73,8 @@ class _Process:
         free: Whether a thread that does not wait may still announce a launch.
         waiting: The announcements of its waiting threads, by thread.
         parted: The announcement for which the process received a verdict, or None.
-        error: The text of its error, or how the process died.
+        error: The text of its error, if the process raised one.
+        exit: How the process ended, if it died.
         made: The number of its launches in this cell, by participants.
     """
 
@@ -82,6 +83,7 @@ class _Process:
     waiting: dict[int, _Waiting] = field(default_factory=dict)
     parted: _Waiting | None = None
     error: str = ""
+    exit: ProcessExit | None = None
     made: dict[tuple[int, ...], int] = field(default_factory=dict)
 
 
@@ -182,7 +184,7 @@ class Referee:
             k: The process.
             busy: Whether threads of the process still run the learner's code.
         """
-        return self._end(k, "finished", "", busy)
+        return self._end(k, "finished", busy=busy)
 
     def fail(self, k: int, error: str, *, busy: bool = False) -> list[Ruling]:
         """Record that the cell ended with an error on process k.
@@ -192,15 +194,15 @@ class Referee:
             error: The text of the error.
             busy: Whether threads of the process still run the learner's code.
         """
-        return self._end(k, "raised", error, busy)
+        return self._end(k, "raised", busy=busy, error=error)
 
     def leave(self, k: int) -> list[Ruling]:
         """Record that process k has exited normally."""
-        return self._end(k, "left", "", busy=False)
+        return self._end(k, "left")
 
-    def die(self, k: int, how: str) -> list[Ruling]:
+    def die(self, k: int, how: ProcessExit) -> list[Ruling]:
         """Record that process k died."""
-        return self._end(k, "died", how, busy=False)
+        return self._end(k, "died", how=how)
 
     def ended(self, k: int) -> bool:
         """Return whether process k does not, or no longer, run the cell."""
@@ -210,12 +212,20 @@ class Referee:
         """Return the position of every process."""
         return {k: self._stand(k) for k in range(len(self._processes))}
 
-    def _end(self, k: int, doing: Doing, error: str, busy: bool) -> list[Ruling]:
+    def _end(
+        self,
+        k: int,
+        doing: Doing,
+        *,
+        busy: bool = False,
+        error: str = "",
+        how: ProcessExit | None = None,
+    ) -> list[Ruling]:
         process = self._processes[k]
         if process.doing in ("left", "died"):
             return []
         process.free = busy
-        process.doing, process.error = doing, error
+        process.doing, process.error, process.exit = doing, error, how
         if doing in ("left", "died"):
             for thread in list(process.waiting):
                 self._forget(k, thread)
@@ -362,7 +372,7 @@ class Referee:
         if at is not None and (process.parted is not None or doing not in _GONE):
             doing = doing if doing == "died" else "waits"
         made = process.made.get(at.launch.participants, 0) if at else sum(process.made.values())
-        error = process.error if doing in ("raised", "died") else ""
+        error = process.error if doing == "raised" else ""
         if at is None:
-            return Stand(doing, launches=made, error=error)
-        return Stand(doing, at.launch, at.line, at.place, made, error)
+            return Stand(doing, launches=made, error=error, exit=process.exit)
+        return Stand(doing, at.launch, at.line, at.place, made, error, process.exit)

@@ -200,6 +200,7 @@ class Ending:
         place: File and line at which it came up.
         code: The exit code.
         joined: Whether it called `jax.distributed.initialize`.
+        verdict: The kind of the verdict, where its processes parted.
     """
 
     kind: Literal["done", "raised", "parted", "exit", "interrupted"] = "done"
@@ -207,6 +208,7 @@ class Ending:
     place: str = ""
     code: int = 0
     joined: bool = True
+    verdict: str = ""
 
 
 def run_program(path: Path, arguments: Sequence[str], identity: Identity, *, checked: bool) -> int:
@@ -242,7 +244,7 @@ def run_program(path: Path, arguments: Sequence[str], identity: Identity, *, che
     if joining.client is not None:
         said = f"{ending.error} ({ending.place})" if ending.place else ending.error
         joining.client.close("" if ending.kind == "done" else said)
-    if ending.kind == "parted" and ending.error.startswith("died: "):
+    if ending.verdict == "died":
         # At exit, JAX would wait for the dead. Who parted otherwise is waited for, or is aborted.
         _jax.leave_alone()
         last.code, last.referee_process = ending.code, joining.referee_process
@@ -287,7 +289,7 @@ def _failed(error: BaseException) -> Ending:
     if isinstance(error, KeyboardInterrupt):
         return Ending("interrupted", said, _place(error), EXIT_INTERRUPTED)
     if isinstance(error, LockstepError):
-        return Ending("parted", str(error), _place(error), EXIT_RAISED)
+        return Ending("parted", str(error), _place(error), EXIT_RAISED, verdict=error.kind)
     return Ending("raised", said, _place(error), EXIT_RAISED)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mcnb.lockstep.messages import explain
-from mcnb.lockstep.model import Detail, Launch, Stand, Verdict
+from mcnb.lockstep.model import Detail, Launch, ProcessExit, Stand, Verdict
 from mcnb.lockstep.referee import Go, Referee, Ruling, Stop
 from mcnb.lockstep.wire import MOST_BYTES, Address, Inbox, Message, at_once, encode, nonce, proof
 
@@ -267,7 +267,7 @@ finished the cell without reaching it...
         folder: Path | None = None,
         host: str = "",
         cells: bool = False,
-        how: Callable[[int], str] = lambda _: "ended without a word",
+        how: Callable[[int], ProcessExit] = lambda _: ProcessExit(),
         lost: Callable[[int], None] | None = None,
     ) -> None:
         self.count = count
@@ -342,7 +342,7 @@ finished the cell without reaching it...
             busy = busy and self._may_be_busy(process)
             self._rule(self._referee.fail(process, error, busy=busy))
 
-    def die(self, process: int, how: str) -> None:
+    def die(self, process: int, how: ProcessExit) -> None:
         """Record that a process died; see `Referee.die`."""
         with self._lock:
             self._rule(self._referee.die(process, how))
@@ -543,7 +543,8 @@ finished the cell without reaching it...
         for k, ticket in hearing.waiters:
             self._arrivals.pop((k, ticket), None)
             if not self._is_unheld(k, ticket):
-                self._send(k, ["stop", ticket, wording.sentence, list(wording.lines)])
+                said = [wording.sentence, list(wording.lines), verdict.kind]
+                self._send(k, ["stop", ticket, *said])
 
     def _send(self, k: int, message: Message, role: str = "launches") -> None:
         self._listener.send(k, encode(message), role)

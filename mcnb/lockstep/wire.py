@@ -27,7 +27,7 @@ The server sends on "launches":
 
     ["nonce", nonce], ["welcome", proof]
     ["go", ticket]                          the launch may go ahead
-    ["stop", ticket, message, lines]        the launch will never go ahead
+    ["stop", ticket, message, lines, kind]  the launch will never go ahead; the verdict's kind
     ["synced", ticket]                      all messages before "sync" were received
 
 and on "control":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import inspect
-import re
 import textwrap
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -27,8 +26,6 @@ from mcnb.notebook.live import LiveView, somebody_looks
 from mcnb.options import CELL, Option, Options, field_values, options_of, usage
 from mcnb.output.log import log_text
 
-_MESSAGE = re.compile(r"name '(\w+)' is not defined")
-
 
 def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Container[str]) -> str:
     """Return what to do where all processes lack the same name; empty where that is not so.
@@ -39,14 +36,11 @@ def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Conta
         notebook: The names that the notebook's own Python knows.
 
     Example:
-        >>> error = ProcessError("NameError", "name 'jnp' is not defined", 2, "")
+        >>> error = ProcessError("NameError", "name 'jnp' is not defined", 2, "", "jnp")
         >>> missing_name({0: error, 1: error}, 2, {})
         'Hint: run the cell first that defines jnp'
     """
-    found = {
-        match[1] if error.name == "NameError" and (match := _MESSAGE.match(error.message)) else ""
-        for error in errors.values()
-    }
+    found = {error.undefined for error in errors.values()}
     if len(errors) < count or len(found) != 1 or "" in found:
         return ""
     (name,) = found

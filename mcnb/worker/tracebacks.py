@@ -42,7 +42,17 @@ def describe_error(error: BaseException, label: str) -> ProcessError:
         message=_PEER.sub("[peer]", _ESCAPES.sub("", message)),
         line=cell_line(error, label),
         traceback=format_error(error),
+        undefined=_undefined(error),
     )
+
+
+def _undefined(error: BaseException) -> str:
+    """Return the global variable that an error says does not exist; empty for other errors."""
+    if type(error) is not NameError:  # an UnboundLocalError is about a local variable
+        return ""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    closed_over = frames[-1].f_code.co_freevars if frames else ()
+    return "" if error.name in closed_over else str(error.name or "")
 
 
 def cell_line(error: BaseException, label: str) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcnb.lockstep.messages import explain
-from mcnb.lockstep.model import Detail, Kind, Launch, Stand, Verdict
+from mcnb.lockstep.model import Detail, ExitSource, Kind, Launch, ProcessExit, Stand, Verdict
 
 IF_ZERO = (
     "this line runs only if `k == 0`. A collective must run on every participating process: move "
@@ -36,6 +36,17 @@ ASKS_FOR_ZERO = Detail("jnp.sum(x)", "k == 0")
 
 
 FINISHED = Stand("finished")
+
+
+WAS_KILLED = ProcessExit(ExitSource.OBSERVED)  # and nobody knows by which signal
+
+
+def killed(number: int) -> ProcessExit:
+    return ProcessExit(ExitSource.OBSERVED, status=-number)
+
+
+def exited(code: int) -> ProcessExit:
+    return ProcessExit(ExitSource.OBSERVED, status=code)
 
 
 def launch(name: str = "sum", program: str = "1", **more: Any) -> Launch:

@@ -68,12 +68,16 @@ def seconds(amount: float) -> str:
     return f"{amount:.2f} s" if amount < 9.995 else f"{amount:.3g} s"
 
 
+def line_numbers(meetings: Iterable[Meeting]) -> list[str]:
+    """Return the lines of the cell at which processes launch something, ascending."""
+    lines = {line for m in meetings for line in m.lines.values() if line is not None}
+    return [str(line) for line in sorted(lines)]
+
+
 def lines_of(meetings: Iterable[Meeting]) -> str:
     """Format the lines of the cell from which processes launch."""
-    lines = sorted({line for m in meetings for line in m.lines.values() if line is not None})
-    if not lines:
-        return ""
-    return ("line " if len(lines) == 1 else "lines ") + ", ".join(map(str, lines))
+    lines = line_numbers(meetings)
+    return f"{'line' if len(lines) == 1 else 'lines'} {', '.join(lines)}" if lines else ""
 
 
 def grouped(meetings: Iterable[Meeting]) -> list[list[Meeting]]:
@@ -225,7 +229,7 @@ def _waits(groups: Sequence[Sequence[Meeting]]) -> Table:
         last = max(late.came, key=lambda k: late.came[k])
         rows.append(
             (
-                lines_of(group).removeprefix("lines ").removeprefix("line "),
+                ", ".join(line_numbers(group)),
                 group[0].launch.brief(),
                 str(len(group)),
                 f"P{who}, {seconds(longest)}" if waits else "",
@@ -268,7 +272,7 @@ def order_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
         at, repeated = i / (len(shown) + 1), f" x {step.times}" if step.times > 1 else ""
         joins += [replace(j, label=j.label + repeated) for j in joins_at(at, step.meetings)]
         for m in step.meetings:
-            line = lines_of([m]).removeprefix("lines ").removeprefix("line ")
+            line = ", ".join(line_numbers([m]))
             who = process_ranges(m.present), process_ranges(m.missing)
             rows.append((line, m.launch.brief(), str(step.times), *who))
     lanes = tuple(

@@ -7,6 +7,7 @@ import pytest
 import mcnb
 from mcnb.cluster.result import Result, died_sentence
 from mcnb.messages import Display, ProcessError, Reply, Text
+from tests.support.stands import WAS_KILLED, exited, killed
 
 OK = Reply()
 DIVISION = ProcessError("ZeroDivisionError", "division by zero", 4, "\x1b[31mtraceback\x1b[39m")
@@ -143,26 +144,27 @@ def test_a_process_that_died() -> None:
         {0: failed(KEY, "a\n"), 1: Reply((Text("stdout", "a\n"),)), 2: failed(STOPPED)},
         4,
         stopped=(2,),
-        died={1: "was killed by SIGKILL", 3: "was killed by SIGKILL"},
+        exits={1: killed(15), 3: killed(15)},
         aftermath=ANEW,
     )
     assert not result.ok
     assert isinstance(result.error(), mcnb.ClusterError)
-    assert message(result) == f"processes 1,3 were killed by SIGKILL. {ANEW}"
+    assert message(result) == f"processes 1,3 were killed by SIGTERM. {ANEW}"
     assert result.text() == (
         "[0,1] a\n"
-        f"ClusterError: processes 1,3 were killed by SIGKILL. {ANEW}\n"
+        f"ClusterError: processes 1,3 were killed by SIGTERM. {ANEW}\n"
         "[0] KeyError in line 2\n"
         "key traceback\n"
     )
-    assert not Result({}, 1, died={0: "ended with exit code 3"}).ok
+    assert result.died == {1: "was killed by SIGTERM", 3: "was killed by SIGTERM"}
+    assert not Result({}, 1, exits={0: exited(3)}).ok
 
 
 def test_how_processes_died() -> None:
-    assert died_sentence({0: "was killed", 2: "ended with exit code 3", 3: "was killed"}, 4) == (
+    assert died_sentence({0: WAS_KILLED, 2: exited(3), 3: WAS_KILLED}, 4) == (
         "processes 0,3 were killed; process 2 ended with exit code 3"
     )
-    assert died_sentence({0: "was killed", 1: "was killed"}, 2) == "both processes were killed"
+    assert died_sentence({0: WAS_KILLED, 1: WAS_KILLED}, 2) == "both processes were killed"
 
 
 def test_an_interrupted_cell_without_an_answer_is_not_ok() -> None:

@@ -9,7 +9,7 @@ from mcnb.errors import CellError, ClusterError, LockstepError
 from mcnb.lockstep.messages import explain
 from mcnb.lockstep.model import Stand, Verdict
 from mcnb.messages import ProcessError, Reply
-from tests.support.stands import FINISHED, MAX, at, stands
+from tests.support.stands import FINISHED, MAX, WAS_KILLED, at, stands
 
 ANEW = "Both processes were restarted: their variables are lost"
 
@@ -21,6 +21,7 @@ def test_processes_that_parted_are_a_lockstep_error() -> None:
     verdict = Verdict("missing", stands(at(), FINISHED))
     error = Result({}, 2, stopped=(0,), verdict=verdict, aftermath=ANEW).error()
     assert type(error) is LockstepError
+    assert error.kind == verdict.kind
     assert str(error) == (
         f"missing: process 0 is waiting in sum, line 4; process 1 finished the cell without "
         f"reaching it. {ANEW}"
@@ -50,6 +51,7 @@ def test_an_error_after_a_mismatch_is_not_the_headline() -> None:
     verdict = Verdict("mismatch", stands(at(), at(4, MAX)))
     error = Result({1: Reply((), MINE)}, 2, stopped=(0,), verdict=verdict).error()
     assert type(error) is LockstepError
+    assert error.kind == verdict.kind
     assert str(error) == (
         f"{explain(verdict, 2).sentence}. process 1 raised ValueError: mine (line 2)"
     )
@@ -67,7 +69,7 @@ def test_a_cell_that_took_too_long_is_no_lockstep_error() -> None:
 
 def test_a_death_comes_before_what_parted() -> None:
     verdict = Verdict("mismatch", stands(at(), at(4, MAX)), happened="crashed")
-    result = Result({}, 2, died={1: "was killed"}, verdict=verdict, aftermath=ANEW)
+    result = Result({}, 2, exits={1: WAS_KILLED}, verdict=verdict, aftermath=ANEW)
     error = result.error()
     assert type(error) is ClusterError
     assert str(error) == (f"process 1 was killed. {ANEW}. {explain(verdict, 2).sentence}")
@@ -76,5 +78,5 @@ def test_a_death_comes_before_what_parted() -> None:
         "",
         *explain(verdict, 2).lines,
     ]
-    verdict = Verdict("died", stands(at(), Stand("died", error="was killed")))
+    verdict = Verdict("died", stands(at(), Stand("died", exit=WAS_KILLED)))
     assert str(replace(result, verdict=verdict).error()) == f"process 1 was killed. {ANEW}"

@@ -16,7 +16,9 @@ import mcnb
 from mcnb._system import address_toward, is_own, outward_address
 from mcnb.errors import OptionError
 from mcnb.launchers.batch import launcher_class, split_words, spread
-from mcnb.launchers.exits import FOLLOWED, UNKNOWN, ExitReporter, ending_of
+from mcnb.launchers.exits import ExitReporter, ending_of
+from mcnb.lockstep.messages import exit_text
+from mcnb.lockstep.model import ExitSource, ProcessExit
 from mcnb.notebook.magics import line_parser
 from mcnb.worker.join import Location, in_order
 from mcnb.worker.settings import Settings, leave_settings, settings_path, take_settings
@@ -89,28 +91,27 @@ srun: error: vm: task 7: Something new
     ],
 )
 def test_what_launchers_write_of_an_end(text: str, process: int, ending: str) -> None:
-    assert ending_of(process, text) == ending
+    how = ending_of(process, text)
+    assert ("" if how is None else exit_text(how)) == ending
 
 
 def test_the_first_loss_is_the_cause() -> None:
-    told: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
-    known = {2: KILLED}
-    reporter = ExitReporter(
-        lambda k: known.get(k, ""), lambda k, how: told.put((k, how)), told_s=5.0
-    )
+    told: queue.SimpleQueue[tuple[int, ProcessExit]] = queue.SimpleQueue()
+    killed, followed = ProcessExit(ExitSource.LAUNCHER, -9), ProcessExit(ExitSource.FOLLOWED)
+    reporter = ExitReporter({2: killed}.get, lambda k, how: told.put((k, how)), told_s=5.0)
     for k in (2, 0, 1):
         reporter.add(k)
-    assert [told.get(timeout=5) for _ in range(3)] == [(2, KILLED), (0, FOLLOWED), (1, FOLLOWED)]
+    assert [told.get(timeout=5) for _ in range(3)] == [(2, killed), (0, followed), (1, followed)]
     reporter.close()
     reporter.add(3)
     assert told.empty()
 
 
 def test_a_loss_that_nobody_explains() -> None:
-    told: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
-    reporter = ExitReporter(lambda _: "", lambda k, how: told.put((k, how)), told_s=0.0)
+    told: queue.SimpleQueue[tuple[int, ProcessExit]] = queue.SimpleQueue()
+    reporter = ExitReporter(lambda _: None, lambda k, how: told.put((k, how)), told_s=0.0)
     reporter.add(1)
-    assert told.get(timeout=5) == (1, UNKNOWN)
+    assert told.get(timeout=5) == (1, ProcessExit(ExitSource.UNKNOWN))
     reporter.close()
 
 

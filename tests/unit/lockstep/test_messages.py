@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnb.lockstep.messages import explain, left_waiting
-from mcnb.lockstep.model import Detail, Doing, Kind, Stand, Verdict
+from mcnb.lockstep.messages import exit_text, explain, left_waiting
+from mcnb.lockstep.model import Detail, Doing, ExitSource, Kind, ProcessExit, Stand, Verdict
 from tests.support.stands import (
     ASKS_FOR_ZERO,
     FINISHED,
@@ -22,7 +22,10 @@ from tests.support.stands import (
     NOT_INVITED,
     PROGRAM,
     SUM,
+    WAS_KILLED,
     at,
+    exited,
+    killed,
     launch,
     sentence,
     stands,
@@ -86,18 +89,18 @@ def lines(kind: Kind, *each: Stand, **more: Any) -> Sequence[str]:
         ),
         (
             "died",
-            [at(), Stand("died", error="was killed by SIGKILL")],
-            "died: process 1 was killed by SIGKILL; process 0 is waiting in sum, line 4",
+            [at(), Stand("died", exit=killed(4))],
+            "died: process 1 was killed by SIGILL; process 0 is waiting in sum, line 4",
         ),
         (
             "died",
-            [*[Stand("died", error="was killed by SIGKILL")] * 2, at(), FINISHED],
-            "died: processes 0,1 were killed by SIGKILL; process 2 is waiting in sum, line 4; "
+            [*[Stand("died", exit=killed(4))] * 2, at(), FINISHED],
+            "died: processes 0,1 were killed by SIGILL; process 2 is waiting in sum, line 4; "
             "process 3 finished the cell without reaching it",
         ),
         (
             "died",
-            [*[Stand("died", error="ended with exit code 3")] * 2, at()],
+            [*[Stand("died", exit=exited(3))] * 2, at()],
             "died: processes 0,1 ended with exit code 3; process 2 is waiting in sum, line 4",
         ),
         (
@@ -308,6 +311,56 @@ def test_nothing_more_to_say_leaves_no_blank_line() -> None:
 
 
 @pytest.mark.parametrize(
+    ("how", "one", "several"),
+    [
+        (exited(0), "ended with exit code 0", "ended with exit code 0"),
+        (
+            killed(9),
+            "was killed by SIGKILL (from outside, or because the machine ran out of memory)",
+            "were killed by SIGKILL (from outside, or because the machine ran out of memory)",
+        ),
+        (
+            replace(killed(6), line=4),
+            "was killed by SIGABRT (native code gave up) at line 4",
+            "were killed by SIGABRT (native code gave up) at line 4",
+        ),
+        (
+            killed(7),
+            "was killed by SIGBUS (a fault in native code, or a full disk)",
+            "were killed by SIGBUS (a fault in native code, or a full disk)",
+        ),
+        (killed(99), "was killed by signal 99", "were killed by signal 99"),
+        (WAS_KILLED, "was killed", "were killed"),
+        (
+            ProcessExit(ExitSource.LAUNCHER, reason="It was new"),
+            "ended (It was new)",
+            "ended (It was new)",
+        ),
+        (
+            ProcessExit(ExitSource.SLURM, reason="node failure"),
+            "was ended by Slurm: a node failed",
+            "were ended by Slurm: a node failed",
+        ),
+        (
+            ProcessExit(ExitSource.DISCONNECTED),
+            "was lost: its ssh connection broke",
+            "were lost: its ssh connection broke",
+        ),
+        (ProcessExit(ExitSource.FOLLOWED), "was ended with it", "were ended with it"),
+        (
+            ProcessExit(ExitSource.NOT_STARTED, reason="No space left on device"),
+            "could not be started (No space left on device)",
+            "could not be started (No space left on device)",
+        ),
+        (ProcessExit(), "ended without a word", "ended without a word"),
+    ],
+)
+def test_how_processes_ended(how: ProcessExit, one: str, several: str) -> None:
+    assert (exit_text(how), exit_text(how, plural=True)) == (one, several)
+    assert ProcessExit(**json.loads(json.dumps(asdict(how)))) == how
+
+
+@pytest.mark.parametrize(
     ("kind", "heading"),
     [
         ("mismatch", "Processes diverged: their launches do not match"),
@@ -318,11 +371,11 @@ def test_nothing_more_to_say_leaves_no_blank_line() -> None:
     ],
 )
 def test_headings(kind: Kind, heading: str) -> None:
-    assert lines(kind, at(), Stand("died", error="was killed"), ring=(0, 1))[:2] == (heading, "")
+    assert lines(kind, at(), Stand("died", exit=WAS_KILLED), ring=(0, 1))[:2] == (heading, "")
 
 
 def test_who_stands_alike_stands_together() -> None:
-    died = [Stand("died", error=f"ended with exit code {code}") for code in (1, 2, 1)]
+    died = [Stand("died", exit=exited(code)) for code in (1, 2, 1)]
     assert sentence("died", *died, at()) == (
         "died: processes 0,2 ended with exit code 1; process 1 ended with exit code 2; "
         "process 3 is waiting in sum, line 4"
@@ -351,8 +404,9 @@ STANDS = st.builds(
     st.sampled_from(DOINGS),
     st.sampled_from([SUM, MAX, TWO]),
     st.sampled_from([None, 4, 5]),
-    error=st.sampled_from(["was killed", "KeyError: 'x'"]),
-)
+    error=st.sampled_from(["OSError: full", "KeyError: 'x'"]),
+    exit=st.sampled_from([WAS_KILLED, exited(3)]),
+).map(lambda stand: stand if stand.doing == "died" else replace(stand, exit=None))
 
 
 @given(st.lists(STANDS, min_size=2, max_size=12))

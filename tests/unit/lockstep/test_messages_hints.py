@@ -15,6 +15,7 @@ from tests.support.stands import (
     MAX,
     NOT_INVITED,
     ORDER,
+    WAS_KILLED,
     at,
     sentence,
 )
@@ -64,7 +65,7 @@ IN_LOOP = Detail("step(batch)", loop="for batch in batches:")
         ),
         ("missing", [at(), at(5), FINISHED], {0: IN_LOOP, 1: Detail(loop="while True:")}, ""),
         ("missing", [at(), Stand("raised", error="KeyError")], {0: ASKS_FOR_ZERO}, ""),
-        ("died", [at(), Stand("died", error="was killed")], {0: ASKS_FOR_ZERO}, ""),
+        ("died", [at(), Stand("died", exit=WAS_KILLED)], {0: ASKS_FOR_ZERO}, ""),
         ("not invited", [at(), Stand("not invited")], {0: ASKS_FOR_ZERO}, NOT_INVITED),
         ("stalled", [at(), Stand("runs")], {0: ASKS_FOR_ZERO}, IF_ZERO),
         ("stalled", [at(), Stand("runs")], {0: IN_LOOP}, ""),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcnb.lockstep.model import Launch, Verdict
+from mcnb.lockstep.model import Launch, ProcessExit, Verdict
 from mcnb.lockstep.referee import Go, Referee, Stop
 
 PROGRAMS = 50_000
@@ -157,7 +157,7 @@ def check(program: Program, draw: random.Random) -> Verdict | None:
         elif end == "left":
             obey(referee.leave(k))
         else:
-            obey(referee.die(k, "was killed"))
+            obey(referee.die(k, ProcessExit()))
     assert tuple(positions) == model
     can_finish = all(at == len(ops) for at, ops in zip(model, program.ops, strict=True))
     assert (not stopped) == can_finish
@@ -358,7 +358,7 @@ def test_who_was_interrupted_is_free() -> None:
 @pytest.mark.parametrize("end", ["leave", "die"])
 def test_who_is_gone_stays_gone(end: str) -> None:
     referee = Referee(2)
-    referee.leave(1) if end == "leave" else referee.die(1, "was killed by SIGKILL")
+    referee.leave(1) if end == "leave" else referee.die(1, ProcessExit())
     referee.begin([0, 1])
     [stop] = referee.announce(0, 0, launch("f", 0, 1))
     assert isinstance(stop, Stop)

@@ -18,6 +18,7 @@ from mcnb.messages import ProcessError, Reply
 from mcnb.pictures.scenes.time import time_scene
 from mcnb.pictures.text import text_of
 from mcnb.pictures.timeline import Kind, Stretch, timeline
+from tests.support.stands import WAS_KILLED
 from tests.support.told import F, G, made, result
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -257,7 +258,7 @@ def test_processes_that_have_no_lane() -> None:
     died = mcnb.Result(
         {k: Reply(trace=Trace(0.0, 1.0) if k else None) for k in range(2)},
         2,
-        died={0: "was killed"},
+        exits={0: WAS_KILLED},
     )
     assert "P0 was killed" in died.timeline().text().splitlines()
 
@@ -266,7 +267,7 @@ def test_nothing_to_draw() -> None:
     with pytest.raises(mcnb.PictureError) as not_run:
         result({0: None}, count=1).timeline()
     assert str(not_run.value) == "There is nothing to draw: the cell did not run"
-    dead = mcnb.Result({0: Reply()}, 1, died={0: "was killed"})
+    dead = mcnb.Result({0: Reply()}, 1, exits={0: WAS_KILLED})
     with pytest.raises(mcnb.PictureError) as died:
         dead.timeline()
     assert str(died.value) == (

@@ -301,6 +301,22 @@ def test_a_source_that_is_shorter_than_the_line(fails: Fails) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "undefined"),
+    [
+        ("nobody_made_me", "nobody_made_me"),
+        ("def f():\n    return nobody_made_me\nf()", "nobody_made_me"),
+        ("del nobody_made_me", "nobody_made_me"),
+        ("def f():\n    print(x)\n    x = 1\nf()", ""),
+        ("def f():\n    def g():\n        return x\n    g()\n    x = 1\nf()", ""),
+        ("raise NameError('mine')", ""),
+        ("1 / 0", ""),
+    ],
+)
+def test_the_variable_that_does_not_exist(fails: Fails, source: str, undefined: str) -> None:
+    assert fails(source).undefined == undefined
+
+
 def test_an_error_that_came_through_no_cell() -> None:
     error = describe_error(ValueError("x"), "1")
     assert (error.line, without_escapes(error.traceback)) == (None, "ValueError: x")

@@ -33,4 +33,4 @@ def find_lessons(package: Path | None = None) -> tuple[Path, bool]:
     if any(inside.glob("*.ipynb")):
         return inside, False
     what = f"mcnb's lessons are not in {inside}"
-    raise McnbError.remedied(what, REINSTALL, "Install mcnb anew")
+    raise McnbError.remedied(what, REINSTALL, "Reinstall mcnb")

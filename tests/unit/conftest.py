@@ -14,7 +14,7 @@ def refuse(*_: object, **__: object) -> None:
     raise AssertionError("a unit test starts a process: move it to tests/integration")
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def starts_no_process() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module, name in (

@@ -56,7 +56,7 @@ def test_lessons_that_are_nowhere(tmp_path: Path) -> None:
     with pytest.raises(McnbError) as caught:
         _lessons.find_lessons(tmp_path)
     assert str(caught.value) == (
-        f"mcnb's lessons are not in {tmp_path / 'notebooks'}. Install mcnb anew: "
+        f"mcnb's lessons are not in {tmp_path / 'notebooks'}. Reinstall mcnb: "
         "python -m pip install --force-reinstall --no-deps mcnb"
     )
 

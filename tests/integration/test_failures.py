@@ -335,7 +335,7 @@ def test_a_death_between_cells(cluster: mcnb.Cluster) -> None:
     assert cluster.run("'fresh'").text() == "[all 4] 'fresh'\n"
 
 
-@pytest.mark.parametrize("what", ["controller", "keeper"])
+@pytest.mark.parametrize("what", ["controller", "fork server"])
 def test_what_connects_the_processes_dies(cluster: mcnb.Cluster, what: str) -> None:
     controller = called("controller")
     helper = controller if what == "controller" else controller.parent()

@@ -37,7 +37,7 @@ def test_ctrl_c_is_left_to_jupyterlab(tmp_path: Path) -> None:
         "exit(5)"
     )
     command = [sys.executable, "-c", stand_in]
-    code = f"from mcnb import lab; exit(lab.start_jupyterlab({command!r}))"
+    code = f"from mcnb.cli import lab; exit(lab.start_jupyterlab({command!r}))"
     process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
     assert wait_until((tmp_path / "up").exists)
     os.killpg(process.pid, signal.SIGINT)

@@ -40,13 +40,13 @@ def execute(path: Path) -> nbformat.NotebookNode:
         kernel_name="python3",
         resources={"metadata": {"path": path.parent}},
         skip_cells_with_tag=skipped,
-        coalesce_streams=True,  # in how many pieces they come is chance
     )
     client.execute()
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for number, cell in enumerate(code, start=1):
         # As if none had been skipped.
         cell.execution_count = number
+        cell.outputs = joined(cell.outputs)
         for output in cell.outputs:
             if output.output_type == "execute_result":
                 output.execution_count = number
@@ -62,6 +62,21 @@ def execute(path: Path) -> nbformat.NotebookNode:
             if output.get("name") == "stderr":
                 raise CellExecutionError(output.text, "stderr", output.text)
     return notebook
+
+
+def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Return outputs with each run of one stream in one piece.
+
+    The number of pieces varies. nbclient's `coalesce_streams` would also join what a picture is
+    between.
+    """
+    result: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        if result and output.get("name") and result[-1].get("name") == output.name:
+            result[-1].text += output.text
+        else:
+            result.append(output)
+    return result
 
 
 def keep_outputs(notebook: nbformat.NotebookNode, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A cluster's processes from start to end: started, lost, started anew, stopped."""
+"""A cluster's processes from start to end: started, lost, restarted, stopped."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Lifetime:
                 self._untouched = True
 
     def _wait_for_recovery(self, *, to_the_end: bool = False) -> KeyboardInterrupt | None:
-        """Return when lost processes have been started anew, or could not be.
+        """Return when lost processes have been restarted, or could not be.
 
         Args:
             to_the_end: Whether an interrupt is returned then, instead of being raised at once.

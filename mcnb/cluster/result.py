@@ -33,10 +33,10 @@ class Outcome:
         stopped: Processes that were made to end the cell, with the line at which they stood.
         died: The processes that ended on their own, and how.
         interrupted: Whether the user ended the cell.
-        intact: Whether the processes can go on; where not, they have to be started anew.
+        intact: Whether the processes can go on; where not, they have to be restarted.
         verdict: How the processes parted, if they did.
         time_limit: The time limit that ended the cell, in seconds.
-        cut: Whether computations had to be cut off.
+        cut: Whether computations had to be aborted.
         healed: What was restored when the processes had to join anew, by process.
         unfreed: Processes that could not be got out of what they were in.
         unhealed: Why the processes could not be healed.
@@ -76,7 +76,7 @@ def aftermath(outcome: Outcome, count: int, *, ours: bool = True) -> str:
     Args:
         outcome: How it ended.
         count: How many processes there are.
-        ours: Whether the processes can be started anew; otherwise somebody else has to.
+        ours: Whether the processes can be restarted; otherwise only whoever started them can restart them.
 
     Example:
         >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)
@@ -504,7 +504,7 @@ def answers_of(
         outcome: How the call ended.
         answers: What they answered, by process.
         count: How many processes there are.
-        ours: Whether they can be started anew.
+        ours: Whether they can be restarted.
 
     Raises:
         CellError: A process raised an error, or was stopped.
@@ -522,7 +522,7 @@ def result_of(outcome: Outcome, count: int, *, ours: bool) -> Result:
     Args:
         outcome: How it ended.
         count: How many processes there are.
-        ours: Whether they can be started anew.
+        ours: Whether they can be restarted.
     """
     return Result(
         replies=dict(sorted(outcome.replies.items())),

@@ -74,7 +74,7 @@ def test_its_engines_become_processes(theirs: ipyparallel.Cluster) -> None:
         hung = cluster.run("if k == 2:\n    print(float(jnp.sum(x)))", checked=False)
         assert hung.verdict is not None
         assert hung.verdict.happened == "hung"
-        assert "with their variables (1 array)" in cluster.heal()
+        assert "reconnected, and their variables are kept (1 array)" in cluster.heal()
         assert cluster.run("print(float(jnp.sum(x)))").stdout[0] == "66.0\n"
         with pytest.raises(mcnb.ClusterError) as refused:
             cluster.restart()

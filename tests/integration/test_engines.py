@@ -100,7 +100,7 @@ def test_an_interrupt(cluster: mcnb.Cluster) -> None:
 
 def test_heal(cluster: mcnb.Cluster) -> None:
     before = cluster.pull("os.getpid()")
-    assert "with their variables (1 array)" in cluster.heal()
+    assert "reconnected, and their variables are kept (1 array)" in cluster.heal()
     assert cluster.run("print(float(jnp.sum(x)))").stdout[1] == "120.0\n"
     assert cluster.pull("os.getpid()") == before
 

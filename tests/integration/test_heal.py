@@ -33,7 +33,7 @@ def test_every_hang_is_healed(prepared: mcnb.Cluster, source: str, compiled: boo
         took = since(began)
         assert result.verdict is not None
         assert (result.verdict.kind, result.verdict.happened) == ("missing", "hung")
-        assert "The cluster was healed: the same processes, joined anew" in str(result.error())
+        assert "The cluster was healed: the same processes reconnected" in str(result.error())
         assert_same(prepared)
         return took
 

@@ -87,6 +87,6 @@ def test_a_notebook_and_two_other_hosts(home: Path) -> None:
         "reaching it. Hint: "
     )
     assert said["hung"] == "hung"
-    assert "with their variables (1 array)" in said["healed"]
+    assert "reconnected, and their variables are kept (1 array)" in said["healed"]
     assert said["killed"].startswith("process 3 was killed by SIGKILL")
     assert said["anew"] == dict.fromkeys(everybody, "8\n")

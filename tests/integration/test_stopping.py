@@ -51,7 +51,7 @@ def test_what_the_stop_button_used_to_lie_about(prepared: mcnb.Cluster, name: st
             r"still computes? on device 0; the newest launch is fori_loop \(In\[\d+\], line 3\)\. "
             r"A computation that does not communicate can't be aborted\. "
             r"(Process \d did not report whether a device still computes\. )?All 4 processes were "
-            r"started anew: their variables are lost\. To re-run the cells that defined them: "
+            r"restarted: their variables are lost\. To re-run the cells that defined them: "
             r"%mcjax restart --replay",
             stopped.aftermath,
         ), stopped.aftermath

@@ -76,7 +76,7 @@ def aftermath(outcome: Outcome, count: int, *, ours: bool = True) -> str:
     Args:
         outcome: How it ended.
         count: How many processes there are.
-        ours: Whether the processes can be restarted; otherwise only whoever started them can restart them.
+        ours: Whether mcnb has started the processes, and so can restart them.
 
     Example:
         >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)

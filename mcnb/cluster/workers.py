@@ -180,7 +180,7 @@ class WorkerClient:
         return Pending(asked, self._inbox, self._lost)
 
     def close(self) -> None:
-        """WorkerClient nobody any more; a `connect` that is under way in another thread fails."""
+        """Close the client; a `connect` that is under way in another thread fails."""
         with self._turn:
             self._closed = True
             client, self._client = self._client, None

@@ -30,7 +30,10 @@ mesh = jax.make_mesh((6,), ("a",), axis_types=(AxisType.Auto,))
 x = jax.device_put(np.arange(12.0), NamedSharding(mesh, P("a")))
 """
 MEND = "Restart the engines: ipcluster stop, then ipcluster start"
-LOST = "The processes can't go on together. Who started them has to start them anew; then: %mcjax"
+LOST = (
+    "The processes can't communicate any more. Restart them with the tool that started them; then: "
+    "%mcjax"
+)
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def test_processes_that_part(run: Run) -> None:
     assert code == 1
     assert (
         f"LockstepError: missing: process 0 is waiting in sum, train.py:{AT + 1}; processes 1,2 "
-        f"exited without reaching it. Hint: this line runs only if `k == 0` holds."
+        "exited without reaching it. Hint: this line runs only if `k == 0`."
     ) in err
 
 

@@ -110,7 +110,7 @@ def test_what_cannot_be_drawn(prepared: mcnb.Cluster) -> None:
         "With a cluster goes the name of a variable, not (4, 4): mcnb.show(cluster, 'x')"
     )
     result = prepared.run("mcnb.show(3)")
-    assert "PictureError: An int lies in this process's own memory" in str(result.error())
+    assert "PictureError: An int is in host memory, not on a device" in str(result.error())
 
 
 def test_what_is_no_expression(prepared: mcnb.Cluster) -> None:

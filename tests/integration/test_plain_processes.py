@@ -77,8 +77,8 @@ def test_a_program_that_parts(tmp_path: Path) -> None:
     line = f"train.py:{LINES + 2}"
     sentence = (
         f"mismatch: process 0 is waiting in max f32[4,2], {line}; process 1 is waiting in sum "
-        "f32[4,2]. What differs: the computation: max on process 0; sum on process 1. Hint: the "
-        "order of launches must not depend on the process. Sort the elements of a set, a "
+        f"f32[4,2], {line}. What differs: the computation: max on process 0; sum on process 1. "
+        "Hint: the order of launches must not depend on the process. Sort the elements of a set, a "
         "directory listing or a random sample before looping over them"
     )
     assert said == [(0, sentence), (0, sentence)]

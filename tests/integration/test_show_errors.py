@@ -25,7 +25,7 @@ mcnb.show(jax.make_mesh((1,), ("a",)))
 
 SENTENCE = (
     "The {0} refers to devices that no longer exist: this process has left the system that they "
-    "belong to, and joined another one. Create the {what} again, from jax.devices()"
+    "belong to, and joined another one. Create the {0} again, from jax.devices()"
 )
 
 

@@ -16,7 +16,7 @@ ORDERS = {
         "for name in names:\n    getattr(jnp, name)(x)",
         "mismatch",
         all_at(3),
-        says=("Sort what comes from a set",),
+        says=("Sort the elements of a set",),
     ),
     "extra launch": Parting(
         "if k == 1:\n    jnp.max(x)\njnp.sum(x)",
@@ -166,7 +166,7 @@ ORDERS = {
         {0: 4, 1: 4, 2: 4},
         says=(
             "process 0 waits for process 1, process 1 for process 2, and process 2 for process 0",
-            "in one order",
+            "use the same order",
         ),
     ),
     "four in a ring": Parting(
@@ -191,7 +191,7 @@ ORDERS = {
         "v = among(2, 3)\nif k == 3:\n    total(v)\ntotal(x)",
         "mismatch",
         all_at(4, 4, 4, 3),
-        says=("process 3 is waiting in all_reduce, line 3",),
+        says=("process 3 is waiting in jit(sum) f32[16], line 3",),
     ),
     "not invited": Parting(
         "jnp.sum(x)",

@@ -76,7 +76,7 @@ PROGRAMS = {
         "v = put(np.ones((8, 4 + 4 * (k == 2))), P('a', 'b'))\ntotal(v)",
         "mismatch",
         all_at(2),
-        says=("the shape of argument", "f32[8,8] on process 2", "same global shapes"),
+        says=("the shape of argument", "f32[8,8] on process 2", "same global shape"),
     ),
     "other shape, behind an argument that is not used": Parting(
         "f = jax.jit(lambda unused, used: jnp.sum(used))\n"

@@ -1,4 +1,4 @@
-"""mcnb: one Jupyter notebook drives N JAX processes at once.
+"""Drive N JAX processes at once from one Jupyter notebook.
 
 In a notebook:
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Imported when first used: the processes and the fork server need none of it, and start faster.
+# Imported on first use: the processes and the fork server don't need them, and start faster.
 _HOMES = {
     "CellError": "errors",
     "Cluster": "cluster.cluster",
@@ -83,8 +83,7 @@ def load_ipython_extension(shell: Any) -> None:
     from mcnb.launchers.forkserver_client import preload
     from mcnb.options import Options
 
-    # By the time somebody starts a cluster, what its processes import has been imported. It begins
-    # before what the notebook imports itself.
+    # Preload the modules of a cluster's processes, before the notebook kernel's own imports.
     preload(process_environment(Options(), os.environ))
     from mcnb.notebook.magics import register
 
@@ -92,7 +91,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Stop the cluster that the magics drive; IPython calls this for `%unload_ext mcnb`."""
+    """Stop the cluster of the magics; IPython calls this for `%unload_ext mcnb`."""
     from mcnb.notebook.magics import unregister
 
     unregister(shell)

@@ -1,11 +1,11 @@
-"""ipyparallel's engine and controller as mcnb needs them: the only file that knows its inner names.
+"""Adapt ipyparallel's engine and controller; no other file uses their private names.
 
-It fits ipyparallel 9. What it reaches into:
+The file fits ipyparallel 9. It depends on these internals:
 
 - of the engine: the kernel class that `IPEngine` instantiates, whether kernels have a debugger, the
   redirection of output, the signal handlers, and how a kernel applies functions;
 - of the controller: the heart monitor that it instantiates and when that counts a heart as new, the
-  socket on which its hub listens to what passes, what follows from encryption, and its module
+  socket on which its hub receives copies of messages, the effects of encryption, and its module
   `time`.
 """
 
@@ -34,35 +34,35 @@ __all__ = ["Engine", "Kernel", "adopt_engine", "publish_data", "run_controller"]
 
 
 class Kernel(IPythonParallelKernel):
-    """An engine's kernel that answers some calls itself, without a trace in the namespace."""
+    """An engine's kernel that executes some calls itself, without a trace in the namespace."""
 
     def answers(self, function: Any) -> bool:
-        """Return whether this kernel answers a call of that function itself."""
+        """Return whether this kernel executes a call of that function itself."""
         raise NotImplementedError
 
     def answer(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """Return the result of a call that `answers` accepts."""
+        """Execute a call that `answers` accepts, and return its result."""
         raise NotImplementedError
 
     def describe(self, error: BaseException) -> Any:
-        """Return what is sent instead of a result that was not made, or can't be sent."""
+        """Return a replacement for a result that is missing or can't be sent."""
         raise NotImplementedError
 
     def pre_handler_hook(self) -> None:
-        """Leave SIGINT alone: the engine's own handler decides what it reaches."""
+        """Leave SIGINT to the engine's own handler, which decides where it is raised."""
 
     def post_handler_hook(self) -> None:
-        """Leave SIGINT alone."""
+        """Leave SIGINT to the engine's own handler."""
 
     def _publish_status(self, status: str, *args: Any, **kwargs: Any) -> None:
-        """Publish that the kernel is idle, for which the client waits, but not that it is busy."""
+        """Publish that the kernel is idle, which the client waits for, but not that it is busy."""
         if status != "busy":
             super()._publish_status(status, *args, **kwargs)
 
     def do_apply(
         self, content: Any, bufs: Any, msg_id: str, reply_metadata: Any
     ) -> tuple[dict[str, Any], list[Any]]:
-        """Apply a function."""
+        """Apply a function, or execute a call that `answers` accepts."""
         function, args, kwargs = unpack_apply_message(bufs, self.shell.user_ns, copy=False)
         if not self.answers(function):
             reply: tuple[dict[str, Any], list[Any]] = super().do_apply(
@@ -84,34 +84,34 @@ class Kernel(IPythonParallelKernel):
 
 
 class Engine(engine_app.IPEngine):
-    """The engine application, which redirects no output and lets a subclass handle signals.
+    """An engine application that redirects no output and lets a subclass handle signals.
 
     Attributes:
-        kernel_type: The class of its kernel.
+        kernel_type: The class of the engine's kernel.
     """
 
     kernel_type: ClassVar[type[Kernel]]
 
     def initialize(self, argv: Any = None) -> None:
-        """Initialize, with a kernel of `kernel_type`."""
+        """Initialize the engine with a kernel of `kernel_type`."""
         engine_app.Kernel = self.kernel_type
         _leave_debugpy_out()
         super().initialize(argv)
 
     def handle_signals(self) -> None:
-        """Install the handlers of signals."""
+        """Install the signal handlers."""
         raise NotImplementedError
 
     def init_signal(self) -> None:
-        """Install the handlers of signals."""
+        """Install the signal handlers."""
         self.handle_signals()
 
     def redirect_output(self, iopub_socket: Any) -> None:
-        """Redirect nothing: the streams have been replaced already."""
+        """Redirect nothing, because the streams are already replaced."""
 
 
 def adopt_engine(kernel_type: type[Kernel]) -> Kernel:
-    """Give the engine that runs in this process another class of kernel, and return the kernel.
+    """Change the class of the kernel of the engine in this process, and return the kernel.
 
     Raises:
         ClusterError: There is no engine in this process.
@@ -119,14 +119,14 @@ def adopt_engine(kernel_type: type[Kernel]) -> Kernel:
     kernel = getattr(get_ipython(), "kernel", None)
     if not isinstance(kernel, IPythonParallelKernel):
         raise ClusterError("is no engine of ipyparallel's")
-    # In place: its sockets are in use, and it is in the middle of answering a call.
+    # In place: its sockets are in use, and it is executing a call.
     kernel.__class__ = kernel_type
     adopted: Kernel = kernel
     return adopted
 
 
 def _leave_debugpy_out() -> None:
-    """Have kernels made without a debugger, which nobody could reach and each would import.
+    """Make kernels without a debugger, which is unreachable and which each kernel would import.
 
     Cells can still import debugpy.
     """
@@ -137,17 +137,17 @@ def _leave_debugpy_out() -> None:
 
 
 class _EagerHeartMonitor(heartmonitor.HeartMonitor):
-    """Has the hub know an engine as soon as its heart beats.
+    """A heart monitor that registers an engine as soon as its heart beats.
 
-    A new engine is registered when its heart has answered a beat, at the next beat. The period is
-    short, so that this is soon; once engines are known no beat is needed, for the fork server sees
-    deaths, and each would wake all of them up.
+    ipyparallel registers a new engine one beat after its heart has answered. The period is short,
+    so that this is soon. Once all engines are registered the beats stop: the fork server detects
+    deaths, and each beat would wake all engines.
     """
 
     expected = Integer(config=True, help="How many engines will register.")
 
     def handle_pong(self, msg: list[bytes]) -> None:
-        """Take the answer to a beat, and have the hub know whose it is; a late one is one, too."""
+        """Register the engine whose heart answered a beat, even if the answer is late."""
         heart = msg[0]
         self.responses.add(heart)
         if heart not in self.hearts:
@@ -157,11 +157,11 @@ class _EagerHeartMonitor(heartmonitor.HeartMonitor):
 
 
 class QuietController(controller_app.IPController):
-    """The controller, whose hub keeps no account of what passes between client and engines.
+    """A controller whose hub does not record the messages between client and engines.
 
-    It would read every message again, and remember each. Nobody asks it for that.
+    The hub would read every message again and keep it, but these records have no use.
 
-    What passes is encrypted, and signed as well: without a key, each session would warn of that.
+    Messages are signed although they are encrypted: without a key, each session would warn.
     """
 
     @observe("enable_curve")
@@ -170,7 +170,7 @@ class QuietController(controller_app.IPController):
             self._ensure_curve_keypair()
 
     def init_hub(self) -> None:
-        """Make the hub, which then hears of heartbeats and registrations only."""
+        """Create the hub, subscribed to heartbeats and registrations only."""
         super().init_hub()
         passing = self.hub.monitor.socket
         passing.unsubscribe(b"")
@@ -178,12 +178,12 @@ class QuietController(controller_app.IPController):
 
 
 def run_controller() -> None:
-    """Run ipyparallel's controller, the arguments of the command line being its own.
+    """Run ipyparallel's controller, with its own arguments on the command line.
 
-    Its own child processes end when it does, also when it is killed.
+    The controller's child processes end with it, even if it is killed.
     """
     os.register_at_fork(after_in_child=die_with_parent)
     heartmonitor.HeartMonitor = controller_app.HeartMonitor = _EagerHeartMonitor
-    # It sleeps a quarter of a second between binding its ports and connecting to one of them.
+    # The controller sleeps a quarter of a second between binding its ports and connecting to one.
     controller_app.time = SimpleNamespace(**{**vars(time), "sleep": lambda _: None})
     QuietController.launch_instance()

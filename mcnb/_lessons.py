@@ -11,16 +11,16 @@ REINSTALL = "python -m pip install --force-reinstall --no-deps mcnb"
 
 
 def find_lessons(package: Path | None = None) -> tuple[Path, bool]:
-    """Return where the lessons are: beside the package in a checkout, else inside it.
+    """Find the folder of the lessons: beside the package in a checkout, else inside it.
 
     Args:
         package: The folder of the package `mcnb`; this one by default.
 
     Returns:
-        Their folder, and whether it is a checkout's own, which is opened itself.
+        The folder, and whether it is a checkout's own, which is opened itself.
 
     Raises:
-        McnbError: They are nowhere.
+        McnbError: There are no lessons.
 
     Example:
         >>> find_lessons()[0].name

@@ -1,4 +1,4 @@
-"""What this host's operating system provides: addresses, ports and the death of a parent."""
+"""Use this host's operating system: addresses, ports and the death of a parent process."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from typing import Any
 from mcnb.errors import ClusterError, OptionError
 
 _PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
+LOOPBACK = "127.0.0.1"
+# An address that belongs to no host: https://www.rfc-editor.org/rfc/rfc5737. Connecting to it by
+# UDP sends nothing, and shows the address that this host would use.
+_NOBODY = "192.0.2.1"
+_ANY_PORT = 9
 
 
 def prctl(option: int, value: Any) -> None:
@@ -22,21 +27,21 @@ def prctl(option: int, value: Any) -> None:
 
 
 def die_with_parent() -> None:
-    """Have the system kill this process when its parent ends, where the system can."""
+    """Let the system kill this process when its parent ends, if the system can."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def reserve_port(host: str) -> tuple[socket.socket, int]:
-    """Hold a free port for JAX's coordinator, which gRPC binds with SO_REUSEPORT.
+    """Reserve a free port for JAX's coordinator, which gRPC binds with SO_REUSEPORT.
 
-    While it is bound here, the system gives it to nobody who asks for any port; and as it does not
-    listen here, connections reach the coordinator alone.
+    While this socket is bound, the system gives the port to no program that asks for any port. The
+    socket does not listen, so connections reach only the coordinator.
 
     Args:
-        host: At which of this host's addresses.
+        host: The address of this host to bind.
 
     Returns:
-        What holds it, to be closed when the coordinator listens, and the port.
+        The socket, to be closed when the coordinator listens, and the port.
     """
     reservation = socket.socket()
     if hasattr(socket, "SO_REUSEPORT"):
@@ -47,21 +52,14 @@ def reserve_port(host: str) -> tuple[socket.socket, int]:
 
 @contextlib.contextmanager
 def reserved_port() -> Iterator[int]:
-    """Hold a free port of loopback for JAX's coordinator."""
+    """Reserve a free loopback port for JAX's coordinator."""
     reservation, port = reserve_port("127.0.0.1")
     with reservation:
         yield port
 
 
-LOOPBACK = "127.0.0.1"
-# An address that belongs to nobody: https://www.rfc-editor.org/rfc/rfc5737. To be connected to it
-# by UDP sends nothing; it is asked which way that would go.
-_NOBODY = "192.0.2.1"
-_ANY_PORT = 9
-
-
 def address_toward(hosts: Iterable[str]) -> str:
-    """Return this host's address as those hosts reach it: loopback, if they are this host itself.
+    """Return this host's address as those hosts reach it: loopback, if they are all this host.
 
     Args:
         hosts: Names or addresses.
@@ -78,7 +76,7 @@ def address_toward(hosts: Iterable[str]) -> str:
 
 
 def outward_address() -> str:
-    """Return the address at which this host is on its network; loopback if it is on none."""
+    """Return this host's address on its network; loopback if it is on none."""
     with contextlib.suppress(OSError):
         return _source_toward(_NOBODY)
     return LOOPBACK
@@ -95,13 +93,13 @@ def is_own(address: str) -> bool:
 
 
 def check_listen(address: str) -> None:
-    """See that an address that a user gave is one of this host's; empty is none.
+    """Check that an address from the user, if there is one, belongs to this host.
 
     Raises:
-        OptionError: It is not.
+        OptionError: This host has no such address.
     """
     if address and not is_own(address):
-        import psutil  # takes its time
+        import psutil  # slow to import
 
         own = sorted(
             {
@@ -117,7 +115,7 @@ def check_listen(address: str) -> None:
 
 
 def local_end(host: str) -> str:
-    """Return which of this host's addresses a connection to that host begins at."""
+    """Return the address of this host from which it connects to that host."""
     return _source_toward(host)
 
 

@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+_CELL_NAME = re.compile(r"<In\[(.*?)\]>")
+# ipykernel's file names for cells that run in the notebook kernel.
+_NOTEBOOKS_OWN = re.compile(r".*/ipykernel_\d+/\d+\.py")
+# The part of a library's path that differs between machines.
+LIBRARY_PATH = re.compile(r"[^\s\"']*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
 
 def plural(count: int, one: str, many: str) -> str:
-    """Return the count with the right noun.
+    """Return a count with its noun.
 
     Example:
         >>> plural(1, "process", "processes")
@@ -19,7 +26,7 @@ def plural(count: int, one: str, many: str) -> str:
 
 
 def a_or_an(noun: str) -> str:
-    """Return a noun with its article, as a sentence begins.
+    """Return a noun with its article, for the beginning of a sentence.
 
     Example:
         >>> a_or_an("int"), a_or_an("jax.Array"), a_or_an("ndarray")
@@ -30,7 +37,7 @@ def a_or_an(noun: str) -> str:
 
 
 def index_ranges(indices: Sequence[int]) -> str:
-    """Return indices as text, runs of three and more as ranges.
+    """Return indices as text, with runs of three or more as ranges.
 
     Example:
         >>> index_ranges([0, 1, 2, 5])
@@ -50,11 +57,11 @@ def index_ranges(indices: Sequence[int]) -> str:
 
 
 def name_processes(indices: Sequence[int], count: int | None = None) -> str:
-    """Return processes in words, for a sentence.
+    """Name processes for a sentence.
 
     Args:
         indices: Process indices, at least one.
-        count: How many processes there are, to say "all 4 processes" where it is all.
+        count: The number of processes, to say "all 4 processes" if the indices are all of them.
 
     Example:
         >>> name_processes([2]), name_processes([0, 1, 2], 4), name_processes([0, 1], 2)
@@ -68,13 +75,8 @@ def name_processes(indices: Sequence[int], count: int | None = None) -> str:
 
 
 def spec_text(spec: Any) -> str:
-    """Return a spec as short as it is written; the same on all versions of JAX."""
+    """Return a spec as short text, the same on all versions of JAX."""
     return "" if spec is None else str(spec).replace("PartitionSpec", "P").replace(",)", ")")
-
-
-_CELL_NAME = re.compile(r"<In\[(.*?)\]>")
-# What ipykernel calls the cells of the notebook's own Python.
-_NOTEBOOKS_OWN = re.compile(r".*/ipykernel_\d+/\d+\.py")
 
 
 def cell_name(label: str) -> str:
@@ -88,16 +90,16 @@ def cell_name(label: str) -> str:
 
 
 def cell_label(filename: str) -> str | None:
-    """Return the label of the cell of that file name, None if it is no cell's.
+    """Return the label of the cell with that file name; None for other files.
 
-    What mcnb runs for itself has an empty label.
+    Code that mcnb runs for itself has an empty label.
     """
     match = _CELL_NAME.fullmatch(filename)
     return match and match[1]
 
 
 def place_name(filename: str, line: int) -> str:
-    """Return what a line of a cell, or of another file, is called.
+    """Return the name of a line of a cell, or of another file.
 
     Example:
         >>> place_name("<In[3]>", 2), place_name("/home/me/train.py", 8)
@@ -111,20 +113,15 @@ def place_name(filename: str, line: int) -> str:
     return f"{Path(filename).name}:{line}" if label is None else f"In[{label}], line {line}"
 
 
-# A library's path up to the part that is the same on every machine.
-LIBRARY_PATH = re.compile(r"[^\s\"']*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
-_UNITS = ("B", "KB", "MB", "GB", "TB")
-
-
 def size(count: int) -> str:
-    """Return a number of bytes in words.
+    """Return a number of bytes with its unit.
 
     Example:
         >>> size(4), size(1_500_000)
         ('4 B', '1.5 MB')
     """
     amount, unit = float(count), 0
-    while amount >= 999.5 and unit < len(_UNITS) - 1:  # which three digits round to 1000
+    while amount >= 999.5 and unit < len(_UNITS) - 1:  # three digits round it to 1000
         amount, unit = amount / 1000, unit + 1
     return f"{amount:.3g} {_UNITS[unit]}" if amount < 999.5 else f"{amount:.0f} {_UNITS[unit]}"
 
@@ -133,8 +130,8 @@ def label(processes: Sequence[int], count: int) -> str:
     """Return the label of a group of processes.
 
     Args:
-        processes: Their indices.
-        count: How many processes the cluster has.
+        processes: The process indices.
+        count: The number of processes in the cluster.
 
     Example:
         >>> label([0, 1, 2, 3], 4), label([0, 2, 3], 4), label([0], 1)

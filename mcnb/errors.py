@@ -1,4 +1,4 @@
-"""The exceptions that mcnb raises."""
+"""Define the exceptions that mcnb raises."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import textwrap
 from collections.abc import Sequence
 from typing import Self
 
-# A notebook breaks longer lines within words.
+# A notebook breaks longer lines inside words.
 WIDTH = 80
 
 
 class McnbError(Exception):
-    """What all of mcnb's exceptions have in common: they end a cell with their message alone.
+    """The base class of mcnb's exceptions, which end a cell with their message alone.
 
     IPython shows `lines` in place of a traceback through mcnb's own frames, which would only
     hide the part that the reader can act on.
 
     Args:
         message: What happened and what to do, in sentences.
-        lines: What a notebook shows for it; the message, where nothing is given.
+        lines: The lines that a notebook shows; by default the message.
 
     Attributes:
-        what: What happened, where `remedied` made the error; otherwise the message.
-        remedy: The command that mends it, where `remedied` made the error.
+        what: What happened, for an error made by `remedied`; otherwise the message.
+        remedy: The command that fixes the problem, for an error made by `remedied`.
     """
 
     def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
@@ -32,12 +32,12 @@ class McnbError(Exception):
 
     @classmethod
     def remedied(cls, what: str, remedy: str, action: str = "Install it") -> Self:
-        """Return an error that a command mends.
+        """Return an error that a command fixes.
 
         Args:
             what: What happened.
             remedy: The command.
-            action: What the command does, as an order.
+            action: What the command does, in the imperative.
 
         Example:
             >>> str(McnbError.remedied("jax is not installed", "python -m pip install jax"))
@@ -53,7 +53,7 @@ class McnbError(Exception):
 
 
 class CellError(McnbError):
-    """A cell failed on at least one process: the root cause comes first.
+    """The failure of a cell on at least one process, with the root cause first.
 
     Example:
         >>> raise CellError("process 2 raised ZeroDivisionError: division by zero (line 3)")
@@ -63,13 +63,13 @@ class CellError(McnbError):
 
 
 class LockstepError(CellError):
-    """Processes diverged: one of them launched a computation that the others did not launch.
+    """A divergence: one process launched a computation that the others did not launch.
 
-    It is raised in the processes before anything hangs, and in the notebook for the cell.
+    It is raised in the processes before they hang, and in the notebook kernel for the cell.
 
     Args:
-        message: As for any of mcnb's exceptions.
-        lines: As for any of mcnb's exceptions.
+        message: As in `McnbError`.
+        lines: As in `McnbError`.
         kind: The kind of the verdict, such as `"missing"` or `"died"`.
 
     Example:
@@ -84,23 +84,23 @@ class LockstepError(CellError):
 
 
 class ClusterError(McnbError):
-    """The cluster could not do what was asked: a process died, could not start, or is gone."""
+    """The failure of a cluster's operation: a process died, could not start, or is gone."""
 
 
 class OptionError(ClusterError, ValueError):
-    """An option has a value that is not allowed; the message says which values are."""
+    """An option with a value that is not allowed; the message says which values are."""
 
 
 class PictureError(McnbError, ValueError):
-    """Something can't be drawn; the message says what it is, and what can."""
+    """A value that can't be drawn; the message says what it is, and what can be drawn."""
 
 
 def wrapped(line: str, indent: str = "") -> list[str]:
-    """Return a line as several that a notebook need not break.
+    """Wrap a line into several, so that a notebook need not break it.
 
     Args:
         line: The line.
-        indent: What the second and further ones begin with.
+        indent: The indentation of the second and further lines.
     """
     return textwrap.wrap(
         line,
@@ -112,6 +112,6 @@ def wrapped(line: str, indent: str = "") -> list[str]:
 
 
 def _shown(line: str) -> list[str]:
-    """Return a line of an error as a notebook shows it; code stays as it is."""
+    """Wrap a line of an error for a notebook; lines of code stay as they are."""
     code = line.startswith((" ", "---->")) or "\x1b" in line
     return [line] if len(line) <= WIDTH or code else wrapped(line)

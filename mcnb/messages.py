@@ -1,4 +1,4 @@
-"""What a process sends back for a cell: plain data, the same on both ends."""
+"""Define the reply of a process for a cell, and its parts, as plain data."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A stretch of text that a process wrote to one stream, to the letter.
+    """A piece of text that a process wrote to one stream, unchanged.
 
     Attributes:
         stream: `"stdout"` or `"stderr"`.
-        text: What was written.
-        joins: Offsets in `text` of line ends that stand inside one `print`. Such lines belong
-            together: an array of two rows is one thing to read, not two.
+        text: The text.
+        joins: Offsets in `text` of line ends inside one `print`. Such lines belong together: an
+            array of two rows is one item, not two.
     """
 
     stream: Stream
@@ -31,11 +31,11 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """Something that a process displayed: a plot, a table, the value of the last expression.
+    """A display of a process: a plot, a table, or the value of the last expression.
 
     Attributes:
         data: The representations by MIME type, as in a notebook file.
-        metadata: What Jupyter's messages call metadata, by MIME type.
+        metadata: Jupyter's metadata, by MIME type.
         is_value: Whether it is the value of the cell's last expression.
     """
 
@@ -54,8 +54,8 @@ class ProcessError:
     Attributes:
         name: The exception's class name.
         message: The exception's text.
-        line: The line of the cell at which it was raised, counted as the notebook counts, or
-            None where the cell has no part in it.
+        line: The line of the cell at which it was raised, numbered as in the notebook, or None if
+            the traceback contains no line of the cell.
         traceback: The traceback as text, from the learner's first line on.
         undefined: The global variable that does not exist, for a `NameError`; otherwise empty.
     """
@@ -76,7 +76,7 @@ class ProcessError:
         return self.name if self.line is None else f"{self.name} in line {self.line}"
 
     def summary(self) -> str:
-        """Return the error as half a sentence.
+        """Return the error in one line, for a sentence.
 
         Example:
             >>> ProcessError("KeyError", "'x'", 3, "").summary()
@@ -89,15 +89,15 @@ class ProcessError:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """All that one process has to say about one cell.
+    """The reply of one process for one cell.
 
     Attributes:
-        events: What it wrote and displayed, in its own order.
+        events: The texts and displays of the process, in its own order.
         error: The exception that ended the cell, or None.
         value: The text of the last expression's value, or None.
         launches: The computations that it launched and that span processes.
         busy: Whether threads that the cell started still run its code.
-        trace: What it did when; None where it could not say.
+        trace: What it did over time; None if unknown.
     """
 
     events: tuple[Event, ...] = ()
@@ -110,15 +110,15 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a process stands in a cell that it has not finished.
+    """The progress of a process in a cell that it has not finished.
 
     Attributes:
-        newest_line: The last line that it wrote in this cell.
-        line: The line of the cell that it is at, or None.
-        waits_s: For how many seconds its main thread has stood inside JAX while the whole process
-            did nothing: then it waits for other processes.
-        inside_jax: Whether its main thread runs Python code of JAX's, in which an interrupt may
-            leave something half done.
+        newest_line: The last line of its output in this cell.
+        line: The line of the cell that it runs, or None.
+        waits_s: For how many seconds its main thread has been inside JAX while the whole process
+            was idle: then it waits for other processes.
+        inside_jax: Whether its main thread runs Python code of JAX, which an interrupt may leave
+            half done.
     """
 
     newest_line: str = ""
@@ -129,19 +129,19 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What still runs in a process after its cell has ended.
+    """The computations, threads and processes that still run after a cell has ended.
 
     Attributes:
         devices: The local positions of the devices that still compute, ascending.
-        newest: The launch that was made last, of those that may take long: name and line, such as
+        newest: The newest launch among those that may take long, as name and line, such as
             `"fori_loop (In[3], line 2)"`; empty if none was noted.
-        cell: The label of the cell that made it.
-        arrays: Names of variables that have no value yet.
+        cell: The label of the cell that made that launch.
+        arrays: Names of variables whose values are pending.
         threads: The lines of the cell at which threads run the learner's code; None for a thread
             that runs other code of the learner's.
-        native: Whether threads of native code use the processor, for whatever purpose.
-        children: The names of child processes that the cell has started, sorted.
-        bytes: How large this process's parts of all arrays are.
+        native: Whether threads of native code use the processor, for any purpose.
+        children: The names of child processes that the cell started, sorted.
+        bytes: The size of this process's parts of all arrays.
     """
 
     devices: tuple[int, ...] = ()
@@ -161,14 +161,14 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """What healing did in a process.
+    """The result of a heal in a process.
 
     Attributes:
-        arrays: How many of the learner's arrays have their values back, bit for bit.
-        bytes: How large this process's parts of them are.
-        deleted: How many arrays had been deleted or donated before, and still are.
-        lost: Names of arrays without a value: what was to compute them was ended.
-        stale: Names of what could not be restored, with what to do.
+        arrays: The number of the learner's arrays that were restored, bit for bit.
+        bytes: The size of this process's parts of them.
+        deleted: The number of arrays that had been deleted or donated before, and still are.
+        lost: Names of arrays without a value, because their computations were aborted.
+        stale: Names of objects that could not be restored, with what to do.
     """
 
     arrays: int = 0

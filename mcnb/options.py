@@ -1,4 +1,4 @@
-"""The options of clusters and cells: OPTIONS declares each once, for every command that has it."""
+"""Declare the options of clusters and cells, each once for every command that has it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mcnb._text import plural
 from mcnb.errors import OptionError
 
 MAX_PROCESSES = 512
-# JAX numbers the CPU devices of process k from 2048 * k on: more would share an id.
+# JAX numbers the CPU devices of process k from 2048 * k: with more, devices would share an id.
 MAX_DEVICES = 2048
-# What a device of each platform is called.
+# The name of a device of each platform.
 PLATFORMS = {"cpu": ("CPU device", "CPU devices"), "cuda": ("GPU", "GPUs")}
 LOCAL, CONNECTED = "local", "connected"
 _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-# Commands that have options, beside those of %mcjax. `mcnb script` reads its options in a lesson's
+# Commands with options, besides those of %mcjax. `mcnb script` reads its options in a lesson's
 # `%mcjax start` lines.
 CELL, RUN, SCRIPT = "%%mcjax", "mcnb run", "mcnb script"
 _WIDTH, _COLUMN = 92, 24  # of help texts, and of the explanations in them
@@ -61,12 +61,12 @@ class Option:
 
     @property
     def name(self) -> str:
-        """Its name in Python, which is argparse's name for it."""
+        """The option's name in Python and in argparse."""
         return self.flags[-1].lstrip("-").replace("-", "_")
 
     @property
     def usage(self) -> str:
-        """How it is written, for a usage line."""
+        """The option as written in a usage line."""
         more = " ..." if self.repeatable else ""
         return f"[{self.flags[0]} {self.metavar}".strip() + f"{more}]"
 
@@ -83,12 +83,12 @@ class Option:
 
 
 def options_of(*commands: str) -> tuple[Option, ...]:
-    """Return the options that any of these commands has."""
+    """Return the options of any of these commands."""
     return tuple(option for option in OPTIONS if not {*commands}.isdisjoint(option.commands))
 
 
 def usage(prefix: str, command: str, suffix: str = "") -> str:
-    """Return the usage of a command, folded between its options.
+    """Return the usage of a command, wrapped between its options.
 
     Example:
         >>> usage("%mcjax restart", "restart")
@@ -104,11 +104,11 @@ def usage(prefix: str, command: str, suffix: str = "") -> str:
 
 
 def field_values(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of Options that a command's options set.
+    """Return the fields of Options that the options of a command set.
 
     Args:
         command: The command. Options of other commands are ignored.
-        given: What the command line gave, by the options' names. None and False mean: not given.
+        given: The values from the command line, by option name. None and False mean: not given.
 
     Raises:
         OptionError: A value can't be read.
@@ -201,11 +201,11 @@ For example: -n 4
 
     @property
     def ours(self) -> bool:
-        """Whether the processes are started, and so can be started anew, by the cluster itself."""
+        """Whether the cluster itself starts the processes, and so can restart them."""
         return self.launcher != CONNECTED
 
     def describe(self) -> str:
-        """Return the size in words."""
+        """Describe the numbers of processes and devices."""
         return (
             f"{plural(self.processes, 'process', 'processes')} x "
             f"{plural(self.devices_per_process, *PLATFORMS[self.platform])}"
@@ -213,10 +213,10 @@ For example: -n 4
 
 
 def whole_number(option: str, given: object, meaning: str, most: int, example: int) -> int:
-    """Return an option's value as a number from 1 to `most`.
+    """Return an option's value as a whole number from 1 to `most`.
 
     Raises:
-        OptionError: It is something else.
+        OptionError: The value is something else.
     """
     try:
         number = int(given) if isinstance(given, str) else given
@@ -234,7 +234,7 @@ def seconds(option: str, given: object) -> float:
     """Return an option's value as a number of seconds.
 
     Raises:
-        OptionError: It is something else, or not more than 0.
+        OptionError: The value is something else, or not more than 0.
 
     Example:
         >>> seconds("--timeout", "2.5")
@@ -253,7 +253,7 @@ def seconds(option: str, given: object) -> float:
 
 
 def host_list(given: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the hosts that `--hosts` names, as a list or with commas between.
+    """Return the hosts that `--hosts` names, from a list or from text with commas.
 
     Example:
         >>> host_list("alice@one, two"), host_list([])
@@ -291,7 +291,7 @@ def process_set(given: str | int | Iterable[int], count: int) -> tuple[int, ...]
 
     Args:
         given: Process indices: one, several, or text such as `"0,2-3"`.
-        count: How many processes the cluster has.
+        count: The number of processes in the cluster.
 
     Raises:
         OptionError: The text is no such list, or names a process that does not exist.
@@ -323,7 +323,7 @@ def process_set(given: str | int | Iterable[int], count: int) -> tuple[int, ...]
     return tuple(sorted(chosen))
 
 
-# Help texts and errors list options in this order. Their defaults are those of Options.
+# The order of options in help texts and errors. The defaults are those of Options.
 OPTIONS = (
     Option(
         ("-n", "--processes"),

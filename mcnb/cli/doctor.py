@@ -1,4 +1,4 @@
-"""The checks of `mcnb doctor`: what is there, what is missing, and the command that mends it."""
+"""Run the checks of `mcnb doctor`, and name the command that fixes each problem."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mcnb.errors import ClusterError, McnbError
 from mcnb.options import Options
 
 OLDEST_PYTHON = (3, 11)
-# As in pyproject.toml: what mcnb needs, and what its extra `lab` adds.
+# As in pyproject.toml: the dependencies of mcnb, and those of its extra `lab`.
 BASE = ["ipyparallel>=9.0", "ipython>=8.20", "ipykernel>=6.29", "matplotlib>=3.8", "psutil>=5.9"]
 LAB = ["jupyterlab>=4.2", "jupytext>=1.16", "orbax-checkpoint>=0.11.33"]
 FOUR_PROCESSES_GB = 0.8
@@ -37,12 +37,12 @@ total = int(jnp.sum(jax.make_array_from_process_local_data(sharding, own)))
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-        level: Whether it is as it should be, must be mended, or is only worth knowing.
-        what: What was found, in words.
-        mend: The command that mends it, if one does.
+        level: Whether all is well, something must be fixed, or the result is only information.
+        what: The result, in words.
+        mend: The command that fixes the problem, if there is one.
 
     Example:
         >>> print(Finding("missing", "jupytext is not installed", "pip install jupytext"))
@@ -68,7 +68,7 @@ def python() -> Finding:
 
 
 def package(requirement: str, brought_by: str = "") -> Finding:
-    """Check that a package is installed, by itself or with another, and not too old."""
+    """Check that a package, alone or from `brought_by`, is installed and recent enough."""
     name, _, oldest = requirement.partition(">=")
     try:
         version = importlib.metadata.version(name)
@@ -82,7 +82,7 @@ def package(requirement: str, brought_by: str = "") -> Finding:
 
 
 def jax() -> Finding:
-    """Check that JAX is there, not too old, and that its two packages go together."""
+    """Check that JAX is installed, recent enough, and compatible with its jaxlib."""
     from mcnb.cluster.lifetime import check_jax
 
     try:
@@ -109,7 +109,7 @@ def system() -> Finding:
 
 
 def capacity() -> Finding:
-    """Say how many processor cores and how much memory there are."""
+    """Report the processor cores and the free memory."""
     import psutil
 
     affinity = getattr(os, "sched_getaffinity", None)
@@ -121,7 +121,7 @@ def capacity() -> Finding:
 
 
 def temporary_folder() -> Finding:
-    """Check that the folder for temporary files can be written to, and has space."""
+    """Check that the folder for temporary files is writable and has space."""
     try:
         folder = tempfile.gettempdir()
         with tempfile.NamedTemporaryFile(dir=folder):
@@ -146,7 +146,7 @@ def loopback() -> Finding:
 
 
 def lessons() -> Finding:
-    """Check that the lessons are there."""
+    """Check that the lessons are installed."""
     try:
         return Finding("ok", f"The lessons are in {find_lessons()[0]}")
     except McnbError as error:
@@ -154,7 +154,7 @@ def lessons() -> Finding:
 
 
 def environment() -> Finding:
-    """Name the settings that the processes would inherit."""
+    """Report the settings of JAX and XLA that the processes would inherit."""
     from mcnb.launchers.base import process_environment
 
     by_mcnb = process_environment(Options(), {})
@@ -169,7 +169,7 @@ def environment() -> Finding:
 
 
 def cluster() -> Finding:
-    """Start a cluster, compute with all of its devices, and end it."""
+    """Start a cluster, compute with all of its devices, and stop it."""
     if sys.platform == "win32":
         return Finding("note", "No cluster was tried out, as none can start on Windows")
     from mcnb.cluster.cluster import Cluster

@@ -1,4 +1,4 @@
-"""`mcnb lab`: JupyterLab on the lessons, in a folder that the learner may write to."""
+"""Open JupyterLab on the lessons, in a folder that the learner may write to."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from mcnb._text import plural
 from mcnb.errors import McnbError
 
 LESSONS_FOLDER = "mcnb-lessons"
-# JupyterLab's short names for the options that we set: it refuses to be given one twice.
+# JupyterLab's short names for options that mcnb sets: it refuses an option that is given twice.
 _SHORT_NAMES = {"ip": "ServerApp.ip", "notebook-dir": "ServerApp.root_dir"}
-# Jupytext keeps the two as one notebook, and the newer .md wins over the .ipynb beside it.
+# Jupytext keeps the two as one notebook, and the newer .md overrides the .ipynb beside it.
 _PARTNERS = {".ipynb": ".md", ".md": ".ipynb"}
 
 
 def choose_folder(given: str | None, opened_itself: Path | None, current: Path) -> Path:
-    """Return the folder to open.
+    """Choose the folder to open.
 
     Args:
         given: The folder that the user named, if any.
-        opened_itself: The checkout's lessons, if there is a checkout.
+        opened_itself: The lessons of the checkout, if there is a checkout.
         current: The current folder.
 
     Example:
@@ -42,19 +42,19 @@ def choose_folder(given: str | None, opened_itself: Path | None, current: Path) 
         return current / given
     if opened_itself is not None:
         return opened_itself
-    # Called again from inside: a second copy in the first is not what anyone means.
+    # Called again from inside the folder: a second copy in the first would be a surprise.
     return current if current.name == LESSONS_FOLDER else current / LESSONS_FOLDER
 
 
 def copy_lessons(source: Path, target: Path) -> int:
-    """Copy those lessons that are missing; what is there already is left alone.
+    """Copy the lessons that are missing; existing files stay as they are.
 
     Args:
-        source: The lessons as they came.
-        target: Where to; made if it does not exist.
+        source: The lessons of the package.
+        target: The folder to copy to, created if it does not exist.
 
     Returns:
-        How many files are there that differ from those that came.
+        The number of existing files that differ from the package's.
 
     Raises:
         McnbError: `target` can't be written to.
@@ -67,7 +67,7 @@ def copy_lessons(source: Path, target: Path) -> int:
         target.mkdir(parents=True, exist_ok=True)
         if not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        # Sorted: an .ipynb comes before its .md, which Jupytext wants to be the newer one.
+        # Sorted: an .ipynb is copied before its .md, which Jupytext wants to be the newer one.
         shipped = sorted(_shipped(source, target))
         there = {file for file in shipped if os.path.lexists(target / file)}
         changed = {file for file in there if not _same(source / file, target / file)}
@@ -97,17 +97,17 @@ def _same(one: Path, other: Path) -> bool:
 
 def _copy_new(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("xb") as file:  # x: never over a file that came meanwhile
+    with target.open("xb") as file:  # x: never over a file created meanwhile
         try:
             file.write(source.read_bytes())
             file.flush()
         except OSError:
-            target.unlink()  # half a lesson would count as the user's own
+            target.unlink()  # half a lesson would count as changed by the user
             raise
 
 
 def describe_folder(folder: Path, changed: int) -> str:
-    """Return where the lessons are, and that what the user changed was kept.
+    """Describe where the lessons are, and that the user's changes were kept.
 
     Example:
         >>> print(describe_folder(Path("/home/ada/mcnb-lessons"), 0))
@@ -127,7 +127,7 @@ def command_line(folder: Path, arguments: Sequence[str] = ()) -> list[str]:
 
     Args:
         folder: The folder to open.
-        arguments: The user's own arguments for JupyterLab, which win.
+        arguments: The user's own arguments for JupyterLab, which take precedence.
 
     Example:
         >>> command_line(Path("/home/ada/jax"), ["--ip=::1"])[1:]
@@ -138,34 +138,34 @@ def command_line(folder: Path, arguments: Sequence[str] = ()) -> list[str]:
     given |= {_SHORT_NAMES[name] for name in given & _SHORT_NAMES.keys()}
     first = min(folder.glob("01*.ipynb"), default=None)
     if first is not None and "ServerApp.root_dir" not in given:
-        # Unlike a path as an argument, this is also in the address that --no-browser prints.
+        # Unlike a path argument, this is also part of the address that --no-browser prints.
         options["LabApp.default_url"] = f"/lab/tree/{urllib.parse.quote(first.name)}"
     ours = [f"--{name}={value}" for name, value in options.items() if name not in given]
     return [sys.executable, "-P", "-m", "jupyterlab", *ours, *arguments]
 
 
 def start_jupyterlab(command: Sequence[str]) -> int:
-    """Start JupyterLab; return its exit code when it has ended.
+    """Start JupyterLab, and return its exit code when it ends.
 
     Args:
-        command: Its command line.
+        command: The command line of JupyterLab.
 
     Raises:
-        McnbError: It is not installed.
+        McnbError: JupyterLab is not installed.
     """
     if importlib.util.find_spec("jupyterlab") is None:
         raise McnbError(f"JupyterLab is not installed for this Python. Install it: {INSTALL_LAB}")
     from ipykernel.kernelspec import write_kernel_spec
 
-    # A python3 kernel in the user's home may be another Python, and Jupyter would take that one:
-    # its ensure_native_kernel only adds this Python where there is no python3 at all.
+    # A python3 kernel in the user's home may be another Python, and Jupyter would use that one:
+    # its ensure_native_kernel adds this Python only if there is no python3 at all.
     with tempfile.TemporaryDirectory(prefix="mcnb-kernel-") as folder:
         write_kernel_spec(Path(folder, "kernels", "python3"))
         path = os.pathsep.join(filter(None, [folder, os.environ.get("JUPYTER_PATH")]))
         process = subprocess.Popen(command, env={**os.environ, "JUPYTER_PATH": path})
         before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         while process.returncode is None:
-            # The terminal gives Ctrl-C to JupyterLab too, which asks whether it was meant.
+            # The terminal also sends Ctrl-C to JupyterLab, which asks for confirmation.
             with contextlib.suppress(KeyboardInterrupt):
                 process.wait()
         signal.signal(signal.SIGTERM, before)

@@ -1,6 +1,6 @@
-"""The `mcnb` command: it opens the lessons, runs and writes programs, finds what is missing.
+"""Run the `mcnb` command: open lessons, run and write programs, check the installation.
 
-It imports what a command needs only when that command runs: help must come at once.
+The modules of a command are imported only when that command runs, so that help is immediate.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _EXIT_USAGE, _EXIT_CTRL_C = 2, 130
 
 
 class _UsageError(Exception):
-    """What was given is no command line of ours; the message says what would be."""
+    """An invalid command line; the message says what is valid."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argparse parser whose complaints are sentences, and raised."""
+    """An argparse parser that raises its errors, as sentences."""
 
     def error(self, message: str) -> NoReturn:
         raise _UsageError(f"{self.prog}: {message}. What there is: {self.prog} --help")
@@ -37,10 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the `mcnb` command.
 
     Args:
-        argv: What follows `mcnb` on the command line; this process's own by default.
+        argv: The words after `mcnb` on the command line; by default those of this process.
 
     Returns:
-        The exit code: 0 if all went well, 2 if the command line made no sense.
+        The exit code: 0 for success, 2 for an invalid command line.
 
     Example:
         >>> main(["--version"])
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return _EXIT_CTRL_C
-    except BrokenPipeError:  # `mcnb doctor | head`: Python would complain once more as it ends
+    except BrokenPipeError:  # `mcnb doctor | head`: Python would report it again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
 
@@ -74,7 +74,7 @@ def _run(argv: list[str]) -> int:
         from mcnb.cli.script import main as script
 
         return script(argv[1:])
-    # Cut here, as argparse's own handling of "--" differs between versions of Python.
+    # Split here, because argparse's own handling of "--" differs between versions of Python.
     own = argv[: argv.index("--")] if "--" in argv else argv
     handed_on = argv[len(own) + 1 :]
     command = next((word for word in own[:1] if not word.startswith("-")), None)
@@ -167,9 +167,9 @@ def _examine(quick: bool) -> int:
             every = " ".join(f'"{requirement}"' for requirement in BASE)
             what = f"What mcnb needs can't be imported: {error}"
             finding = Finding("missing", what, f"python -m pip install --upgrade {every}")
-        if finding not in findings:  # one such package can stop several checks
+        if finding not in findings:  # one package can fail several checks
             findings.append(finding)
-            print(finding, flush=True)  # at once: the cluster takes some seconds
+            print(finding, flush=True)  # now, because the cluster takes some seconds
     if missing := sum(finding.level == "missing" for finding in findings):
         print(f"{plural(missing, 'thing', 'things')} to mend, see above")
         return 1

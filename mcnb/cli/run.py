@@ -1,4 +1,4 @@
-"""`mcnb run`: a program in n processes of this machine, which are checked, and end together."""
+"""Run `mcnb run`: a program in n processes of this machine, checked and ended together."""
 
 from __future__ import annotations
 
@@ -43,12 +43,22 @@ from mcnb.output.text import entries
 from mcnb.worker.capture import GlooFilter
 from mcnb.worker.gpus import VISIBLE, share, visible_gpus
 
+TICK_S, MOST_BYTES = 0.05, 1 << 16
+# After a failure: how long the other processes have to end alone, and then to obey a signal.
+ALONE_S, OBEY_S = 1.0, 5.0
+# How long processes have to end after Ctrl-C, in all, before they are killed.
+INTERRUPTED_S = 3.0
+# How long the system may take to report how a process ended.
+REAPED_S = 2.0
+_StreamName: TypeAlias = Literal["stdout", "stderr"]
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class Lines:
-    r"""One stream of one process, cut into lines.
+    r"""One stream of one process, split into lines.
 
     Args:
-        hide_gloo: Whether Gloo's connection notes are left out.
+        hide_gloo: Whether to leave out Gloo's connection notes.
 
     Example:
         >>> lines = Lines()
@@ -62,11 +72,11 @@ class Lines:
         self._rest = ""
 
     def feed(self, data: bytes, final: bool = False) -> list[str]:
-        """Return the lines that are whole by now, without their ends.
+        """Return the complete lines, without their ends.
 
         Args:
-            data: What came in.
-            final: Whether nothing follows: then a last line needs no end.
+            data: The new bytes.
+            final: Whether the stream ends here; then the last line needs no end.
         """
         text = self._decoder.decode(data, final)
         if self._gloo is not None:
@@ -79,37 +89,37 @@ class Lines:
 
 
 def labelled(process: int, count: int, line: str) -> str:
-    """Return a line with its process in front.
+    """Return a line labelled with its process.
 
     Example:
         >>> labelled(3, 16, "loss 0.7")
         '[3]  loss 0.7'
     """
     width = len(f"[{count - 1}]")
-    # A progress bar's line: what a terminal would have shown at last.
+    # For a progress bar, only the last text that a terminal would have shown.
     shown = line.rstrip("\r").rpartition("\r")[2]
     return f"{f'[{process}]':<{width}} {shown}".rstrip()
 
 
 def folded(said: dict[int, list[Text]], count: int) -> str:
-    """Return what processes said, folded as in a notebook.
+    """Fold the output of processes, as in a notebook.
 
     Args:
-        said: What each wrote, by process index.
-        count: How many processes there are.
+        said: The output of each process, by process index.
+        count: The number of processes.
     """
     return "".join(entry.text for entry in entries(fold_events(said), count))
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended.
+    """The end of a process.
 
     Attributes:
-        process: Its index.
-        status: Its exit code, or minus the signal that killed it.
-        ending: What it said itself; None where it said nothing.
-        ended_by_us: Whether it was told to end, since another one had failed.
+        process: The index of the process.
+        status: The exit code, or minus the signal that killed the process.
+        ending: The process's own report; None if it sent none.
+        ended_by_us: Whether mcnb ended it because another process had failed.
     """
 
     process: int
@@ -119,17 +129,17 @@ class Ended:
 
     @property
     def failed(self) -> bool:
-        """Whether it failed by itself."""
+        """Whether the process failed by itself."""
         return not self.ended_by_us and self.status != 0
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a program failed.
+    """The cause of a program's failure.
 
     Attributes:
-        sentence: What happened; empty if nothing did.
-        code: The exit code for all of it.
+        sentence: The cause in words; empty if nothing failed.
+        code: The exit code of `mcnb run`.
     """
 
     sentence: str = ""
@@ -137,12 +147,12 @@ class Cause:
 
 
 def find_cause(ended: Sequence[Ended], count: int, verdict: Verdict | None) -> Cause:
-    """Return why a program failed.
+    """Find the cause of a program's failure.
 
     Args:
-        ended: How its processes ended, in the order in which they did.
-        count: How many there are.
-        verdict: How they parted, if they did.
+        ended: The ends of the processes, in order of time.
+        count: The number of processes.
+        verdict: The verdict, if the processes diverged.
 
     Example:
         >>> find_cause([Ended(1, 1, Ending("raised", "OSError: full", "train.py:7", 1))], 4, None)
@@ -151,7 +161,7 @@ def find_cause(ended: Sequence[Ended], count: int, verdict: Verdict | None) -> C
     failed = [one for one in ended if one.failed]
     if not failed:
         return Cause()
-    # One that was killed, or raised an error of its own, comes before those that it left waiting.
+    # A process that was killed, or raised its own error, comes before those it left waiting.
     own = [one for one in failed if one.ending is None or one.ending.kind in ("raised", "exit")]
     if own:
         first = _first(own)
@@ -166,9 +176,9 @@ def find_cause(ended: Sequence[Ended], count: int, verdict: Verdict | None) -> C
 
 
 def _first(own: Sequence[Ended]) -> Ended:
-    """Return who failed first.
+    """Return the process that failed first.
 
-    When process 0 is gone, JAX aborts all others: what they say of that is no cause.
+    When process 0 is gone, JAX aborts all others: their errors about that are no cause.
     """
     told = [one for one in own if one.ending is not None or one.status != -signal.SIGABRT]
     return (told or own)[0]
@@ -188,11 +198,11 @@ def _code(one: Ended) -> int:
 
 
 def strangers(endings: Mapping[int, Ending]) -> bool:
-    """Return whether several processes ran to their end and never joined each other."""
+    """Return whether several processes finished without ever joining each other."""
     return len(endings) > 1 and not any(ending.joined for ending in endings.values())
 
 
-# The first flag of each: longer ones, such as --processes, may be the program's.
+# The first flag of each option: longer ones, such as --processes, may be the program's.
 _KNOWN = {option.flags[0]: option for option in options_of(RUN)}
 _OPTIONS = "\n".join(option.explain([flag]) for flag, option in _KNOWN.items())
 USAGE = f"""\
@@ -217,13 +227,13 @@ A lesson, or another notebook, is executed from top to bottom: mcnb run 05_locks
 
 @dataclass(frozen=True)
 class Command:
-    """What is to be run.
+    """The parsed command line of `mcnb run`.
 
     Attributes:
-        path: The file.
-        arguments: Its arguments.
-        options: How many processes and devices.
-        fold: Whether the output is folded.
+        path: The program's file.
+        arguments: The program's arguments.
+        options: The options of the processes.
+        fold: Whether to fold the output.
     """
 
     path: Path
@@ -233,13 +243,13 @@ class Command:
 
 
 def parse(words: Sequence[str]) -> Command:
-    """Read a command line.
+    """Parse a command line.
 
     Args:
-        words: What follows `mcnb run`.
+        words: The words after `mcnb run`.
 
     Raises:
-        OptionError: It makes no sense.
+        OptionError: The command line is invalid.
 
     Example:
         >>> command = parse(["-d", "1", __file__, "-n", "2", "--lr", "0.1", "-n", "3"])
@@ -296,10 +306,10 @@ def _no_such_option(word: str) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a program as the command line says; return the exit code.
+    """Run a program or a lesson, and return the exit code.
 
     Raises:
-        OptionError: The command line makes no sense.
+        OptionError: The command line is invalid.
     """
     if any(word in ("-h", "--help") for word in words[:1]):
         print(USAGE)
@@ -312,26 +322,15 @@ def main(words: Sequence[str]) -> int:
     return running.run()
 
 
-TICK_S, MOST_BYTES = 0.05, 1 << 16
-# When one has failed: how long the others have to end by themselves, and then, to obey a signal.
-ALONE_S, OBEY_S = 1.0, 5.0
-# How long processes have to end after Ctrl-C, in all, before they are killed.
-INTERRUPTED_S = 3.0
-# How long it may take until the system tells how a process ended that is gone.
-REAPED_S = 2.0
-_StreamName: TypeAlias = Literal["stdout", "stderr"]
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
 class Running:
     """A program that runs in several processes.
 
     Args:
-        path: The file.
+        path: The program's file.
         arguments: Its arguments; `{process}` and `{processes}` stand for the index of each process
             and for their number.
-        options: How many processes and devices.
-        fold: Whether the output is folded and shown at the end, in place of line by line.
+        options: The options of the processes.
+        fold: Whether to fold the output and show it at the end, instead of line by line.
     """
 
     def __init__(
@@ -347,11 +346,11 @@ class Running:
         self._endings: dict[int, Ending] = {}
         self._ended: list[Ended] = []
         self._signalled: int | None = None
-        self._told: set[int] = set()  # those that we have told to end
-        self._killed: set[int] = set()  # those that did not end when Ctrl-C was pressed
+        self._told: set[int] = set()  # processes that mcnb has signalled to end
+        self._killed: set[int] = set()  # processes that did not end after Ctrl-C
 
     def run(self) -> int:
-        """Run it; return the exit code: 0, or that of the process that failed first."""
+        """Run the program; return 0, or the exit code of the process that failed first."""
         count = self.options.processes
         with contextlib.ExitStack() as stack:
             server = stack.enter_context(Server(count, how=self._how))
@@ -404,7 +403,7 @@ class Running:
             "PYTHONUNBUFFERED": "1",
             **own,
         }
-        if "MPLBACKEND" not in self.options.env:  # a notebook's is none for a program
+        if "MPLBACKEND" not in self.options.env:  # a notebook's backend does not suit a program
             environment.pop("MPLBACKEND", None)
             environment |= {k: v for k, v in os.environ.items() if k == "MPLBACKEND"}
         words = [word.replace("{processes}", str(count)) for word in self._arguments]
@@ -417,7 +416,7 @@ class Running:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=[report],
-            process_group=0,  # Ctrl-C comes from here, once
+            process_group=0,  # mcnb run passes on Ctrl-C, once
         )
         os.close(report)
         self._processes.append(process)
@@ -429,7 +428,7 @@ class Running:
         self._selector.register(read, selectors.EVENT_READ, _Report(self, k))
 
     def _watch(self) -> None:
-        """Pass on what the processes say until all have ended."""
+        """Pass on the output of the processes until all have ended."""
         failed_at: float | None = None
         while len(self._ended) < len(self._processes) or self._selector.get_map():
             for key, _ in self._selector.select(TICK_S):
@@ -446,7 +445,7 @@ class Running:
                 break
 
     def _wait_for_output(self) -> bool:
-        """Return whether there is still something to read: a child may keep a stream open."""
+        """Return whether there is output left to read: a child process may keep a stream open."""
         return bool(self._selector.select(0)) and bool(self._selector.get_map())
 
     def _reap(self) -> None:
@@ -457,14 +456,14 @@ class Running:
                 ending = self._endings.get(k)
                 by_us = k in self._told and (ending is None or ending.kind == "interrupted")
                 if ending is not None and status < 0:
-                    status = ending.code  # we have cut its end short
+                    status = ending.code  # mcnb killed it at its end
                 self._ended.append(Ended(k, status, ending, by_us))
 
     def _drain(self, k: int) -> None:
-        """Read what a process that has ended has still said of itself."""
+        """Read the rest of a report, from a process that has ended."""
         for key in list(self._selector.get_map().values()):
             if isinstance(key.data, _Report) and key.data.process == k:
-                with contextlib.suppress(BlockingIOError):  # a child of its own may keep it open
+                with contextlib.suppress(BlockingIOError):  # its child process may keep it open
                     while data := os.read(key.fd, MOST_BYTES):
                         key.data.feed(data)
                 key.data.feed(b"")
@@ -480,7 +479,7 @@ class Running:
         return said or self._signalled is not None or any(one.failed for one in self._ended)
 
     def _end_others(self, since: float) -> None:
-        """End those that still run, some time after one has failed."""
+        """End the processes that still run, some time after a failure."""
         known = {one.process for one in self._ended}
         left = {k: p for k, p in enumerate(self._processes) if k not in known}
         if since < ALONE_S:
@@ -488,7 +487,7 @@ class Running:
         if self._signalled == signal.SIGINT and since > INTERRUPTED_S:
             self._kill(left)
             return
-        # Those that are through wait for each other in JAX's own ending, and some never come.
+        # Finished processes wait for each other when JAX shuts down, some of them for ever.
         through = left.keys() <= self._endings.keys()
         for k, process in left.items():
             if through or since > ALONE_S + OBEY_S:
@@ -497,31 +496,31 @@ class Running:
                 process.kill()
             elif k not in self._told | self._endings.keys() and self._signalled is None:
                 self._told.add(k)
-                process.send_signal(signal.SIGINT)  # JAX keeps SIGTERM to itself
+                process.send_signal(signal.SIGINT)  # JAX handles SIGTERM itself
 
     def _kill(self, processes: Iterable[int]) -> None:
-        """Kill processes that do not end, with all that they have started."""
+        """Kill processes that do not end, with all processes that they started."""
         for k in processes:
-            if k not in self._endings:  # one that is through waits in JAX's own ending
+            if k not in self._endings:  # a finished process waits in JAX's shutdown
                 self._killed.add(k)
             self._told.add(k)
             _signal_group(self._processes[k], signal.SIGKILL)
 
     def _how(self, k: int) -> ProcessExit:
-        """Return how a process ended that is gone without a word."""
+        """Return how a process ended that left no report."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return ProcessExit(ExitSource.OBSERVED, self._processes[k].wait(REAPED_S))
         return ProcessExit()
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
-        if self._signalled is not None:  # the second one is meant
+        if self._signalled is not None:  # a second signal kills
             known = {one.process for one in self._ended}
             self._kill(k for k in range(len(self._processes)) if k not in known)
             return
         self._signalled = number
         if number == signal.SIGINT:
             name = name_processes(range(self.options.processes), self.options.processes)
-            # Not through a buffer, which this handler may have interrupted.
+            # Unbuffered, because this handler may have interrupted a write to the buffer.
             said = f"mcnb run: interrupting {name}. To kill: Ctrl-C once more\n"
             os.write(
                 2,
@@ -542,7 +541,7 @@ class Running:
             process.wait()
 
     def say(self, k: int, stream: _StreamName, lines: Sequence[str]) -> None:
-        """Show lines of a process, or keep them."""
+        """Print lines of a process, or keep them to be folded."""
         if self._fold:
             self._said[k] += [Text(stream, f"{line}\n") for line in lines]
             return
@@ -553,17 +552,17 @@ class Running:
             file.flush()
 
     def hear(self, k: int, ending: Ending) -> None:
-        """Take note of what a process says of its end."""
+        """Store a process's report on its end."""
         self._endings[k] = ending
 
 
 class _Stream:
-    """One of a process's two streams."""
+    """A reader of one of a process's two streams."""
 
     def __init__(self, running: Running, process: int, stream: _StreamName) -> None:
         self.process = process
         self._running, self._stream = running, stream
-        # Also on stderr, where programs of `mcnb script` have them.
+        # Also on stderr, where programs of `mcnb script` have Gloo's notes.
         self._lines = Lines(hide_gloo=True)
 
     def feed(self, data: bytes) -> None:
@@ -571,7 +570,7 @@ class _Stream:
 
 
 class _Report:
-    """What a process says of its end."""
+    """A reader of a process's report on its end."""
 
     def __init__(self, running: Running, process: int) -> None:
         self.process = process
@@ -586,7 +585,7 @@ class _Report:
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    """Send a signal to a process, which leads a group of its own, and to its children."""
+    """Send a signal to a process, the leader of its own group, and to its children."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)

@@ -1,4 +1,4 @@
-"""The command line of `mcnb script`."""
+"""Run `mcnb script`, which writes a lesson as a plain JAX program."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ on, which run in this order. A file that mcnb script has not written is never ov
 
 
 def main(words: Sequence[str]) -> int:
-    """Write a lesson as a program, as the command line says; return the exit code.
+    """Write a lesson as a program, and return the exit code.
 
     Args:
-        words: What follows `mcnb script`.
+        words: The words after `mcnb script`.
 
     Raises:
         McnbError: The lesson can't be read, or the file can't be written.
-        OptionError: The command line makes no sense.
+        OptionError: The command line is invalid.
     """
     if any(word in ("-h", "--help") for word in words):
         print(USAGE)
@@ -73,7 +73,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _parse(words: Sequence[str]) -> tuple[Path, Path | None]:
-    """Return the lesson, and the file; None for the terminal."""
+    """Return the lesson and the output file; None for the terminal."""
     given: list[str] = []
     target: str | None = None
     rest = list(words)
@@ -115,7 +115,7 @@ def _parse(words: Sequence[str]) -> tuple[Path, Path | None]:
 
 
 def _check(path: Path) -> None:
-    """Refuse to write where something else is."""
+    """Check that a path can be written without replacing another program's file."""
     if path.is_dir() or not path.resolve().parent.is_dir():
         what = "is a folder" if path.is_dir() else "is in a folder that does not exist"
         raise OptionError(f"mcnb script -o {path}: {path} {what}. Name a file: -o hello.py")

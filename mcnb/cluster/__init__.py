@@ -1,1 +1,1 @@
-"""A cluster seen from the notebook kernel: its lifecycle, its cells and their results."""
+"""Manage a cluster from the notebook kernel: its lifecycle, its cells and their results."""

@@ -1,4 +1,4 @@
-"""A cluster: n JAX processes that run cells in lockstep, from their start to their end."""
+"""Define `Cluster`, a set of JAX processes that run cells in lockstep."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from mcnb.worker.cellcode import syntax_error
 
 
 class Cluster:
-    """Several JAX processes, on this machine or others, each with several devices.
+    """A cluster of JAX processes, on this machine or others, each with several devices.
 
     Args:
-        processes: How many processes, 1 to 512.
-        devices_per_process: How many devices each has, 1 to 2048.
-        platform: `"cpu"`, or `"cuda"` for NVIDIA's GPUs: each process gets its own.
-        env: Environment variables for the processes, on top of this one's own.
-        checked: Whether a launch waits until all of its participants stand at it.
-        launcher: Who starts the processes: `"local"`, which is this machine, or one of
+        processes: The number of processes, 1 to 512.
+        devices_per_process: The number of devices per process, 1 to 2048.
+        platform: `"cpu"`, or `"cuda"` for NVIDIA GPUs, which are divided among the processes.
+        env: Environment variables for the processes, in addition to this process's variables.
+        checked: Whether each launch waits until all its participants have reached it.
+        launcher: The launcher of the processes: `"local"` for this machine, or one of
             ipyparallel's launchers, such as `"mpi"`, `"ssh"` or `"slurm"`.
-        hosts: On which hosts, for ssh, as a list or with commas between; neighbouring processes
-            share one.
-        launcher_options: More options for the launcher's own command (mpiexec, ssh, sbatch), as one
-            writes them in a shell.
-        listen: At which of this machine's addresses the processes reach the notebook; found out by
-            default.
+        hosts: The hosts for ssh, as a list or separated by commas; neighbouring processes share a
+            host.
+        launcher_options: Additional options for the launcher's command (mpiexec, ssh, sbatch), in
+            shell syntax.
+        listen: The address of this machine at which the processes reach the notebook kernel;
+            determined automatically by default.
 
     Raises:
-        OptionError: A value is not allowed.
+        OptionError: A value is invalid.
 
     Attributes:
-        options: What the cluster is made of.
-        last: The result of the cell that ran last, or None.
-        replay: What came of the last replay, or None.
+        options: The cluster's options.
+        last: The result of the most recent cell, or None.
+        replay: The summary of the most recent replay, or None.
 
     Example:
         >>> with Cluster(processes=2, devices_per_process=1) as cluster:
@@ -81,7 +81,7 @@ class Cluster:
 
     @classmethod
     def of(cls, options: Options) -> Self:
-        """Return a cluster of these options, not started."""
+        """Create a cluster from its options, without starting the processes."""
         cluster = cls.__new__(cls)
         cluster._set(options)
         return cluster
@@ -98,12 +98,12 @@ class Cluster:
 
     @property
     def running(self) -> bool:
-        """Whether its processes run, or are being restarted."""
+        """Whether the processes are running or being restarted."""
         return self._lifetime.running
 
     @property
     def recovering(self) -> bool:
-        """Whether processes that were lost are being restarted; a cell waits for them."""
+        """Whether lost processes are being restarted; the next cell waits for the restart."""
         return self._lifetime.recovering
 
     def __enter__(self) -> Self:
@@ -123,10 +123,10 @@ class Cluster:
         return f"<mcnb.Cluster: {self.options.describe()}, {self._state()}>"
 
     def start(self) -> None:
-        """Start the processes; return when all have joined.
+        """Start the processes; return when all of them have joined.
 
         Raises:
-            ClusterError: They run already, or could not be started.
+            ClusterError: The processes are already running, or could not be started.
         """
         with self._lock:
             if self._lifetime.processes is not None:
@@ -147,26 +147,26 @@ class Cluster:
         timeout: float | None = None,
         watcher: Watcher | None = None,
     ) -> Result:
-        """Run a cell on the processes; return when the last is done, or can't be any more.
+        """Run a cell on the processes; return when every process has finished or can't finish.
 
         Args:
-            source: The cell's code; IPython's syntax is allowed.
-            processes: Which processes run it, such as `"0,2-3"` or `[0, 2, 3]`; all by default.
-            label: A name for the cell in tracebacks: what stands in a notebook's prompt. By
-                default, how many cells have been run.
-            first_line: Which line of the notebook's cell the first line of the code is.
-            checked: Whether a launch waits until all of its participants stand at it; as the
-                cluster was started, by default. Otherwise a launch goes ahead, and what becomes of
-                processes that part is told when it has happened.
-            timeout: After how many seconds the cell is ended; by default it may take for ever.
+            source: The cell's code, which may use IPython syntax.
+            processes: The processes that run it, such as `"0,2-3"` or `[0, 2, 3]`; all by default.
+            label: The cell's name in tracebacks, as in a notebook's prompt. By default, the count
+                of cells run so far.
+            first_line: The line number, in the notebook's cell, of the first line of `source`.
+            checked: Whether each launch waits until all its participants have reached it; by
+                default, as the cluster was started. With the check off, launches go ahead, and a
+                divergence is reported afterwards.
+            timeout: The time limit of the cell in seconds; by default, none.
             watcher: Called about ten times a second while the cell runs.
 
         Returns:
-            What came of it. An error in the cell is in the result; it is not raised.
+            The result of the cell. An error in the cell is stored in the result, not raised.
 
         Raises:
-            ClusterError: The cluster does not run, or broke.
-            OptionError: `processes` names no process, or `timeout` is no time.
+            ClusterError: The cluster is not running, or broke.
+            OptionError: `processes` names no process, or `timeout` is not a valid time.
             KeyboardInterrupt: Ctrl-C or the stop button; `last` is the result so far.
         """
         with self._lock:
@@ -183,17 +183,17 @@ class Cluster:
             return self._run(cell, watcher)
 
     def examine(self, source: str, *, timeout: float) -> Result:
-        """Run code that is not the user's own: it is no cell in the history, and not `last`.
+        """Run mcnb's own code on all processes, without changing the history or `last`.
 
         Args:
             source: The code.
-            timeout: After how many seconds it is ended.
+            timeout: The time limit in seconds.
 
         Returns:
-            What came of it.
+            The result of the code.
 
         Raises:
-            ClusterError: The cluster does not run, or broke.
+            ClusterError: The cluster is not running, or broke.
         """
         with self._lock:
             self._lifetime.ready()
@@ -207,18 +207,18 @@ class Cluster:
     def pull(self, name: str, processes: str | int | Iterable[int] | None = None) -> dict[int, Any]:
         """Return a variable, or the value of an expression, from each process.
 
-        JAX arrays come as NumPy arrays.
+        JAX arrays are returned as NumPy arrays.
 
         Args:
             name: A variable's name, or an expression.
-            processes: From which processes; from all by default.
+            processes: The processes to read from; all by default.
 
         Returns:
             The values by process index.
 
         Raises:
-            CellError: A process has no such value, or it can't be sent.
-            ClusterError: The cluster does not run, or broke.
+            CellError: A process has no such value, or the value can't be sent.
+            ClusterError: The cluster is not running, or broke.
         """
         values: dict[int, Any] = self._call(rpc.pull, name, processes=processes)
         return values
@@ -226,24 +226,24 @@ class Cluster:
     def __mcnb_picture__(
         self, args: Sequence[Any], options: dict[str, Any], keywords: Mapping[str, Any]
     ) -> list[Picture] | None:
-        """Return its pictures for `mcnb.show`; None if it takes no such arguments."""
+        """Return the cluster's pictures for `mcnb.show`; None for unsupported arguments."""
         from mcnb.cluster.pictures import pictures_of
 
         return None if keywords else pictures_of(self, args, options)
 
     def scenes(self, expression: str, **options: Any) -> dict[int, Scene]:
-        """Return what a picture of a variable shows on each process; `mcnb.show` draws it.
+        """Return the scene of a variable on each process, for `mcnb.show` to draw.
 
         Args:
             expression: A variable's name, or an expression.
-            options: Those of `mcnb.show`.
+            options: The options of `mcnb.show`.
 
         Returns:
             The scenes by process index.
 
         Raises:
-            CellError: A process has no such value, or it can't be drawn.
-            ClusterError: The cluster does not run, or broke.
+            CellError: A process has no such value, or the value can't be drawn.
+            ClusterError: The cluster is not running, or broke.
         """
         scenes: dict[int, Scene] = self._call(rpc.scene, expression, options, processes=None)
         return scenes
@@ -254,12 +254,12 @@ class Cluster:
         """Set variables on each process.
 
         Args:
-            values: The values by the variables' names.
-            processes: On which processes; on all by default.
+            values: The values by variable name.
+            processes: The processes to write to; all by default.
 
         Raises:
             CellError: A value can't be sent.
-            ClusterError: The cluster does not run, or broke.
+            ClusterError: The cluster is not running, or broke.
         """
         for name in values:
             if not name.isidentifier():
@@ -269,7 +269,7 @@ class Cluster:
             self._history.add(Push(dict(values), self._targets(processes)))
 
     def status(self) -> str:
-        """Return what the cluster is made of and what it is doing, as text."""
+        """Return a description of the cluster's size, platform and current activity."""
         processes = self._lifetime.processes
         unforked = processes.unforked if processes is not None else ""
         if unforked:
@@ -277,10 +277,10 @@ class Cluster:
         return f"{self.options.describe()}: {self._state()}{unforked}"
 
     def interrupt(self) -> None:
-        """Interrupt the cell that runs, as the stop button does; from another thread.
+        """Interrupt the running cell, as the stop button does; to be called from another thread.
 
         Raises:
-            ClusterError: The cluster does not run.
+            ClusterError: The cluster is not running.
         """
         conductor = self._execution
         if conductor is not None:
@@ -289,16 +289,16 @@ class Cluster:
             raise ClusterError(self._lifetime.absence_sentence())
 
     def heal(self) -> str:
-        """Have the processes leave each other and join anew, and restore their variables.
+        """Reconnect the running processes, and restore their variables.
 
-        For processes that can't compute together any more, though they run: the same processes
-        go on, with arrays, meshes and shardings on new devices, and functions compiled anew.
+        Use this if the processes run but can't compute together. The same processes continue, with
+        arrays, meshes and shardings on new devices; functions are compiled again.
 
         Returns:
-            What was restored, in sentences.
+            A description of the restored variables, in sentences.
 
         Raises:
-            ClusterError: The cluster does not run, or could not be healed.
+            ClusterError: The cluster is not running, or could not be healed.
         """
         with self._lock:
             processes = self._lifetime.ready()
@@ -312,24 +312,24 @@ class Cluster:
 
     @property
     def replayable(self) -> str:
-        """Which cells `restart(replay=True)` runs again, in words."""
+        """The cells that `restart(replay=True)` runs again, in words."""
         return self._history.ahead
 
     def restart(self, *, replay: bool = False, watcher: Watcher | None = None) -> Result | None:
-        """End the processes and start as many anew, under the same indices, without variables.
+        """Restart the processes, with the same process indices and without variables.
 
         Args:
-            replay: Whether to run the cells again that ran without an error since the cluster was
-                started or restarted, also those before a process died; in their order, up to the
-                first that fails.
-            watcher: Called about ten times a second while a cell runs again.
+            replay: Whether to re-run, in order, the cells that ran without an error since the
+                cluster was started or restarted, including those before a process died. The replay
+                stops at the first cell that fails.
+            watcher: Called about ten times a second while a cell is re-run.
 
         Returns:
             The result of the cell that failed in the replay, or None.
 
         Raises:
-            ClusterError: They could not be started, or died in the replay; or somebody else started
-                them, who has to do so again.
+            ClusterError: The processes could not be started, or died in the replay; or mcnb did not
+                start the processes, and so can't restart them.
         """
         if not self.options.ours:
             raise ClusterError(
@@ -339,7 +339,7 @@ class Cluster:
         with self._lock:
             self._history.ended()
             if self._lifetime.untouched:
-                self._lifetime.ready()  # they are as new
+                self._lifetime.ready()  # the processes are new and unused
             else:
                 self._lifetime.end(Absence.RESTART_INTERRUPTED)
                 self._lifetime.start()
@@ -348,7 +348,7 @@ class Cluster:
             left_out = tuple(self._history.left_out)
             endless = tuple(self._history.endless)
             ran: list[str] = []
-            pushed: dict[str, None] = {}  # in their order, each once
+            pushed: dict[str, None] = {}  # ordered and unique
             steps = self._history.replayed()
             for number, step in enumerate(steps):
                 if isinstance(step, Push):
@@ -366,7 +366,7 @@ class Cluster:
             return None
 
     def stop(self) -> None:
-        """End the processes; return when nothing of them is left. Does nothing a second time."""
+        """End the processes; return when they have ended. Further calls do nothing."""
         with self._lock:
             self._history.ended()
             self._lifetime.end(Absence.STOPPED)
@@ -439,10 +439,10 @@ _current: Cluster | None = None
 
 
 def current_cluster() -> Cluster:
-    """Return the cluster that `%mcjax` and `%%mcjax` drive.
+    """Return the cluster that `%mcjax` and `%%mcjax` control.
 
     Raises:
-        ClusterError: There is none yet.
+        ClusterError: There is no cluster yet.
     """
     if _current is None:
         raise ClusterError("There is no cluster yet. Start one: %mcjax start -n 4 -d 2")
@@ -450,11 +450,11 @@ def current_cluster() -> Cluster:
 
 
 def current() -> Cluster | None:
-    """Return the cluster that the magics drive, None if there is none yet."""
+    """Return the cluster that the magics control; None if there is no cluster yet."""
     return _current
 
 
 def set_current(cluster: Cluster | None) -> None:
-    """Have the magics drive this cluster."""
+    """Set the cluster that the magics control."""
     global _current
     _current = cluster

@@ -1,4 +1,4 @@
-"""CheckedInitialize processes that somebody else started."""
+"""Connect to the engines of an ipyparallel cluster that mcnb did not start."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ def connect(
     checked: bool = True,
     listen: str = "",
 ) -> Cluster:
-    """Join the engines of an ipyparallel cluster that somebody else started.
+    """Connect to the engines of an ipyparallel cluster that mcnb did not start.
 
-    They become JAX processes, all of them; whoever started them ends them.
+    All engines become JAX processes. mcnb does not end them.
 
     Args:
-        profile: The IPython profile under which it was started.
-        cluster_id: Its id, where several run under one profile.
-        devices_per_process: How many devices each process is to have.
+        profile: The IPython profile under which the cluster was started.
+        cluster_id: The cluster's id, if several clusters run under one profile.
+        devices_per_process: The number of devices per process.
         env: Environment variables for the processes.
-        checked: Whether a launch waits until all of its participants stand at it.
-        listen: At which of this machine's addresses the processes reach the notebook; found out
-            by default.
+        checked: Whether each launch waits until all its participants have reached it.
+        listen: The address of this machine at which the processes reach the notebook kernel;
+            determined automatically by default.
 
     Returns:
         The cluster, whose processes have joined.
 
     Raises:
-        ClusterError: There is no such cluster, an engine does not answer, or has used JAX.
+        ClusterError: There is no such cluster, or an engine does not reply or has used JAX.
     """
     from mcnb.launchers.existing import engines_of
 

@@ -1,8 +1,8 @@
-"""Seeing a cell through to its end on all processes, whatever becomes of it.
+"""Execute a cell on all processes, and monitor the execution until the cell ends.
 
-A cell ends when the last process has answered, or as soon as it is certain that one never will:
+A cell ends when the last process has replied, or as soon as a reply is certain never to arrive:
 because a process died, because a process raised and the others wait for it inside JAX, because
-unchecked processes parted and hang, or because the user wants it to end.
+unchecked processes diverged and hang, or because the user or the time limit ends the cell.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from mcnb.messages import Reply, Text
 from mcnb.worker.rpc import run_cell, settle
 
 TICK_S = 0.1
-# Where a process waits for others, what the others do is looked at sooner.
+# The polling interval while a process waits for others.
 SHORT_TICK_S = 0.02
-# How long to wait for what follows from a death: JAX ends the others when process 0 is gone.
+# How long to wait for further deaths: JAX ends the other processes when process 0 has died.
 DEATHS_S = 0.3
 Watcher = Callable[[Pending], None]
 
 
 class Execution:
-    """Sees one cell through.
+    """The execution of one cell on the processes.
 
     Args:
         processes: The processes.
-        watcher: Called again and again while the cell runs, for a live view.
+        watcher: Called repeatedly while the cell runs, for a live view.
 
     Attributes:
-        asked_by_ctrl_c: Whether it was Ctrl-C or the stop button that had the cell ended.
-        stage: What is being done to end the cell, in words; empty while it runs.
+        asked_by_ctrl_c: Whether Ctrl-C or the stop button ended the cell.
+        stage: The current step of ending the cell, in words; empty while the cell runs.
     """
 
     def __init__(self, processes: Processes, watcher: Watcher | None = None) -> None:
@@ -52,24 +52,24 @@ class Execution:
         self._presses = Presses(processes.wake)
         self._reported: set[int] = set()
         self._late = False
-        self._watched_by = 0  # the thread in which the watcher runs at this moment
+        self._watched_by = 0  # the id of the thread that is calling the watcher, or 0
         self.asked_by_ctrl_c = False
         self.stage = ""
 
     def interrupt(self) -> None:
-        """Have the cell ended; a second time, the processes are replaced at once.
+        """Request the end of the cell; a second request replaces the processes at once.
 
-        To be called from another thread, from a signal handler, or by the watcher: it is asked
-        again and again, so that what it says counts once.
+        To be called from another thread, from a signal handler, or by the watcher. The watcher is
+        called repeatedly, so its requests count only once.
         """
         if not (self._presses and threading.get_ident() == self._watched_by):
             self._presses.press()
 
     def run(self, cell: Cell) -> Outcome:
-        """Run a cell and return how it ended.
+        """Run a cell, and return its outcome.
 
         Raises:
-            ClusterError: What connects the processes broke.
+            ClusterError: The connection to the processes broke, or a process can't run the cell.
         """
         arguments = cell.source, cell.label, cell.first_line, cell.checked
         outcome, pending = self._see_through(cell, run_cell, *arguments)
@@ -91,15 +91,15 @@ class Execution:
 
         Args:
             function: The function.
-            args: Its arguments, after the shell and the number of the cell.
-            targets: In which processes.
+            args: The function's arguments after the shell and the number of the cell.
+            targets: The processes in which to call the function.
 
         Returns:
-            How the call ended, and the answers of the processes that gave one.
+            The outcome of the call, and the replies that were received, by process.
 
         Raises:
             CellError: An argument can't be sent.
-            ClusterError: What connects the processes broke.
+            ClusterError: The connection to the processes broke.
         """
         outcome, pending = self._see_through(Cell("", targets, ""), function, *args)
         return outcome, pending.answers
@@ -154,7 +154,7 @@ class Execution:
                 self._watched_by = 0
 
     def _report(self, pending: Pending, targets: tuple[int, ...]) -> None:
-        """Tell the referee who is done with the cell."""
+        """Report to the referee which processes have finished the cell."""
         for k in targets:
             if k in self._reported or k not in pending.answers:
                 continue
@@ -169,7 +169,7 @@ class Execution:
 
     @contextmanager
     def catching_ctrl_c(self) -> Iterator[None]:
-        """Have Ctrl-C end the cell instead of raising KeyboardInterrupt here."""
+        """Make Ctrl-C end the cell instead of raising KeyboardInterrupt in this process."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -186,7 +186,7 @@ class Execution:
             signal.signal(signal.SIGINT, before)
 
     def _over(self, pending: Pending, outcome: Outcome) -> bool:
-        """Return whether the cell is over, having ended it where it can't go on."""
+        """Return whether the cell has ended, after stopping a cell that can't continue."""
         if self._processes.exits or not pending.waiting:
             return True
         limit = self._cell.timeout
@@ -206,7 +206,7 @@ class Execution:
         return False
 
     def _where_they_stand(self, pending: Pending) -> Verdict:
-        """Return the verdict at the time of an interrupt: nothing is proven, as a rule."""
+        """Return the verdict at an interrupt: the referee's, or `stalled` with each position."""
         referee = self._processes.referee
         if referee.verdict is not None:
             return referee.verdict
@@ -219,7 +219,7 @@ class Execution:
         return Verdict("stalled", stands)
 
     def _settle(self, outcome: Outcome) -> None:
-        """See what becomes of launches that went ahead and that nobody waited for."""
+        """Wait for unawaited launches that went ahead, and abort those that hang."""
         if not outcome.intact or self._processes.exits:
             return
         pending = self._processes.call(settle)
@@ -236,10 +236,10 @@ class Execution:
         outcome.failed = not all(answer is True for answer in pending.answers.values())
 
     def _verify(self, outcome: Outcome, number: int) -> None:
-        """See to it that the processes can compute together, or find that they can't."""
+        """Verify that the processes can compute together, and heal them if needed."""
         if not outcome.intact or self._processes.exits:
             return
-        # Where launches that differ have met, it is not known what each still expects.
+        # If different launches have met, the data that each process still expects is unknown.
         heal = outcome.cut or (not self._cell.checked and outcome.verdict is not None)
         ended = bool(self._presses) or self._late
         if heal or ended or outcome.verdict is not None:
@@ -250,7 +250,7 @@ class Execution:
         while time.monotonic() < deadline:
             time.sleep(TICK_S)
         died = self._processes.died()
-        # Those that ended otherwise than the first ended because of it.
+        # Processes with another exit reason than the first ended as a consequence.
         first = next(iter(died.values()))
         for k in sorted(k for k, how in died.items() if how == first):
             line = crash_line(self._processes.last_words(k).err, self._cell.label)
@@ -269,7 +269,7 @@ class Execution:
 
 
 def _happened(outcome: Outcome, pending: Pending) -> Happened:
-    """Return what became of processes that parted unchecked."""
+    """Return the consequence of a divergence with the check off."""
     if outcome.died:
         return "crashed"
     if outcome.cut or outcome.stopped:

@@ -1,4 +1,4 @@
-"""Cells as they are asked for, and the history from which a session is replayed."""
+"""Define cells, and record the history from which a session is replayed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mcnb._text import plural
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell to be run.
+    """A cell to run.
 
     Attributes:
-        source: Its code.
-        targets: The processes that run it.
-        label: What stands in the notebook's prompt for it.
-        first_line: Which line of the notebook's cell the first line of the code is.
-        checked: Whether launches wait until all participants stand at them.
-        timeout: After how many seconds it is ended; None if never.
+        source: The cell's code.
+        targets: The processes that run the cell.
+        label: The cell's label in the notebook's prompt.
+        first_line: The line number, in the notebook's cell, of the first line of `source`.
+        checked: Whether each launch waits until all its participants have reached it.
+        timeout: The time limit in seconds; None if there is none.
     """
 
     source: str
@@ -32,11 +32,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Values that were set.
+    """Variables that were set on processes.
 
     Attributes:
-        values: The values by the variables' names.
-        targets: The processes on which they were set.
+        values: The values by variable name.
+        targets: The processes on which the variables were set.
     """
 
     values: Mapping[str, Any]
@@ -48,15 +48,15 @@ Step: TypeAlias = Cell | Push
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What came of a replay.
+    """Summary of a replay.
 
     Attributes:
         ran: The labels of the cells that ran again.
-        pushed: The names of variables that were set again.
+        pushed: The names of the variables that were set again.
         stopped_at: The label of the cell that failed; empty if none did.
-        not_run: How many more there were behind it.
-        left_out: The labels of cells that were left out, because they had failed before.
-        endless: The labels of cells that were left out, because what they launched did not end.
+        not_run: The number of cells after the failed cell.
+        left_out: The labels of cells that were left out because they had failed before.
+        endless: The labels of cells that were left out because their computations did not end.
     """
 
     ran: tuple[str, ...]
@@ -67,7 +67,7 @@ class Replay:
     endless: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return it in words.
+        """Return the summary in words.
 
         Example:
             >>> print(Replay(("1",), ("n",), "4", 2, ("2", "3")))
@@ -90,15 +90,15 @@ Left out, because they had failed before: In[2], In[3]
 
 
 def _listed(labels: Sequence[str]) -> str:
-    """Return cells after a colon, by their labels; nothing if there are none."""
+    """Return a colon and the cells' labels; empty if there are no cells."""
     return ": " + ", ".join(f"In[{label}]" for label in labels) if labels else ""
 
 
 class History:
-    """What made the variables that the processes have: steps that succeeded, in their order.
+    """History of the steps that succeeded, and so made the processes' variables, in order.
 
-    That the user ended the processes does not forget them at once, so that they can still be
-    replayed; the first step after it does. Processes that died on their own were not meant to.
+    After the user ends the processes, the steps can still be replayed until the first new step,
+    which clears the history. A process that dies by itself does not clear the history.
 
     Example:
         >>> history = History()
@@ -123,15 +123,15 @@ class History:
         self.steps.append(step)
 
     def leave_out(self, cell: Cell) -> None:
-        """Take note of a cell that failed."""
+        """Record a cell that failed."""
         self._forget_old()
         self.left_out.append(cell.label)
 
     def exclude(self, labels: Collection[str]) -> None:
-        """Leave out cells that succeeded, but launched what did not end and had to be aborted.
+        """Exclude cells that succeeded, but whose computations did not end and were aborted.
 
         Args:
-            labels: Their labels.
+            labels: The labels of the cells.
         """
         found = [one for one in self.steps if isinstance(one, Cell) and one.label in labels]
         self.steps = [one for one in self.steps if one not in found]
@@ -143,15 +143,15 @@ class History:
 
     @property
     def ahead(self) -> str:
-        """What a replay will run again, in words."""
+        """The cells that a replay will run again, in words."""
         cells = tuple(step.label for step in self.steps if isinstance(step, Cell))
         return f"{plural(len(cells), 'cell', 'cells')}{_listed(cells)}"
 
     def replayed(self) -> list[Step]:
-        """Return the steps, to be added again as they succeed."""
+        """Clear the history, and return its steps, to be added again as they succeed."""
         steps, self.steps, self._old = self.steps, [], False
         return steps
 
     def ended(self) -> None:
-        """Take note that the user ended the processes, with their variables."""
+        """Record that the user ended the processes, and so deleted their variables."""
         self._old = True

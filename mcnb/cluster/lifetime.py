@@ -1,4 +1,4 @@
-"""A cluster's processes from start to end: started, lost, restarted, stopped."""
+"""Manage the lifetime of a cluster's processes: start, loss, restart and stop."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from mcnb.errors import ClusterError, McnbError, OptionError
 from mcnb.options import Options
 
 OLDEST_JAX = (0, 8)
+# Code that runs in lost processes can't continue in any case.
+LOST_GRACE_S = 0.2
 
 
 def check_jax() -> None:
-    """Raise a plain sentence if there is no JAX, or one that is too old.
+    """Check that JAX is installed and recent enough.
 
     Raises:
-        ClusterError: There is none that fits.
+        ClusterError: JAX or jaxlib is missing or too old.
     """
     wanted = ".".join(map(str, OLDEST_JAX))
     mend = f'python -m pip install --upgrade "jax>={wanted}" "jaxlib>={wanted}"'
@@ -39,13 +41,11 @@ def check_jax() -> None:
             raise ClusterError.remedied(what, mend)
 
 
-# What runs in processes that are lost can't go on in any case.
-LOST_GRACE_S = 0.2
 _running: weakref.WeakSet[Lifetime] = weakref.WeakSet()
 
 
 class Absence(Enum):
-    """Why a cluster has no processes: what it did, in words."""
+    """Reason that a cluster has no processes, as a predicate of "The cluster"."""
 
     NOT_STARTED = "was not started yet"
     FAILED = "did not start"
@@ -58,13 +58,13 @@ class Absence(Enum):
 
 
 class Lifetime:
-    """Has processes when they are needed.
+    """Lifetime of a cluster's processes, which are started and restarted as needed.
 
     Args:
-        options: What to start.
+        options: The cluster's options.
 
     Attributes:
-        lock: Held by whoever uses the processes.
+        lock: The lock that a thread holds while it uses the processes.
     """
 
     def __init__(self, options: Options) -> None:
@@ -75,37 +75,37 @@ class Lifetime:
         self._error = ""  # why the cluster did not start, or could not be joined
         self._lost = False
         self._warned = False
-        # The restart of lost processes. It takes no lock: whoever holds the lock waits for it
-        # before anything else is done.
+        # The restart of lost processes. The task takes no lock: a thread that holds the lock waits
+        # for the task before doing anything else.
         self._recovery: Task | None = None
         self._untouched = False
 
     @property
     def processes(self) -> Processes | None:
-        """The processes, None while there are none."""
+        """The processes; None while there are none."""
         return self._processes
 
     @property
     def running(self) -> bool:
-        """Whether they run, or are being restarted."""
+        """Whether the processes are running or being restarted."""
         return self._processes is not None or self._lost
 
     @property
     def recovering(self) -> bool:
-        """Whether lost processes are being restarted at this moment."""
+        """Whether lost processes are currently being restarted."""
         return self._recovery is not None and not self._recovery.done
 
     @property
     def untouched(self) -> bool:
-        """Whether the processes were restarted since they were lost, and not used yet."""
+        """Whether the processes were restarted after a loss, and have not been used since."""
         return self._lost or self._untouched
 
     def start(self) -> None:
-        """Start the processes; return when all have joined.
+        """Start the processes; return when all of them have joined.
 
         Raises:
-            ClusterError: They could not be started.
-            KeyboardInterrupt: Ctrl-C; nothing of them is left.
+            ClusterError: The processes could not be started.
+            KeyboardInterrupt: Ctrl-C; the processes have been ended.
         """
         self._wait_for_recovery()
         self._start()
@@ -122,7 +122,7 @@ class Lifetime:
             self._lost = False
             raise ClusterError(f"The cluster {self._absent()}") from None
         except KeyboardInterrupt:
-            # Where it was being restarted, the next cell tries again, as this one did.
+            # After an interrupted restart, the next cell tries to restart the cluster again.
             self._absence = Absence.INTERRUPTED
             raise
         self._lost = False
@@ -133,10 +133,10 @@ class Lifetime:
             warnings.warn(unchecked, RuntimeWarning, stacklevel=2)
 
     def end(self, absence: Absence) -> None:
-        """End the processes; return when nothing of them is left.
+        """End the processes; return when they have ended.
 
         Args:
-            absence: What the cluster did then, for whoever asks for them.
+            absence: The reason to report to later callers that need the processes.
         """
         interrupt = self._wait_for_recovery(to_the_end=True)
         self._lost = self._untouched = False
@@ -149,7 +149,7 @@ class Lifetime:
             raise interrupt
 
     def lose(self) -> None:
-        """Give the processes up and have new ones started, while the user reads why."""
+        """End the lost processes and start new ones, in the background."""
         lost, self._processes = self._processes, None
         self._absence = Absence.RESTARTING if self._options.ours else Absence.LOST
         self._lost = self._options.ours
@@ -159,19 +159,19 @@ class Lifetime:
         if lost is not None:
             lost.close(LOST_GRACE_S)
         if self._lost:
-            # Why it failed is kept for the next call to say.
+            # The next call reports the error, which is kept.
             with contextlib.suppress(ClusterError):
                 self._start()
                 self._untouched = True
 
     def _wait_for_recovery(self, *, to_the_end: bool = False) -> KeyboardInterrupt | None:
-        """Return when lost processes have been restarted, or could not be.
+        """Wait until lost processes have been restarted, or the restart has failed.
 
         Args:
-            to_the_end: Whether an interrupt is returned then, instead of being raised at once.
+            to_the_end: Whether to return an interrupt at the end, instead of raising it at once.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C; the start goes on.
+            KeyboardInterrupt: Ctrl-C; the restart continues.
         """
         interrupt: KeyboardInterrupt | None = None
         while self._recovery is not None:
@@ -185,11 +185,11 @@ class Lifetime:
         return interrupt
 
     def ready(self) -> Processes:
-        """Return the processes if they can be called.
+        """Return the processes when they are ready to be called.
 
         Raises:
-            ClusterError: There are none, or one of them died; then new ones are being started.
-            KeyboardInterrupt: Ctrl-C while they are being restarted; that goes on.
+            ClusterError: There are no processes; or a process died, and new ones are being started.
+            KeyboardInterrupt: Ctrl-C during a restart; the restart continues.
         """
         self._wait_for_recovery()
         self._untouched = False
@@ -210,7 +210,7 @@ class Lifetime:
         return self._processes
 
     def state(self) -> str:
-        """Return how they are, in a few words."""
+        """Return the state of the processes, in a few words."""
         if self.recovering or self._processes is None:
             return "being restarted" if self._lost or self.recovering else f"it {self._absent()}"
         return "broken: a process died" if self._processes.exits else "ready"
@@ -220,7 +220,7 @@ class Lifetime:
         return f"{self._absence.value}: {self._error}" if tried else self._absence.value
 
     def absence_sentence(self) -> str:
-        """Return why there are none, and what to do."""
+        """Return a sentence on why there are no processes, and what to do."""
         said = f"The cluster {self._absent()}"
         if self._absence is Absence.FAILED:
             return f"{said}\nOnce that is mended: %mcjax start"

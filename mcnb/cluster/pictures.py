@@ -1,4 +1,4 @@
-"""Pictures of what a cluster's processes have, asked for in the notebook."""
+"""Draw pictures of a cluster's variables and devices, and of the activity during a cell."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from mcnb.pictures.scene import ELSEWHERE, Cell, Grid, Scene
 from mcnb.pictures.scenes.time import order_scene, time_scene
 from mcnb.pictures.timeline import timeline
 
+MOST_PROCESSES = 64
+
 
 class Variables(Protocol):
-    """What has variables on several processes: a cluster."""
+    """Protocol of a cluster, which has variables on several processes."""
 
     @property
     def options(self) -> Options:
-        """Its processes and devices."""
+        """The options, such as the number of processes and devices."""
 
     def scenes(self, expression: str, **options: Any) -> dict[int, Scene]:
         """Return the scenes of a variable by process index."""
@@ -37,17 +39,17 @@ def times(
     *,
     order: bool = False,
 ) -> Scene:
-    """Return the scene of what the processes did in a cell, and when.
+    """Return a scene of the processes' activity during a cell, over time.
 
     Args:
-        replies: What the processes replied, by process index.
-        launches: What they launched.
-        ended: How processes ended, in words, by process index; empty for one that was stopped.
+        replies: The processes' replies, by process index.
+        launches: The processes' launches.
+        ended: The exit reasons in words, by process index; empty for a process that was stopped.
         count: The number of processes.
-        order: Whether to leave out all times.
+        order: Whether to omit all times.
 
     Raises:
-        PictureError: No process could say what it did.
+        PictureError: No process reported its activity.
     """
     traces = {k: reply.trace for k, reply in replies.items()}
     known = {k for k, trace in traces.items() if trace is not None}
@@ -66,19 +68,16 @@ def times(
     return draw(timeline(traces, launches), absent)
 
 
-MOST_PROCESSES = 64
-
-
 def pictures_of(cluster: Variables, args: Sequence[Any], options: dict[str, Any]) -> list[Picture]:
-    """Return the pictures of a variable on a cluster's processes, equal ones once.
+    """Return the distinct pictures of a variable on a cluster's processes.
 
     Args:
         cluster: The cluster.
-        args: The name of a variable, or an expression; nothing for the devices.
-        options: Those of `mcnb.show`.
+        args: The name of a variable, or an expression; empty for the devices.
+        options: The options of `mcnb.show`.
 
     Raises:
-        PictureError: What is given is no expression.
+        PictureError: The argument is not an expression.
     """
     if not args:
         return [Picture(_devices_of(cluster))]
@@ -111,7 +110,7 @@ def pictures_of(cluster: Variables, args: Sequence[Any], options: dict[str, Any]
 
 
 def put_together(scenes: Mapping[int, Scene]) -> dict[int, Scene]:
-    """Return scenes of one array with the values that any process holds, where they fit."""
+    """Merge the values of all processes into their scenes, if the scenes show the same array."""
     every = list(scenes.values())
     frames = {_without_values(scene) for scene in every}
     if len(frames) > 1:

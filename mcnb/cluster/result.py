@@ -1,4 +1,4 @@
-"""What came of a cell: every process's own answer, and all of them as one."""
+"""Define the result and outcome of a cell, and describe errors and the cluster's state in words."""
 
 from __future__ import annotations
 
@@ -22,32 +22,33 @@ NOT_OURS = (
     "The processes can't communicate any more. Restart them with the tool that started them; then: "
     "%mcjax connect"
 )
+# Errors that a process raises because it was interrupted, or because its computation was aborted.
+_OF_BEING_STOPPED = ("KeyboardInterrupt", "JaxRuntimeError", "XlaRuntimeError")
 
 
 @dataclass
 class Outcome:
-    """How a cell ended.
+    """The outcome of a cell's execution.
 
     Attributes:
-        replies: What each process has to say; made up from its black box where it could not.
-        stopped: Processes that were made to end the cell, with the line at which they stood.
-        died: The processes that ended on their own, and how.
+        replies: The reply of each process; reconstructed from its output files if it sent none.
+        stopped: The processes that were stopped, with the line at which each was then.
+        died: The processes that ended on their own, with their exit reasons.
         interrupted: Whether the user ended the cell.
-        intact: Whether the processes can go on; where not, they have to be restarted.
-        verdict: How the processes parted, if they did.
+        intact: Whether the processes can continue; if not, they must be restarted.
+        verdict: How the processes diverged, if they did.
         time_limit: The time limit that ended the cell, in seconds.
         cut: Whether computations had to be aborted.
-        healed: What was restored when the processes had to join anew, by process.
-        unfreed: Processes that could not be got out of what they were in.
+        healed: The restored variables, by process, if the processes had to reconnect.
+        unfreed: The processes that could not be interrupted.
         unhealed: Why the processes could not be healed.
-        failed: Whether a computation failed that nobody waited for.
-        unfinished: What still runs in processes, of those in which something does.
-        silent: Processes that did not answer what still runs in them.
-        given_up: Whether the user did not want to wait until the cell was ended.
-        verified: Whether it was seen that nothing computes, and that the processes gather right
-            numbers.
-        pressed_late: Whether the user wanted the cell ended when it had just ended by itself.
-        endless: The labels of cells whose computations did not end, and were aborted.
+        failed: Whether an unawaited computation failed.
+        unfinished: The work that still runs, by process, for processes with such work.
+        silent: The processes that did not report their unfinished work.
+        given_up: Whether the user chose not to wait for the cell to end.
+        verified: Whether the devices were seen to be idle, and a test gather to be correct.
+        pressed_late: Whether the user's request to end the cell came just after the cell's end.
+        endless: The labels of cells whose computations did not end and were aborted.
     """
 
     replies: dict[int, Reply] = field(default_factory=dict)
@@ -71,12 +72,12 @@ class Outcome:
 
 
 def aftermath(outcome: Outcome, count: int, *, ours: bool = True) -> str:
-    """Say what had to be done to end a cell.
+    """Describe how a cell was ended, and the state of the cluster afterwards.
 
     Args:
-        outcome: How it ended.
-        count: How many processes there are.
-        ours: Whether mcnb has started the processes, and so can restart them.
+        outcome: The outcome of the cell.
+        count: The number of processes.
+        ours: Whether mcnb started the processes, and so can restart them.
 
     Example:
         >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)
@@ -104,7 +105,7 @@ variables are lost. To re-run the cells that defined them: %mcjax restart --repl
         else:
             sentences.append(NOT_OURS)
     else:
-        # What runs on is news where the cell was to end; otherwise it is the cell's own affair.
+        # Unfinished work is reported only if the cell was to end; otherwise it is legitimate.
         ended = outcome.interrupted or outcome.pressed_late or outcome.time_limit is not None
         left = leftovers(outcome.unfinished, count) if ended else []
         if outcome.healed:
@@ -119,7 +120,7 @@ variables are lost. To re-run the cells that defined them: %mcjax restart --repl
 
 
 def _reasons(outcome: Outcome, count: int) -> list[str]:
-    """Say why processes can't go on."""
+    """Describe why the processes can't continue."""
     if outcome.given_up:
         return ["you pressed stop a second time"]
     if outcome.unfreed:
@@ -158,11 +159,11 @@ def _computing(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
 
 
 def leftovers(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
-    """Say what still runs in processes after a cell, and how it can be ended.
+    """Describe the work that still runs after a cell, and how to end that work.
 
     Args:
-        unfinished: What does, by process.
-        count: How many processes there are.
+        unfinished: The unfinished work, by process.
+        count: The number of processes.
 
     Example:
         >>> for sentence in leftovers({0: Unfinished(threads=(3,)), 1: Unfinished(native=True)}, 4):
@@ -198,7 +199,7 @@ _Same = TypeVar("_Same")
 
 
 def _grouped(by_process: Mapping[int, _Same]) -> list[tuple[_Same, list[int]]]:
-    """Return equal values with the processes that have them."""
+    """Group processes by equal values."""
     groups: dict[_Same, list[int]] = {}
     for k, value in by_process.items():
         groups.setdefault(value, []).append(k)
@@ -213,11 +214,11 @@ def _lines(lines: Sequence[int | None]) -> str:
 
 
 def healing(healed: Mapping[int, Healed], count: int) -> list[str]:
-    """Say what healing did.
+    """Describe the effect of healing the cluster.
 
     Args:
-        healed: What was restored, by process.
-        count: How many processes there are.
+        healed: The restored variables, by process.
+        count: The number of processes.
 
     Example:
         >>> for sentence in healing({0: Healed(2, lost=("y",)), 1: Healed(2, lost=("y",))}, 2):
@@ -249,24 +250,20 @@ def healing(healed: Mapping[int, Healed], count: int) -> list[str]:
     return sentences
 
 
-# What a process raises because it was interrupted, or because its computation was cut off.
-_OF_BEING_STOPPED = ("KeyboardInterrupt", "JaxRuntimeError", "XlaRuntimeError")
-
-
 @dataclass(frozen=True)
 class Result:
-    r"""The result of a cell. All that is kept by process is indexed by process index.
+    r"""The result of a cell, with mappings by process index.
 
     Attributes:
-        replies: What each process that ran the cell has to say.
-        count: How many processes the cluster has.
-        stopped: The processes that did not end the cell by themselves but were stopped, because
-            they waited for one that raised, or by the user.
+        replies: The reply of each process that ran the cell.
+        count: The number of processes of the cluster.
+        stopped: The processes that did not end the cell by themselves but were stopped, by the user
+            or because they waited for a process that raised.
         interrupted: Whether the user ended the cell.
-        exits: How processes ended that ended during the cell.
+        exits: The exit reasons of the processes that ended during the cell.
         time_limit: The time limit that ended the cell, in seconds; None if none did.
-        aftermath: What had to be done to end the cell, in sentences; empty if nothing.
-        verdict: How the processes parted, or None if they did not.
+        aftermath: How the cell was ended, in sentences; empty if the cell ended by itself.
+        verdict: How the processes diverged, or None if they did not.
 
     Example:
         >>> from mcnb.messages import Reply, Text
@@ -291,17 +288,17 @@ class Result:
 
     @property
     def died(self) -> dict[int, str]:
-        """How each process ended that ended during the cell, in words."""
+        """The exit reason of each process that ended during the cell, in words."""
         return {k: exit_text(how) for k, how in self.exits.items()}
 
     @property
     def stdout(self) -> dict[int, str]:
-        """What each process wrote to stdout, as text."""
+        """The text that each process wrote to stdout."""
         return self._streams("stdout")
 
     @property
     def stderr(self) -> dict[int, str]:
-        """What each process wrote to stderr, as text."""
+        """The text that each process wrote to stderr."""
         return self._streams("stderr")
 
     @property
@@ -311,23 +308,23 @@ class Result:
 
     @property
     def errors(self) -> dict[int, ProcessError]:
-        """The error that ended the cell, for each process that has one."""
+        """The error that ended the cell, for each process that raised one."""
         return {k: reply.error for k, reply in self.replies.items() if reply.error is not None}
 
     @cached_property
     def launches(self) -> tuple[LaunchRecord, ...]:
-        """What the processes launched that spans processes, in the order of time."""
+        """The launches that span processes, in chronological order."""
         records = [record for reply in self.replies.values() for record in reply.launches]
         return tuple(sorted(records, key=lambda record: (record.announced, record.process)))
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """What the processes said, folded."""
+        """The processes' folded output."""
         return fold_events({k: reply.events for k, reply in self.replies.items()})
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What looks odd about the launches, though it proves nothing: in sentences."""
+        """Sentences about suspicious launches that are no proof of a divergence."""
         found = [other_lines(self.launches, self.count)]
         if self.verdict is not None:
             found.append(met_nobody(self.verdict, self.launches, self.count))
@@ -336,20 +333,20 @@ class Result:
     def __mcnb_picture__(
         self, args: Sequence[Any], options: dict[str, Any], keywords: Mapping[str, Any]
     ) -> list[Picture] | None:
-        """Return its pictures for `mcnb.show`; None if it takes no such arguments."""
+        """Return the result's pictures for `mcnb.show`; None for unsupported arguments."""
         if args or not set(keywords) <= {"order"}:
             return None
         return [self.timeline(**keywords)]
 
     def timeline(self, *, order: bool = False) -> Picture:
-        """Return a picture of what the processes did, and when.
+        """Return a picture of the processes' activity over time.
 
         Args:
-            order: Whether to draw only in which order they launched what spans processes, without
-                any time: that is the same whenever the same is launched.
+            order: Whether to draw only the order of the launches that span processes, without any
+                times. The same launches then always give the same picture.
 
         Raises:
-            PictureError: No process could say what it did.
+            PictureError: No process reported its activity.
         """
         from mcnb.cluster.pictures import times
         from mcnb.pictures.picture import Picture
@@ -370,7 +367,7 @@ class Result:
         return shown + without_escapes("\n".join(error.lines)) + "\n"
 
     def error(self) -> McnbError | None:
-        """Return the exception that the cell's failure makes, None if it did not fail."""
+        """Return the exception for a failed cell; None if the cell did not fail."""
         if self.exits:
             message = died_sentence(self.exits, self.count) + self._sentence_end()
             lines = [f"{ClusterError.__name__}: {message}"]
@@ -403,7 +400,7 @@ class Result:
         ]
 
     def _left_waiting(self, verdict: Verdict) -> CellError:
-        """Return the error for processes that failed; those that they left waiting come after."""
+        """Return the error for failed processes, followed by the processes left waiting."""
         waited = left_waiting(verdict.stands, self.count)
         waited = f"{waited[0].upper()}{waited[1:]}" if waited else ""
         message = ". ".join(filter(None, ("; ".join(self._summaries()), waited, self.aftermath)))
@@ -411,7 +408,7 @@ class Result:
         return CellError(message, [*self._traceback_lines(), "", *rest])
 
     def _took_too_long(self) -> CellError:
-        """Return the error for a cell that its time limit ended."""
+        """Return the error for a cell that exceeded its time limit."""
         assert self.verdict is not None
         wording = explain(self.verdict, self.count, self.aftermath)
         lines = [f"{CellError.__name__}: {wording.lines[0]}", *wording.lines[1:]]
@@ -419,7 +416,7 @@ class Result:
         return CellError(wording.sentence, [*lines, "", *others] if others else lines)
 
     def _parted(self, verdict: Verdict) -> LockstepError:
-        """Return the error for processes that parted, with what else went wrong after it."""
+        """Return the error for processes that diverged, followed by other errors."""
         consequence = ". ".join(filter(None, (*self.notes, self.aftermath)))
         wording = explain(verdict, self.count, consequence)
         message = ". ".join((wording.sentence, *self._summaries()))
@@ -428,7 +425,7 @@ class Result:
         return LockstepError(message, [*lines, "", *others] if others else lines, verdict.kind)
 
     def raise_for_errors(self) -> None:
-        """Raise what `error` returns, if anything.
+        """Raise the exception that `error` returns, if any.
 
         Raises:
             CellError: The cell raised on at least one process.
@@ -449,7 +446,7 @@ class Result:
         return f". {self.aftermath}" if self.aftermath else ""
 
     def _groups(self) -> list[tuple[list[int], ProcessError]]:
-        """Return equal errors with their processes, the root cause first."""
+        """Group processes by equal errors, with the root cause first."""
         groups: dict[ProcessError, list[int]] = {}
         for k, error in sorted(
             self.errors.items(), key=lambda item: (item[0] in self.stopped, item[0])
@@ -459,12 +456,12 @@ class Result:
         return [(sorted(group), error) for error, group in groups.items()]
 
     def _is_consequence(self, k: int, error: ProcessError) -> bool:
-        """Return whether an error only tells that its process was stopped, or was left alone."""
+        """Return whether an error only results from a stopped process or a missing participant."""
         if error.name == LockstepError.__name__:
             return True
         verdict = self.verdict
         cut_off = k in self.stopped or self.exits or (verdict is not None and verdict.happened)
-        # What a callback raises comes back as an error of the computation.
+        # JAX reports an exception in a callback as an error of the computation.
         refused = verdict is not None and LockstepError.__name__ in error.message
         return bool(cut_off or refused) and error.name in _OF_BEING_STOPPED
 
@@ -476,7 +473,7 @@ class Result:
 
 
 def died_sentence(died: Mapping[int, ProcessExit], count: int) -> str:
-    """Say which processes died, and how.
+    """Describe which processes died, and their exit reasons.
 
     Example:
         >>> from mcnb.lockstep.model import ExitSource
@@ -498,13 +495,13 @@ def _plain_text(item: object) -> str:
 def answers_of(
     outcome: Outcome, answers: Mapping[int, Any], count: int, *, ours: bool
 ) -> dict[int, Any]:
-    """Return what processes answered to a call of one of mcnb's own functions.
+    """Return the processes' replies to a call of one of mcnb's own functions.
 
     Args:
-        outcome: How the call ended.
-        answers: What they answered, by process.
-        count: How many processes there are.
-        ours: Whether they can be restarted.
+        outcome: The outcome of the call.
+        answers: The replies, by process.
+        count: The number of processes.
+        ours: Whether mcnb started the processes, and so can restart them.
 
     Raises:
         CellError: A process raised an error, or was stopped.
@@ -520,9 +517,9 @@ def result_of(outcome: Outcome, count: int, *, ours: bool) -> Result:
     """Return the result of a cell.
 
     Args:
-        outcome: How it ended.
-        count: How many processes there are.
-        ours: Whether they can be restarted.
+        outcome: The outcome of the cell.
+        count: The number of processes.
+        ours: Whether mcnb started the processes, and so can restart them.
     """
     return Result(
         replies=dict(sorted(outcome.replies.items())),

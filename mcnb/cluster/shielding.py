@@ -1,4 +1,4 @@
-"""What Ctrl-C must not leave half done."""
+"""Run actions that Ctrl-C must not interrupt."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 
 class Task:
-    """Something that is done in a thread of its own, where Ctrl-C does not reach it.
+    """An action that runs in its own thread, which Ctrl-C does not interrupt.
 
-    Who waits for it may be interrupted, and wait again. (Not so with `threading.Thread.join`, which
-    takes the thread for ended then: https://github.com/python/cpython/issues/90882.)
+    A caller whose `wait` was interrupted can wait again. (An interrupted `threading.Thread.join`
+    takes the thread for ended: https://github.com/python/cpython/issues/90882.)
 
     Args:
-        action: What to do.
+        action: The function to run.
     """
 
     def __init__(self, action: Callable[[], object]) -> None:
@@ -32,28 +32,28 @@ class Task:
 
     @property
     def done(self) -> bool:
-        """Whether it has come to its end."""
+        """Whether the action has ended."""
         return self._ended.is_set()
 
     def wait(self) -> None:
-        """Return when it has come to its end."""
+        """Wait until the action has ended."""
         self._ended.wait()
 
     def raise_failure(self) -> None:
-        """Raise what it raised, if it did."""
+        """Raise the exception that the action raised, if any."""
         if self._failure is not None:
             raise self._failure
 
 
 def to_the_end(action: Callable[[], object]) -> None:
-    """Do something that a Ctrl-C or a stop button does not cut short.
+    """Run an action to its end, and delay KeyboardInterrupt until then.
 
     Args:
-        action: What to do; it must come to an end by itself.
+        action: The function to run, which must end by itself.
 
     Raises:
-        KeyboardInterrupt: It came meanwhile; it is raised when all is done.
-        BaseException: What the action raised.
+        KeyboardInterrupt: Ctrl-C or the stop button during the action; raised after the action.
+        BaseException: The exception that the action raised.
 
     Example:
         >>> to_the_end(lambda: print("done"))

@@ -1,12 +1,12 @@
-"""End a cell, whatever it does, and find out what is true afterwards.
+"""Stop a cell, and verify or heal the processes afterwards.
 
     interrupt ──▶ abort ──▶ wind down ──▶ gather ──▶ intact
     (Python)      (collectives)  │            │
                                  │            ╰──▶ heal ──▶ healed
                                  ╰── a device computes on ──▶ replace the processes
 
-Each step has a budget in seconds. Where one runs out, the next step begins; after the last one, the
-processes are replaced. Nothing is said to be intact that was not seen to be.
+Each step has a budget in seconds. When a budget runs out, the next step starts; after the last
+step, the processes are replaced. The cluster is reported intact only after verification.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ from mcnb.worker.rpc import probe
 from mcnb.worker.unfinished import wind_down
 
 TICK_S = 0.05
-# How long a process must have stood still inside JAX before it is taken to wait for another.
+# How long a process must be inactive in JAX before it counts as waiting for another process.
 WAITS_S = 0.5
-# The same where it was interrupted; processes report four times a second.
+# The same for an interrupted process; processes report four times a second.
 STILL_S = 0.24
-# When a cell that was interrupted is interrupted again, and when it is given up to be interrupted.
-# The first time between leaves `finally` clauses some time.
+# The times of repeated interrupts, and the time after which the interrupts have failed. The first
+# interval leaves time for `finally` clauses.
 ATTEMPTS_S = (0.0, 0.45, 0.6)
 INTERRUPT_S = 0.75
-# How long an interrupt needs to end a wait that it can end.
+# How long an interrupt needs to end an interruptible wait.
 FREED_S = 0.25
-# How long a computation that is aborted has to fail, and when it is aborted again: one that was
-# still making its connections may wait in the next one then.
+# How long an aborted computation has to fail, and when the abort is repeated: a computation that
+# was still connecting may by then wait in its next connection.
 ABORT_S = 1.0
 AGAIN_S = 0.25
-# How long what was launched may run on before it is aborted, and then before the processes are
-# replaced. An answer may take longer than it is asked to, on a machine that has much to do.
+# How long launched computations may run before they are aborted, then before the processes are
+# replaced, and how much longer a reply may take, on a busy machine.
 WIND_DOWN_S, AFTER_ABORT_S, ANSWER_S = 0.6, 0.5, 1.2
 SLOW_S = 1.5
-# The same for a cell that failed by itself: nothing is ended there, it is only looked, and there is
-# no hurry.
+# The same for a cell that failed by itself: its computations are only checked, not ended, and the
+# check is not urgent.
 LOOK_S, LATE_ANSWER_S = 0.2, 10.0
 GATHER_S = 1.5
-# Two presses of the stop button that follow each other sooner are one: nothing was said before.
+# Presses of the stop button within this interval count as one: no message was shown in between.
 SAME_PRESS_S = 0.3
 
 
 class PressedAgainError(Exception):
-    """The user wants the processes replaced at once."""
+    """Exception for a second press of the stop button, which replaces the processes at once."""
 
 
 class Presses:
-    """Count how often the user has asked for the cell to end.
+    """Counter of the user's requests to end the cell.
 
     Args:
-        wake: Called with each press; from a signal handler, or from another thread.
+        wake: Called at each press, from a signal handler or from another thread.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -69,7 +69,7 @@ class Presses:
         return self._first is not None
 
     def press(self) -> None:
-        """Take note of one."""
+        """Record a press."""
         now = time.monotonic()
         if self._first is None:
             self._first = now
@@ -79,14 +79,14 @@ class Presses:
 
 
 class Stopper:
-    """Ends what runs on the processes, and finds out what they can do afterwards.
+    """Stopper of a cell, which also verifies and heals the processes afterwards.
 
     Args:
         processes: The processes.
-        outcome: How the cell ended; what is done and found is written there.
-        presses: How often the user has asked for the end.
-        show: Called with what is being done, in words, as soon as it begins, and then again and
-            again while it lasts.
+        outcome: The outcome of the cell, in which the stopper records its actions and findings.
+        presses: The user's requests to end the cell.
+        show: Called with the current step, in words, when the step starts, and repeatedly while it
+            lasts.
     """
 
     def __init__(
@@ -104,12 +104,12 @@ class Stopper:
 
     @property
     def _ending(self) -> str:
-        """What is done, in words: at the user's request, or because the cell can't go on."""
+        """The action in words: at the user's request, or because the cell can't continue."""
         asked = self._presses or self._outcome.time_limit is not None
         return "Stopping" if asked else "Ending the cell"
 
     def wait(self, pending: Pending, timeout_s: float) -> bool:
-        """Wait until all have answered a call, or something else has happened.
+        """Wait briefly for replies to a call or another event; return whether one occurred.
 
         Raises:
             PressedAgainError: The user has pressed the stop button a second time.
@@ -120,15 +120,15 @@ class Stopper:
         return pending.wait(min(timeout_s, TICK_S))
 
     def begin(self, stage: str) -> None:
-        """Begin a step, and say so at once."""
+        """Start a step, and show its description at once."""
         self._stage = stage
         self._show(stage)
 
     def stop(self, pending: Pending) -> None:
-        """Interrupt the processes that still run a cell, and abort what hangs in them.
+        """Interrupt the processes that still run a cell, and abort computations that hang.
 
         Args:
-            pending: The cell.
+            pending: The pending call that runs the cell.
 
         Raises:
             PressedAgainError: The user has pressed the stop button a second time.
@@ -150,11 +150,11 @@ class Stopper:
             self.abort(pending, attempts)
 
     def abort(self, pending: Pending, attempts: int = 0) -> None:
-        """Abort the collectives that processes are inside; return when the processes are free.
+        """Abort the collectives of the waiting processes; return when the processes are free.
 
         Args:
-            pending: What they are called for.
-            attempts: How often it was interrupted before.
+            pending: The pending call.
+            attempts: How often the call was interrupted before.
 
         Raises:
             PressedAgainError: The user has pressed the stop button a second time.
@@ -179,12 +179,12 @@ class Stopper:
             self._outcome.unfreed = tuple(sorted(pending.waiting))
 
     def verify(self, *, ended: bool, heal: bool, salt: int) -> None:
-        """Find out whether the processes can go on together, and heal them where that helps.
+        """Check whether the processes can compute together, and heal them if that helps.
 
         Args:
-            ended: Whether the cell was told to end: then what it left running is ended, too.
-            heal: Whether the processes have to reconnect in any case.
-            salt: A number that belongs to this cell.
+            ended: Whether the cell was ended on request, so that its unfinished work is ended, too.
+            heal: Whether the processes must reconnect in any case.
+            salt: A number that is specific to this cell.
 
         Raises:
             PressedAgainError: The user has pressed the stop button a second time.
@@ -193,10 +193,10 @@ class Stopper:
         if ended:
             self.begin(f"{self._ending}: checking that no device computes any more …")
         if heal:
-            self._processes.abort()  # their connections are made anew in any case
+            self._processes.abort()  # the connections are replaced in any case
         found = self._wind_down(ended, heal)
         if (ended or heal) and not self._all_idle(found) and self._processes.abort():
-            # Computations that communicate end so; others end only with their process.
+            # An abort ends computations that communicate; others end only with their process.
             outcome.endless = frozenset(
                 one.cell for one in found.values() if one.devices and one.cell
             )
@@ -208,7 +208,7 @@ class Stopper:
         if self._processes.exits:
             return
         if not self._all_idle(found):
-            # Where nobody has asked for an end, what is launched may go on.
+            # Without a request to end the cell, launched computations may continue.
             outcome.intact = not (ended or heal)
             return
         if not heal:
@@ -221,14 +221,14 @@ class Stopper:
         return not self._outcome.silent and not _compute(found)
 
     def _wind_down(self, ends: bool, heals: bool) -> dict[int, Unfinished]:
-        """Wait until nothing runs any more; return what does, of each process that answers."""
+        """Wait until nothing runs; return the unfinished work of each process that replies."""
         budget_s = WIND_DOWN_S if ends else LOOK_S
         self._winding = self._processes.call(wind_down, ends, heals, budget_s)
         return self._wound(budget_s + (ANSWER_S if ends else LATE_ANSWER_S))
 
     def _wind_down_again(self, found: dict[int, Unfinished], ends: bool) -> dict[int, Unfinished]:
         if self._outcome.silent:
-            # One that does not answer waits with one launch more until others are over.
+            # A silent process is blocked in one more launch until earlier computations end.
             found = self._wound(time.monotonic() - self._winding.started + AFTER_ABORT_S)
         if self._outcome.silent:
             return found
@@ -241,7 +241,7 @@ class Stopper:
         deadline = pending.started + limit_s
         while pending.waiting and not self._processes.exits:
             now = time.monotonic()
-            # One that is slow, where the others are idle, may be no more than that.
+            # If the other processes are idle, a late process may just be slow.
             if now > deadline + (0 if _compute(_answers(pending)) else SLOW_S):
                 break
             self.wait(pending, TICK_S)
@@ -251,9 +251,9 @@ class Stopper:
         return found
 
     def _gathers(self, salt: int) -> bool:
-        """Return whether the processes gather known numbers.
+        """Return whether a test gather of known numbers is correct on all processes.
 
-        An interrupt may have come between one process's launch of a collective and another's.
+        An interrupt may have arrived between two processes' launches of the same collective.
         """
         pending = self._processes.call(probe, salt, GATHER_S)
         while pending.waiting and not self._processes.exits:
@@ -267,7 +267,7 @@ class Stopper:
             self.wait(pending, TICK_S)
         right = all(answer is True for answer in pending.answers.values())
         if not right and not self._processes.exits and self._processes.abort():
-            self._outcome.cut = True  # the gather itself is still under way
+            self._outcome.cut = True  # the test gather is still running
         return right
 
     def _heal(self, size: int) -> None:
@@ -281,16 +281,16 @@ class Stopper:
     def _interrupt(self, pending: Pending, attempt: int) -> None:
         for k in sorted(pending.waiting):
             progress = pending.progress(k)
-            # Where JAX waits for a device, an interrupt would come out in the middle of what it
-            # does afterwards; and each makes the wait look as if it had just begun.
+            # If JAX waits for a device, an interrupt would take effect in JAX's code after the
+            # wait; and each interrupt makes the wait look as if it had just started.
             waits = progress.waits_s >= WAITS_S or (attempt > 1 and progress.waits_s > 0)
             if not (waits and progress.inside_jax):
                 self._processes.interrupt(k, attempt)
 
     def _all_hang(self, pending: Pending, since_s: float) -> bool:
-        """Return whether all that are left wait for a device, interrupted or not."""
+        """Return whether all remaining processes wait for a device, despite any interrupt."""
         inside = all(pending.progress(k).inside_jax for k in pending.waiting)
-        # One that stands still after the interrupt as it did before does not react to it.
+        # A process that is as inactive after the interrupt as before does not react to it.
         still_s = STILL_S if since_s > STILL_S else WAITS_S
         return self._all_wait_in_jax(pending, still_s) and (inside or since_s > FREED_S)
 
@@ -302,7 +302,7 @@ class Stopper:
 
 
 def _answers(pending: Pending) -> dict[int, Unfinished]:
-    """Return what processes have said of what still runs in them."""
+    """Return the processes' reports of unfinished work."""
     return {k: a for k, a in pending.answers.items() if isinstance(a, Unfinished)}
 
 

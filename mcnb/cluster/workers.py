@@ -1,4 +1,4 @@
-"""The n processes of one start, from their joining to their end."""
+"""Start, call, interrupt, heal and end the worker processes of a cluster."""
 
 from __future__ import annotations
 
@@ -30,24 +30,35 @@ from mcnb.worker.gpus import share
 from mcnb.worker.join import Location, heal, hold_port, in_order, join, locate
 from mcnb.worker.rpc import Call
 
+START_TIMEOUT_S = 300.0
+FAILURES_S = 0.5
+REGISTRATION_POLL_S = 0.01
+CONNECT_TRIES = 3  # each attempt takes 10 s if the controller does not reply
+PATIENCE_S = 0.5  # the initial wait before a client that sees no engines is replaced
+# How long a heal may take, and how much longer per gigabyte of arrays, which are copied twice.
+HEAL_S, HEAL_S_PER_GB = 8.0, 4.0
+# A heal in which all processes are inactive for so long will never end.
+HEAL_STANDS_STILL_S = 1.5
+HEAL_TICK_S = 0.1
+
 
 class Pending:
-    """A call to several processes that have not all answered yet.
+    """A pending call to several processes, of which some have not replied yet.
 
     Attributes:
-        waiting: The processes that have not answered.
-        answers: What the others returned.
-        started: When the call was made, on the monotonic clock, in seconds.
-        waits: Which processes wait for others before a launch.
-        stage: What is being done to end the call, in words; empty if nothing is.
-        replaceable: Whether the user, who has pressed stop, can have the processes replaced at once
-            by pressing it again.
+        waiting: The processes that have not replied.
+        answers: The values that the other processes returned.
+        started: The time of the call on the monotonic clock, in seconds.
+        waits: The processes that wait for others before a launch.
+        stage: The current step of ending the call, in words; empty if there is none.
+        replaceable: Whether another press of stop, after a first one, replaces the processes.
 
     Args:
         results: ipyparallel's results, by process.
-        inbox: Gets something when all have answered, or something else has happened.
-        lost: Called with a process whose engine ipyparallel finds gone; it goes on waiting then,
-            until how that process ended is known. By default, that is an error.
+        inbox: A queue that receives an item when all processes have replied, or another event
+            occurs.
+        lost: Called with a process whose engine ipyparallel reports as dead; the call then remains
+            pending until the exit reason is known. By default, a dead engine is an error.
     """
 
     def __init__(
@@ -66,8 +77,8 @@ class Pending:
         self.waits: dict[int, Waits] = {}
         self.stage = ""
         self.replaceable = False
-        # Woken once, by the last answer: to be woken by each would have this thread and
-        # ipyparallel's, which reads the others, wait for each other.
+        # Only the last reply wakes this thread: if each did, this thread and ipyparallel's thread,
+        # which reads the other replies, would wait for each other.
         left = itertools.count(1)
         for result in results.values():
             result.add_done_callback(
@@ -75,16 +86,16 @@ class Pending:
             )
 
     def wait(self, timeout: float) -> bool:
-        """Wait until all have answered, or something else happens.
+        """Wait until all processes have replied, or another event occurs.
 
         Args:
-            timeout: For how many seconds at most.
+            timeout: The maximum time to wait, in seconds.
 
         Returns:
-            Whether it did happen in that time.
+            Whether such an event occurred in that time.
 
         Raises:
-            ClusterError: An answer is no answer: the engine is gone, or not ours.
+            ClusterError: A reply is an ipyparallel error: the engine has died, or is not mcnb's.
         """
         try:
             self._inbox.get(timeout=max(timeout, 0))
@@ -105,36 +116,29 @@ class Pending:
         return happened
 
     def progress(self, k: int) -> Progress:
-        """Return where a process stood when it last reported."""
+        """Return a process's last reported progress."""
         data = self._results[k].data or {}
         progress: Progress = data.get("progress", Progress())
         return progress
 
 
 def _says_it_is_gone(error: Exception) -> bool:
-    from ipyparallel.error import EngineError  # it takes its time, and is there by now
+    from ipyparallel.error import EngineError  # a slow import, done by now
 
     return isinstance(error, EngineError)
 
 
-START_TIMEOUT_S = 300.0
-FAILURES_S = 0.5
-REGISTRATION_POLL_S = 0.01
-CONNECT_TRIES = 3  # each takes 10 s where the controller does not answer
-PATIENCE_S = 0.5  # with a client that does not hear of engines, at first
-
-
 class WorkerClient:
-    """A client of ipyparallel's, with a view of each process.
+    """An ipyparallel client of the workers, with a view of each process.
 
     Args:
-        options: How many processes there are to be, and on which platform.
-        start: How they are started.
-        exits: How what is gone ended, by name.
-        lost: Called with a process that a call finds gone, where nobody else tells.
+        options: The cluster's options, such as the number of processes and the platform.
+        start: The launcher of the processes.
+        exits: The exit reasons of ended processes, by name.
+        lost: Called with a process that a call finds dead, if the launcher does not report exits.
 
     Attributes:
-        where: Where the processes are, in their order, if that was asked.
+        where: The locations of the processes, by index, if they were determined.
     """
 
     def __init__(
@@ -151,36 +155,36 @@ class WorkerClient:
         self._lost = lost
         self._inbox: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._exit_seen = threading.Event()
-        self._turn = threading.Lock()  # guards the client and whether there is to be one
+        self._turn = threading.Lock()  # guards _client and _closed
         self._client: Any = None
         self._closed = False
         self._views: list[Any] = []
 
     @property
     def indices(self) -> dict[int, int]:
-        """The processes' indices by the ids of their engines."""
+        """The process indices by engine id."""
         return {view.targets: k for k, view in enumerate(self._views)}
 
     def notice(self) -> None:
-        """Take note that something has ended."""
+        """Signal that a process has ended."""
         self._exit_seen.set()
         self.wake()
 
     def wake(self) -> None:
-        """Have a `Pending.wait` that is under way return."""
+        """Wake up a `Pending.wait` that is in progress."""
         self._inbox.put(None)
 
     def call(
         self, function: Callable[..., Any], *args: Any, processes: Sequence[int] | None = None
     ) -> Pending:
-        """Call a function in processes, with their shell before the arguments; don't wait."""
+        """Call a function in processes, with the shell as its first argument, without waiting."""
         targets = range(self.options.processes) if processes is None else processes
         call = Call(f"{function.__module__}.{function.__name__}")
         asked = {k: self._views[k].apply_async(call, *args) for k in targets}
         return Pending(asked, self._inbox, self._lost)
 
     def close(self) -> None:
-        """Close the client; a `connect` that is under way in another thread fails."""
+        """Close the client; a `connect` that is in progress in another thread fails."""
         with self._turn:
             self._closed = True
             client, self._client = self._client, None
@@ -190,10 +194,10 @@ class WorkerClient:
         self.notice()
 
     def connect(self) -> None:
-        """Wait until all have come up, and put them in their order.
+        """Connect to all processes, wait until they are ready, and sort them by index.
 
         Raises:
-            ClusterError: They do not, or `close` was called.
+            ClusterError: A process did not start, or `close` was called.
         """
         count = self.options.processes
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -204,8 +208,8 @@ class WorkerClient:
             self._check(deadline, "come up")
             self._exit_seen.wait(REGISTRATION_POLL_S)
             if time.monotonic() - connected > patience:
-                # What is published before a client has subscribed is lost to it. A new client is
-                # told of all engines that there are.
+                # A client misses the engines that are published before it has subscribed. A new
+                # client receives all engines that are registered.
                 client.close()
                 client = self._new_client(deadline)
                 connected, patience = time.monotonic(), 2 * patience
@@ -215,12 +219,12 @@ class WorkerClient:
 
     def _new_client(self, deadline: float) -> Any:
         for tries_left in reversed(range(CONNECT_TRIES)):
-            # All the while, so that the controller is not ended under it: that would cost 10 s.
+            # Hold the lock, so that the controller is not ended meanwhile: that would cost 10 s.
             with self._turn:
                 self._check_open()
                 try:
                     self._client = self._start.connect()
-                except TimeoutError:  # a hub that does not answer one client may answer the next
+                except TimeoutError:  # a hub that ignores one client may reply to the next
                     if not tries_left:
                         raise
                 else:
@@ -233,7 +237,7 @@ class WorkerClient:
             raise ClusterError("The cluster was closed while it started")
 
     def _find_out(self) -> None:
-        """Find out where the processes are, and put them in their order."""
+        """Determine the locations of the processes, and sort the processes by index."""
         answers = self.ask(locate, self._start.host or LOOPBACK)
         found = [answers[i] for i in range(len(self._views))]
         order = list(range(len(found))) if self._start.numbered else in_order(found)
@@ -241,17 +245,17 @@ class WorkerClient:
         self.where = [found[i] for i in order]
 
     def ask(self, function: Callable[..., Any], *args: Any, **which: Any) -> dict[int, Any]:
-        """Call a function in processes that come up, and return their answers.
+        """Call a function in processes during the start, and return their replies.
 
         Raises:
-            ClusterError: One could not answer.
+            ClusterError: A process could not reply.
         """
         pending = self.call(function, *args, **which)
         deadline = time.monotonic() + START_TIMEOUT_S
         while pending.waiting:
             pending.wait(1.0)
             if any(isinstance(answer, ProcessError) for answer in pending.answers.values()):
-                # The others, most likely, are about to say the same.
+                # The other processes are likely to report the same error soon.
                 while pending.waiting and pending.wait(FAILURES_S):
                     pass
                 break
@@ -282,7 +286,7 @@ class WorkerClient:
             )
 
     def _not_there(self) -> list[int]:
-        """Return the processes that have not come up; where it is not known which, the last."""
+        """Return the missing processes; if engines have no indices yet, the last indices."""
         count = self.options.processes
         there = sorted(self._client.ids)
         if self._start.numbered:
@@ -290,37 +294,30 @@ class WorkerClient:
         return list(range(len(there), count))
 
     def output(self, name: str) -> str:
-        """Return the common path of a process's output files; empty if they can't be read here."""
+        """Return the base path of a process's output files; empty if unreadable from here."""
         k = process_index(name)
         if k is None or self._start.watched:
             return self._start.output(name)
         return self.where[k].output if k < len(self.where) else ""
 
 
-# How long a heal may take, and how much longer for each gigabyte of arrays, which it copies twice.
-HEAL_S, HEAL_S_PER_GB = 8.0, 4.0
-# A heal in which all processes do nothing for so long will never end.
-HEAL_STANDS_STILL_S = 1.5
-HEAL_TICK_S = 0.1
-
-
 def start_processes(options: Options) -> Processes:
-    """Start processes; return when all have joined.
+    """Start processes; return when all of them have joined.
 
     Args:
-        options: What to start.
+        options: The cluster's options.
 
     Raises:
-        ClusterError: They could not be started.
-        KeyboardInterrupt: Ctrl-C; nothing of them is left.
+        ClusterError: The processes could not be started.
+        KeyboardInterrupt: Ctrl-C; the processes have been ended.
     """
     with contextlib.suppress(_ForkServerGoneError):
         return _start_once(options)
-    return _start_once(options)  # with a fork server of its own: the other was killed
+    return _start_once(options)  # with a new fork server, because the first one was killed
 
 
 class _ForkServerGoneError(ClusterError):
-    """The fork server did not live to see the start."""
+    """Error for a fork server that died during the start."""
 
 
 def _start_once(options: Options) -> Processes:
@@ -329,7 +326,7 @@ def _start_once(options: Options) -> Processes:
     try:
         to_the_end(lambda: made.append(Processes(options)))
         [processes] = made
-        # In a thread of its own, which Ctrl-C can't tear out of ipyparallel's event loop.
+        # Run in a separate thread, so that Ctrl-C can't interrupt ipyparallel's event loop.
         start = Task(processes.start)
         start.wait()
         start.raise_failure()
@@ -347,15 +344,15 @@ def _start_once(options: Options) -> Processes:
 
 
 class Processes:
-    """The processes of a cluster, from their start to their end.
+    """The worker processes of a cluster, from their start to their end.
 
     Args:
-        options: What to start.
+        options: The cluster's options.
 
     Attributes:
-        exits: How processes that are gone ended, in the order in which they did.
-        referee: Who checks that they stay in lockstep.
-        unchecked: Why they are not checked; empty if they are.
+        exits: The exit reasons of ended processes by name, in the order of the exits.
+        referee: The server that checks that the processes stay in lockstep.
+        unchecked: Why the processes are not checked; empty if they are.
     """
 
     def __init__(self, options: Options) -> None:
@@ -383,10 +380,10 @@ class Processes:
         self._communicator_ports: set[int] = set()
 
     def start(self) -> None:
-        """Start them; return when all have joined.
+        """Start the processes; return when all of them have joined.
 
         Raises:
-            ClusterError: They could not be started, or were closed meanwhile.
+            ClusterError: The processes could not be started, or were closed meanwhile.
         """
         self._start.begin(self.exits, self._notice_exit)
         self._workers.connect()
@@ -394,30 +391,30 @@ class Processes:
 
     @property
     def folder(self) -> Path:
-        """The folder that they share, for this user alone."""
+        """The folder that the processes share, private to this user."""
         return self._start.folder
 
     @property
     def unforked(self) -> str:
-        """Why they were started one by one and not forked; empty if they were forked."""
+        """The reason that the processes were not forked; empty if they were forked."""
         return self._start.unforked
 
     @property
     def kept(self) -> bool:
-        """Whether the process that started them, and ends them, runs."""
+        """Whether the process that starts and ends the cluster's processes is running."""
         return self._start.alive
 
     def call(
         self, function: Callable[..., Any], *args: Any, processes: Sequence[int] | None = None
     ) -> Pending:
-        """Call a function in processes, with their shell before the arguments; don't wait."""
+        """Call a function in processes, with the shell as its first argument, without waiting."""
         return self._workers.call(function, *args, processes=processes)
 
     def died(self) -> dict[int, ProcessExit]:
-        """Return which processes are gone, and how, the first first.
+        """Return the processes that ended and their exit reasons, in the order of the exits.
 
         Raises:
-            ClusterError: It is not a process that is gone, but what connects them.
+            ClusterError: The controller or the fork server ended first.
         """
         died = {}
         for name, how in list(self.exits.items()):
@@ -430,20 +427,20 @@ class Processes:
         return died
 
     def interrupt(self, k: int, attempt: int = 1) -> None:
-        """Have a process interrupt the cell that was begun last, also if it has not begun it yet.
+        """Interrupt the latest cell in a process, even if the process has not started it yet.
 
         Args:
             k: The process's index.
-            attempt: How often the cell was to be interrupted by now, this time included.
+            attempt: The number of interrupts of the cell so far, including this one.
         """
         self.referee.interrupt(k, attempt)
-        # A thread of the process receives that; where it can't, for the main thread keeps the GIL,
-        # a signal may still do.
+        # A thread of the process receives the request. If the thread can't run because the main
+        # thread holds the GIL, a signal may still work.
         if self._start.watched and (attempt > 1 or k not in self.referee.present):
             self._start.signal(k, signal.SIGINT)
 
     def abort(self) -> bool:
-        """End what hangs in the processes; return whether that can be done."""
+        """Abort the collectives that hang in the processes; return whether that is possible."""
         if not self._communicator_ports or self.unchecked:
             return False
         self.referee.abort(sorted(self._communicator_ports))
@@ -452,19 +449,19 @@ class Processes:
     def heal(
         self, size: int = 0, wait: Callable[[Pending, float], object] | None = None
     ) -> dict[int, Healed]:
-        """Have all processes leave each other, join anew, and restore the learner's arrays.
+        """Disconnect and reconnect all processes, and restore the learner's arrays.
 
-        None of them may be inside a computation.
+        No process may be inside a computation.
 
         Args:
-            size: How many bytes of arrays a process has to copy, at most.
-            wait: Waits for an answer, for some seconds at most; it may raise, to give up.
+            size: The maximum number of bytes of arrays that a process has to copy.
+            wait: Waits for replies, with a timeout in seconds; may raise to give up.
 
         Returns:
-            What was restored, by process.
+            The restored variables, by process.
 
         Raises:
-            ClusterError: A process could not, took too long, or died.
+            ClusterError: A process failed to heal, took too long, or died.
         """
         budget = HEAL_S + HEAL_S_PER_GB * size / 1e9
         pending = self.call(heal, self._coordinator(), self.options.processes)
@@ -480,7 +477,7 @@ class Processes:
         return {k: healed for k, (healed, _) in sorted(pending.answers.items())}
 
     def _heals_in_vain(self, pending: Pending, budget_s: float) -> str:
-        """Return why a heal will not come to its end; empty if it may."""
+        """Return why a heal can't finish; empty if the heal may still finish."""
         if self.exits:
             return "a process ended"
         if not pending.waiting:
@@ -494,31 +491,31 @@ class Processes:
         return ""
 
     def wake(self) -> None:
-        """Have a `Pending.wait` that is under way return."""
+        """Wake up a `Pending.wait` that is in progress."""
         self._workers.wake()
 
     def last_words(self, k: int) -> LastOutput:
-        """Return what a process said that it did not report any more."""
+        """Return the last output of a process that the process could not report."""
         return read_crash_log(self._workers.output(process_name(k)))
 
     def close(self, grace_s: float | None = None) -> None:
-        """End everything and remove the folder; return when all is gone.
+        """End all processes and remove the folder; return when that is done.
 
         Args:
-            grace_s: How long processes have to leave before they are killed, in seconds, where that
-                can be chosen.
+            grace_s: How many seconds processes have to exit before they are killed, if the launcher
+                supports a choice.
         """
         if self._losses is not None:
-            self._losses.close()  # what ends from now on is ended
+            self._losses.close()  # exits from now on are intended
         self._workers.close()
         if not self._start.watched:
-            self.referee.close()  # the processes leave when it is gone
+            self.referee.close()  # the processes exit when the referee closes
         self._start.close(grace_s)
         self.referee.close()
 
     @property
     def _lost(self) -> Callable[[int], None] | None:
-        """What is told of a process that is gone, where nobody watches them."""
+        """The callback for lost processes, if the launcher does not report exits."""
         return None if self._losses is None else self._losses.add
 
     def _lose(self, k: int, how: ProcessExit) -> None:
@@ -529,7 +526,7 @@ class Processes:
         self._workers.notice()
 
     def _coordinator(self) -> str:
-        """Have process 0 hold a port for JAX's coordinator; return where it will listen."""
+        """Reserve a port on process 0 for JAX's coordinator; return the coordinator's address."""
         host = self._workers.where[0].address if self._workers.where else LOOPBACK
         port = self._workers.ask(hold_port, host, processes=[0])[0]
         return f"{host}:{port}"
@@ -558,7 +555,7 @@ def _start_of(options: Options) -> Launcher:
         from mcnb.launchers.existing import ExistingLauncher
 
         return ExistingLauncher(options)
-    # It imports what the processes need while this process imports ipyparallel.
+    # A fork server preloads the processes' modules while this process imports ipyparallel.
     preload(process_environment(options, os.environ), gently=False)
     if options.launcher == LOCAL:
         from mcnb.launchers.local import LocalLauncher

@@ -1,1 +1,1 @@
-"""Start the processes: one module for each way."""
+"""Start a cluster's processes, with one module per kind of launcher."""

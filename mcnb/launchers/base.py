@@ -1,4 +1,4 @@
-"""What each launcher has to offer, and the environment of the processes that it starts."""
+"""Define the launcher interface, and the environment of the processes that launchers start."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ OnExit = Callable[[str, ProcessExit], None]
 
 
 class Launcher(ABC):
-    """A way to have processes; each is an ipyparallel engine.
+    """Base class of launchers, which start processes as ipyparallel engines.
 
     Attributes:
-        folder: A folder that this user alone can enter, for what the processes share.
-        host: At which of this host's addresses the processes find the referee; empty where a socket
-            in the folder will do.
-        watched: Whether it tells by itself when a process ends, and can send it signals.
-        numbered: Whether engines have their process index as their id.
-        patient: Whether processes may wait in a queue, for who knows how long, before they begin.
-        told_s: How long it may take, in seconds, until it knows how a process ended.
+        folder: The private folder, for this user only, of the files that the processes share.
+        host: The address of this host at which the processes reach the referee; empty if a socket
+            in the folder is enough.
+        watched: Whether the launcher reports each process's exit, and can send the process signals.
+        numbered: Whether the engine ids are the process indices.
+        patient: Whether processes may wait in a queue for an unlimited time before they start.
+        told_s: How many seconds the launcher may need to find out an exit reason.
     """
 
     folder: Path
@@ -39,41 +39,41 @@ class Launcher(ABC):
 
     @abstractmethod
     def begin(self, exits: dict[str, ProcessExit], on_exit: OnExit) -> None:
-        """Bring them up, or begin to.
+        """Start the processes, without waiting until they are ready.
 
         Args:
-            exits: How what is gone ended, by name.
-            on_exit: Called with a name and how it ended when something ends.
+            exits: The exit reasons of ended processes, by name.
+            on_exit: Called with a process's name and exit reason when the process ends.
 
         Raises:
-            ClusterError: That is not possible.
+            ClusterError: The processes can't be started.
         """
 
     @abstractmethod
     def connect(self) -> Any:
-        """Return a new client of ipyparallel's."""
+        """Return a new ipyparallel client."""
 
     def failure(self) -> str:
-        """Return why processes that have not come up yet never will, as far as is known."""
+        """Return why the missing processes can never start; empty if no reason is known."""
         return ""
 
     def said(self) -> str:
-        """Return what the launcher has said, for the end of a sentence; empty if nothing."""
+        """Return the launcher's output, to be appended to a sentence; empty if there is none."""
         return ""
 
     def ending(self, k: int) -> ProcessExit | None:
-        """Return how a process ended that is gone without a word; None if that is not known."""
+        """Return the exit reason of a process that was lost; None if the reason is not known."""
         del k
         return None
 
     @property
     def unforked(self) -> str:
-        """Why processes import JAX one by one; empty if they do not."""
+        """The reason that each process imports JAX itself; empty if the processes are forked."""
         return ""
 
     @property
     def alive(self) -> bool:
-        """Whether the process that started them, and ends them, runs."""
+        """Whether the process that starts and ends the cluster's processes is running."""
         return True
 
     def signal(self, k: int, number: int) -> None:
@@ -81,28 +81,28 @@ class Launcher(ABC):
         raise NotImplementedError
 
     def output(self, name: str) -> str:
-        """Return the common path of a process's output files; empty if they can't be read here."""
+        """Return the base path of a process's output files; empty if unreadable from here."""
         del name
         return ""
 
     @abstractmethod
     def close(self, grace_s: float | None = None) -> None:
-        """End everything; return when all is gone.
+        """End all processes; return when they have ended.
 
         Args:
-            grace_s: How long processes have to leave before they are killed, in seconds, where that
-                can be chosen.
+            grace_s: How many seconds processes have to exit before they are killed, if the launcher
+                supports a choice.
         """
 
 
 def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the cluster's processes.
 
-    What would fight with the number of devices or with `jax.distributed.initialize` is left out.
+    Variables that conflict with the device count or `jax.distributed.initialize` are removed.
 
     Args:
-        options: Platform, number of devices and the user's own settings, which win.
-        inherited: The notebook's environment.
+        options: The platform, the number of devices and the user's settings, which take precedence.
+        inherited: The notebook kernel's environment.
 
     Example:
         >>> env = process_environment(
@@ -123,7 +123,7 @@ def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[
     env["JAX_PLATFORMS"] = options.platform
     env["JAX_NUM_CPU_DEVICES"] = str(options.devices_per_process)
     env.setdefault("NPROC", str(threads_for(options.devices_per_process)))
-    # Plots are drawn into the notebook: no process needs a display.
+    # Plots are drawn inline in the notebook, so no process needs a display.
     env["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     env["PYTHONIOENCODING"] = "utf-8"
     env.update(options.env)
@@ -131,11 +131,11 @@ def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[
 
 
 def threads_for(devices: int) -> int:
-    """Return how many threads XLA is to have for a process's CPU devices.
+    """Return the number of XLA threads for a process's CPU devices.
 
-    By default it has as many as there are cores. On a laptop these are all taken by collectives of
-    launches that nobody has waited for, each of which waits for another that finds none: a few
-    dozen launches without a wait can hang for ever. XLA takes `NPROC` for the number of cores:
+    By default XLA has one thread per core. On a laptop, collectives of unawaited launches can
+    occupy all threads, each waiting for a collective that finds no free thread: a few dozen such
+    launches can hang forever. XLA takes `NPROC` as the number of cores:
     DefaultThreadPoolSize in https://github.com/openxla/xla/blob/main/xla/pjrt/utils.cc
     """
     return max(os.cpu_count() or 1, min(THREADS_FOR_EACH * devices, MOST_THREADS))

@@ -1,4 +1,4 @@
-"""ipyparallel's launchers of engines, and what each is told to start mcnb's processes."""
+"""Start the processes with ipyparallel's engine launchers, and configure each of them for mcnb."""
 
 from __future__ import annotations
 
@@ -35,22 +35,30 @@ from mcnb.options import Options
 from mcnb.worker.settings import FILE, Settings, leave_settings
 
 FOLDER = "MCNB_FOLDER"
-LOOK_S = 1.0  # how often it is looked whether a job is still there
-# Set where a job has been given hosts, one of which may be another than this.
+LOOK_S = 1.0  # how often to check whether a job still exists
+GROUP = "ipyparallel.engine_launchers"
+# The command that checks whether a job still exists: its output is then not empty.
+_QUEUES = {"slurm": ("squeue", "--noheader", "--jobs")}
+# By default Open MPI refuses more processes than cores. The settings are for versions 4 and 5.
+_MORE_THAN_CORES = {
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+# Set inside a job to which hosts are allocated, possibly other hosts than this one.
 _ALLOCATIONS = ("SLURM_JOB_ID", "PBS_NODEFILE", "PE_HOSTFILE", "LSB_HOSTS")
-# What of the notebook's environment processes on other hosts are to have, too.
+# Prefixes of the notebook kernel's variables that processes on other hosts receive, too.
 HANDED_ON = ("JAX_", "XLA_")
 
 
 class IpyparallelLauncher(LocalLauncher):
-    """Has a fork server start the controller, and one of ipyparallel's launchers the processes.
+    """A launcher that uses a fork server for the controller, and ipyparallel for the engines.
 
     Args:
-        options: What to start.
+        options: The cluster's options.
 
     Raises:
-        OptionError: The launcher is not known, or an option makes no sense.
-        ClusterError: A command of the launcher's is not installed.
+        OptionError: The launcher is unknown, or an option is invalid.
+        ClusterError: A command that the launcher needs is not installed.
     """
 
     watched = numbered = False
@@ -69,12 +77,12 @@ class IpyparallelLauncher(LocalLauncher):
                 )
         check_listen(options.listen)
         self._words = split_words(options.launcher_options)
-        # Also where the address is given: it is looked whether the hosts let this one in.
+        # Called even if the address is given, to check that ssh can log in to the hosts.
         found = address_from(options.hosts, self._words) if options.hosts else self._find_host()
         self.host = options.listen or found
         super().__init__(options)
         self._looked = 0.0
-        self._turn = threading.Lock()  # guards the two that follow
+        self._turn = threading.Lock()  # guards _launching and _closed
         self._launching = False
         self._closed = threading.Event()
 
@@ -88,9 +96,9 @@ class IpyparallelLauncher(LocalLauncher):
         return outward_address()
 
     def _make_folder(self) -> Path:
-        """Make a folder; where processes may be on other hosts, one that those are likely to see.
+        """Create the cluster's folder, where possible on a file system that other hosts share.
 
-        A job's own /tmp may be another one than this, also on this host.
+        Even on this host, a job's /tmp may differ from this process's /tmp.
         """
         if os.environ.get(FOLDER):
             parent = Path(os.environ[FOLDER])
@@ -139,7 +147,7 @@ class IpyparallelLauncher(LocalLauncher):
                 self._stop_launched()
 
     def failure(self) -> str:
-        """Return why processes will not come up: what the launcher started has ended."""
+        """Return why the processes can't start: the launcher's job has ended; else empty."""
         launcher = self._launcher
         if launcher is None or time.monotonic() < self._looked + LOOK_S:
             return ""
@@ -149,29 +157,29 @@ class IpyparallelLauncher(LocalLauncher):
         return f"what {self._kind} started ended before it could join.{self.said()}"
 
     def said(self) -> str:
-        """Return what the launcher, or what it started, has said."""
+        """Return the output of the launcher or its job, to be appended to a sentence."""
         return said_lines(self._output())
 
     def ending(self, k: int) -> ProcessExit | None:
-        """Return how a process ended, if the launcher has written of it."""
+        """Return a process's exit reason, if the launcher has reported it."""
         endings = getattr(self._launcher, "endings", None)
-        if endings is not None:  # of all, in no order that is known here
+        if endings is not None:  # exit reasons of all processes, in an order unknown here
             return next(iter(endings()), None)
         return ending_of(k, self._output())
 
     def signal(self, k: int, number: int) -> None:
-        """Refuse: a launcher signals all processes or none."""
+        """Raise NotImplementedError: these launchers can't signal a single process."""
         raise NotImplementedError
 
     def output(self, name: str) -> str:
-        """Return the common path of the controller's output files; processes have their own."""
+        """Return the base path of the controller's output files; empty for the processes."""
         return super().output(name) if name == "controller" else ""
 
     def close(self, grace_s: float | None = None) -> None:
-        """End everything: the processes leave when the referee is gone, and their job with them."""
+        """End the job and the controller; the processes exit when the referee closes."""
         with self._turn:
             self._closed.set()
-            # What is being launched can't be named yet: whoever launches it ends it, too.
+            # A job that is being launched has no id yet: the launching thread ends it.
             stops = not self._launching
         if stops:
             self._stop_launched()
@@ -180,7 +188,7 @@ class IpyparallelLauncher(LocalLauncher):
     def _stop_launched(self) -> None:
         cluster = self.cluster
         if cluster is not None and self._launcher is not None:
-            with contextlib.suppress(Exception):  # whatever it is: what was started has ended
+            with contextlib.suppress(Exception):  # an error means that the job has ended
                 cluster.stop_engines_sync()
 
     @property
@@ -188,14 +196,14 @@ class IpyparallelLauncher(LocalLauncher):
         return self.cluster.engine_set if self.cluster is not None else None
 
     def _output(self) -> str:
-        """Return what the launcher, or what it started, has written."""
+        """Return the raw output of the launcher or its job."""
         launcher = self._launcher
         if launcher is None:
             return ""
         path = getattr(launcher, "output_file", "")
         if path and Path(path).is_file():
             return Path(path).read_text(errors="replace")
-        return str(launcher.get_output())  # read, and removed, by ipyparallel
+        return str(launcher.get_output())  # ipyparallel reads the file and removes it
 
 
 def _slurm_nodes() -> list[str]:
@@ -211,31 +219,21 @@ def _slurm_nodes() -> list[str]:
 
 
 def _said(error: Exception) -> str:
-    """Return what a launcher's command complained of, if it did."""
+    """Return the error output of a launcher's command, or the error's text if there is none."""
     said = getattr(error, "stderr", None) or getattr(error, "output", None) or ""
     text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
     return text.strip() or str(error)
 
 
-GROUP = "ipyparallel.engine_launchers"
-# Which command tells whether a job is still there: it then writes something.
-_QUEUES = {"slurm": ("squeue", "--noheader", "--jobs")}
-# Open MPI refuses more processes than cores: version 4, and what version 5 has for it.
-_MORE_THAN_CORES = {
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-}
-
-
 class MpiEngines(MPIEngineSetLauncher):
-    """Open MPI's or MPICH's processes: their ranks stand in the environment.
+    """Launcher of engines with Open MPI or MPICH, which set the ranks in the environment.
 
-    ipyparallel's own option has engines ask MPI for it, for which they would need mpi4py.
+    With ipyparallel's own option, engines would ask MPI for their ranks, which requires mpi4py.
     """
 
     @property
     def program(self) -> list[str]:
-        """The command."""
+        """The command line of an engine."""
         command: list[str] = self.engine_cmd
         return command
 
@@ -244,13 +242,13 @@ _OWN: dict[str, type[EngineLauncher]] = {"mpi": MpiEngines, "ssh": SshEngines}
 
 
 def launcher_class(name: str) -> type[EngineLauncher]:
-    """Return a launcher by its name.
+    """Return a launcher class by its name.
 
     Args:
-        name: What ipyparallel calls it, such as `"mpi"`, `"ssh"` or `"slurm"`.
+        name: The name of the ipyparallel launcher, such as `"mpi"`, `"ssh"` or `"slurm"`.
 
     Raises:
-        OptionError: There is none of that name.
+        OptionError: There is no launcher of that name.
     """
     known = {point.name: point for point in entry_points(group=GROUP)}
     if name not in known:
@@ -261,9 +259,9 @@ def launcher_class(name: str) -> type[EngineLauncher]:
 
 
 def spread(processes: int, hosts: Sequence[str]) -> dict[str, int]:
-    """Return how many processes each host gets: neighbours share a host.
+    """Return the number of processes per host, with neighbouring processes on the same host.
 
-    A host that is named twice gets twice as many.
+    A host that is listed twice gets twice as many processes.
 
     Example:
         >>> spread(4, ["a", "b", "c"])
@@ -287,15 +285,15 @@ def configure(
     *,
     one_host: bool,
 ) -> Config:
-    """Return what a launcher is told.
+    """Return the traitlets configuration of a launcher.
 
     Args:
-        name: Which launcher.
+        name: The launcher's name.
         folder: The cluster's folder.
-        processes: How many processes it starts.
-        hosts: On which hosts, for ssh.
-        words: More options for its command.
-        one_host: Whether all processes are on this host.
+        processes: The number of processes to start.
+        hosts: The hosts, for ssh.
+        words: Additional options for the launcher's command.
+        one_host: Whether all processes run on this host.
     """
     cls = launcher_class(name)
     command = [sys.executable, "-P", "-m", "mcnb.worker"]
@@ -323,7 +321,7 @@ def configure(
 
 
 def commands_of(name: str) -> list[str]:
-    """Return the commands that a launcher calls, which have to be installed."""
+    """Return the commands that a launcher calls and that must be installed."""
     cls = launcher_class(name)
     traits = cls.class_traits()
     kinds = ("mpi_cmd", "submit_command", "delete_command")
@@ -332,7 +330,7 @@ def commands_of(name: str) -> list[str]:
 
 
 def is_gone(name: str, launcher: Any) -> bool:
-    """Return whether what a launcher started is known to have ended."""
+    """Return whether a launcher's job or command is known to have ended."""
     if isinstance(launcher, BatchSystemLauncher):
         queue = _QUEUES.get(name)
         if queue is None:
@@ -345,7 +343,7 @@ def is_gone(name: str, launcher: Any) -> bool:
 
 
 def split_words(text: str) -> list[str]:
-    """Return options for a launcher as words.
+    """Split a launcher's options into words, as a shell does.
 
     Raises:
         OptionError: A quote is not closed.

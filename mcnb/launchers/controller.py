@@ -1,4 +1,4 @@
-"""`python -P -m mcnb.launchers.controller`: ipyparallel's controller."""
+"""Run ipyparallel's controller: `python -P -m mcnb.launchers.controller`."""
 
 from __future__ import annotations
 

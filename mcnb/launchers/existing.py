@@ -1,4 +1,4 @@
-"""Processes that somebody else started: the engines of an ipyparallel cluster that runs already."""
+"""Connect to the engines of an ipyparallel cluster that mcnb did not start."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from mcnb.worker.adopt import Adopt
 
 CONNECT_S = 10.0
 LOOK_S = 0.1
-ANSWER_S = 20.0  # an engine that is free answers at once, but may have to import mcnb and JAX
+ANSWER_S = 20.0  # an idle engine replies at once, but may first have to import mcnb and JAX
+_MEND = "Restart the engines: ipcluster stop, then ipcluster start"
 
 
 def connection_file(profile: str, cluster_id: str) -> Path:
-    """Return the file in which an ipyparallel cluster has left word for clients.
+    """Return the path of an ipyparallel cluster's client connection file.
 
     Args:
-        profile: The IPython profile under which it was started.
-        cluster_id: Its id, where several run under one profile.
+        profile: The IPython profile under which the cluster was started.
+        cluster_id: The cluster's id, if several clusters run under one profile.
 
     Raises:
-        ClusterError: There is none.
+        ClusterError: There is no such file.
     """
     from IPython.core.profiledir import ProfileDir, ProfileDirError
     from IPython.paths import get_ipython_dir
@@ -52,16 +53,16 @@ def connection_file(profile: str, cluster_id: str) -> Path:
 
 
 def client_of(file: Path) -> Any:
-    """Return a client of the cluster that has left word in a file.
+    """Return a client of the cluster that a connection file describes.
 
     Raises:
-        ClusterError: It does not answer, or has no engines.
+        ClusterError: The cluster does not reply, or has no engines.
     """
     import ipyparallel
 
     try:
         client = ipyparallel.Client(str(file), timeout=CONNECT_S)
-    except Exception as error:  # the controller is gone, or somebody else has its port
+    except Exception as error:  # the controller has ended, or another program uses its port
         raise ClusterError(
             f"The ipyparallel cluster that has left word in {file.name} does not answer "
             f"({_first_line(error)}). If it is gone, start another: ipcluster start"
@@ -76,10 +77,10 @@ def client_of(file: Path) -> Any:
 
 
 def engines_of(profile: str, cluster_id: str) -> int:
-    """Return how many engines an ipyparallel cluster has.
+    """Return the number of engines of an ipyparallel cluster.
 
     Raises:
-        ClusterError: There is no such cluster, or it has none.
+        ClusterError: There is no such cluster, or the cluster has no engines.
     """
     client = client_of(connection_file(profile, cluster_id))
     count = len(client.ids)
@@ -88,10 +89,10 @@ def engines_of(profile: str, cluster_id: str) -> int:
 
 
 class ExistingLauncher(Launcher):
-    """Takes the engines of a cluster over.
+    """A launcher that takes over the engines of a running ipyparallel cluster.
 
     Args:
-        options: Which cluster, and what its processes get.
+        options: The options that name the cluster and configure its processes.
     """
 
     def __init__(self, options: Options) -> None:
@@ -99,15 +100,15 @@ class ExistingLauncher(Launcher):
         check_listen(options.listen)
         self._file = connection_file(options.profile, options.cluster_id)
         interface = json.loads(self._file.read_text())["interface"].partition("://")[2]
-        everywhere = interface in ("*", "0.0.0.0")  # noqa: S104  (where it listens, not we)
+        everywhere = interface in ("*", "0.0.0.0")  # noqa: S104  (read, not bound)
         self.host = options.listen or (outward_address() if everywhere else local_end(interface))
         self.folder = Path(tempfile.mkdtemp(prefix="mcnb-"))
 
     def begin(self, exits: dict[str, ProcessExit], on_exit: OnExit) -> None:
-        """Make the engines mcnb's own.
+        """Turn the engines into mcnb workers.
 
         Raises:
-            ClusterError: One does not answer, or can't be one.
+            ClusterError: An engine does not reply, or can't run mcnb.
         """
         del exits, on_exit
         env = {k: v for k, v in os.environ.items() if k.startswith(HANDED_ON)}
@@ -130,27 +131,24 @@ class ExistingLauncher(Launcher):
             client.close()
 
     def connect(self) -> Any:
-        """Return a new client."""
+        """Return a new ipyparallel client."""
         return client_of(self._file)
 
     def close(self, grace_s: float | None = None) -> None:
-        """Leave the engines to whoever started them."""
+        """Remove the folder, and leave the engines running."""
         del grace_s
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-_MEND = "Restart the engines: ipcluster stop, then ipcluster start"
-
-
 def _engines(ids: list[int]) -> str:
-    """Name engines by their ids: they are no processes yet."""
+    """Return a name for engines by their ids, because they have no process indices yet."""
     return f"{'Engine' if len(ids) == 1 else 'Engines'} {index_ranges(ids)}"
 
 
 def _answer(answer: Any) -> str:
     try:
         return str(answer.get())
-    except Exception as error:  # mcnb is not installed there, most likely
+    except Exception as error:  # most likely, mcnb is not installed for the engine
         return f"can't run mcnb: {_first_line(error)}"
 
 

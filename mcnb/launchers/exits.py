@@ -1,4 +1,4 @@
-"""How processes ended: read from what launchers, and the processes themselves, wrote."""
+"""Determine and report exit reasons from the output of launchers and processes."""
 
 from __future__ import annotations
 
@@ -16,117 +16,12 @@ from mcnb.worker.capture import read_crash_log
 
 CONTROLLER = "controller"
 FORKSERVER = "fork server"
-
-
-def process_name(index: int) -> str:
-    """Return the fork server's name for a JAX process."""
-    return f"process {index}"
-
-
-def process_index(name: str) -> int | None:
-    """Return the index of the process of that name, None for the controller."""
-    match = re.fullmatch(r"process (\d+)", name)
-    return int(match[1]) if match else None
-
-
-def output_path(folder: Path, name: str) -> str:
-    """Return the common path of a process's output files."""
-    return str(folder / name.replace(" ", "-"))
-
-
 LAST_LINES = 8
 MOST_LINES = 10
-# XLA's messages begin with a letter for how grave they are, the time, and the thread.
-_LOG_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ ")
-
-
-def last_lines(output: str) -> str:
-    """Return the last lines that a process wrote to its file descriptor 2; empty if none.
-
-    Args:
-        output: The common path of its output files; empty if there are none.
-    """
-    return lines_of(crash_report(read_crash_log(output).err)) if output else ""
-
-
-def said_lines(text: str) -> str:
-    r"""Return what a launcher said, for the end of a sentence: its beginning and its end.
-
-    Example:
-        >>> print(said_lines("no such host\n"))
-         It said:
-        no such host
-    """
-    lines = text.strip().splitlines()
-    if len(lines) > 2 * MOST_LINES:
-        lines = [*lines[:MOST_LINES], "…", *lines[-MOST_LINES:]]
-    return " It said:\n" + "\n".join(lines) if lines else ""
-
-
-def lines_of(text: str) -> str:
-    """Return the last lines of a text, for the end of a sentence; empty if there are none.
-
-    Example:
-        >>> print(lines_of("E0923 04:05:06.789012  77 nobody.cc:1] No such host"))
-         Its last lines:
-        nobody.cc:1] No such host
-    """
-    lines = [_LOG_PREFIX.sub("", line) for line in text.strip().splitlines()[-LAST_LINES:]]
-    return " Its last lines:\n" + "\n".join(lines) if lines else ""
-
-
 LOOK_S = 0.05
-
-
-class ExitReporter:
-    """Tells of processes that are gone, in their order, and how they ended.
-
-    The first that is gone is the cause, as a rule; mpirun, for one, ends the others then.
-
-    Args:
-        ending: Returns how a process ended; None if that is not known yet.
-        tell: Called with a process and how it ended; from another thread.
-        told_s: How long to wait, in seconds, until it is known how the first one ended.
-    """
-
-    def __init__(
-        self,
-        ending: Callable[[int], ProcessExit | None],
-        tell: Callable[[int, ProcessExit], None],
-        told_s: float,
-    ) -> None:
-        self._ending = ending
-        self._tell = tell
-        self._told_s = told_s
-        self._lost: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mcnb exits", daemon=True)
-        self._thread.start()
-
-    def add(self, k: int) -> None:
-        """Take note that a process is gone."""
-        self._lost.put(k)
-
-    def close(self) -> None:
-        """Tell of nothing more."""
-        self._closed.set()
-        self._lost.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        first = self._lost.get()
-        if first is None:
-            return
-        deadline = time.monotonic() + self._told_s
-        while (how := self._ending(first)) is None and time.monotonic() < deadline:
-            if self._closed.wait(LOOK_S):
-                return
-        self._tell(first, how or ProcessExit())
-        while (k := self._lost.get()) is not None and not self._closed.is_set():
-            self._tell(k, self._ending(k) or ProcessExit(ExitSource.FOLLOWED))
-
-
-# Slurm ends all of a job's processes at once, and says why:
+# The prefix of XLA's log messages: a severity letter, the time and the thread.
+_LOG_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ ")
+# Slurm ends all processes of a job at once, and logs the reason:
 # slurmstepd: error: *** STEP 7.0 ON node CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***
 _CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT \S+(?P<why>[A-Z ]*)\*\*\*")
 _REASONS = {
@@ -145,14 +40,115 @@ _MPIRUN = re.compile(
 _MPIRUN_CODE = re.compile(r"Process name: \[[^]]*\],(?P<who>\d+)\]\s+Exit code:\s+(?P<code>\d+)")
 _EXIT_CODE = re.compile(r"Exited with exit code (\d+)")
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
+# JAX logs this if a launcher ends processes because one has died, which mcnb reports elsewhere.
+_SIGTERM_NOTE = re.compile(r"^.* preemption_notifier\.cc:\d+\] SIGTERM .*\n", re.MULTILINE)
+
+
+def process_name(index: int) -> str:
+    """Return the fork server's name of a JAX process."""
+    return f"process {index}"
+
+
+def process_index(name: str) -> int | None:
+    """Return the process index in a process's name; None for the controller and fork server."""
+    match = re.fullmatch(r"process (\d+)", name)
+    return int(match[1]) if match else None
+
+
+def output_path(folder: Path, name: str) -> str:
+    """Return the base path of a process's output files."""
+    return str(folder / name.replace(" ", "-"))
+
+
+def last_lines(output: str) -> str:
+    """Return the last lines that a process wrote to its file descriptor 2; empty if none.
+
+    Args:
+        output: The base path of the process's output files; empty if there are none.
+    """
+    return lines_of(crash_report(read_crash_log(output).err)) if output else ""
+
+
+def said_lines(text: str) -> str:
+    r"""Return the first and last lines of a launcher's output, to be appended to a sentence.
+
+    Example:
+        >>> print(said_lines("no such host\n"))
+         It said:
+        no such host
+    """
+    lines = text.strip().splitlines()
+    if len(lines) > 2 * MOST_LINES:
+        lines = [*lines[:MOST_LINES], "…", *lines[-MOST_LINES:]]
+    return " It said:\n" + "\n".join(lines) if lines else ""
+
+
+def lines_of(text: str) -> str:
+    """Return the last lines of a text, to be appended to a sentence; empty if there are none.
+
+    Example:
+        >>> print(lines_of("E0923 04:05:06.789012  77 nobody.cc:1] No such host"))
+         Its last lines:
+        nobody.cc:1] No such host
+    """
+    lines = [_LOG_PREFIX.sub("", line) for line in text.strip().splitlines()[-LAST_LINES:]]
+    return " Its last lines:\n" + "\n".join(lines) if lines else ""
+
+
+class ExitReporter:
+    """Thread that reports lost processes, in the order of their loss, with exit reasons.
+
+    The first lost process is usually the cause: mpirun, for example, then ends the others.
+
+    Args:
+        ending: Returns a process's exit reason; None if the reason is not known yet.
+        tell: Called from another thread with a process and its exit reason.
+        told_s: How many seconds to wait for the exit reason of the first lost process.
+    """
+
+    def __init__(
+        self,
+        ending: Callable[[int], ProcessExit | None],
+        tell: Callable[[int, ProcessExit], None],
+        told_s: float,
+    ) -> None:
+        self._ending = ending
+        self._tell = tell
+        self._told_s = told_s
+        self._lost: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mcnb exits", daemon=True)
+        self._thread.start()
+
+    def add(self, k: int) -> None:
+        """Add a lost process to the queue."""
+        self._lost.put(k)
+
+    def close(self) -> None:
+        """Stop reporting, and join the thread."""
+        self._closed.set()
+        self._lost.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        first = self._lost.get()
+        if first is None:
+            return
+        deadline = time.monotonic() + self._told_s
+        while (how := self._ending(first)) is None and time.monotonic() < deadline:
+            if self._closed.wait(LOOK_S):
+                return
+        self._tell(first, how or ProcessExit())
+        while (k := self._lost.get()) is not None and not self._closed.is_set():
+            self._tell(k, self._ending(k) or ProcessExit(ExitSource.FOLLOWED))
 
 
 def ending_of(process: int, text: str) -> ProcessExit | None:
-    """Return how a process ended; None if the text does not tell.
+    """Parse a process's exit reason from a launcher's output; None if the output has none.
 
     Args:
-        process: Its rank, which is its index.
-        text: What the launcher wrote.
+        process: The process's rank, which is its index.
+        text: The launcher's output.
 
     Example:
         >>> ending_of(2, "srun: error: node: tasks 0,2: Killed").status
@@ -187,15 +183,11 @@ def _includes(ranges: str, process: int) -> bool:
     return False
 
 
-# What JAX says where a launcher ends processes because one has died; that is told elsewhere.
-_SIGTERM_NOTE = re.compile(r"^.* preemption_notifier\.cc:\d+\] SIGTERM .*\n", re.MULTILINE)
-
-
 def crash_report(err: str) -> str:
-    r"""Return what a process that crashed wrote to stderr, with the interpreter's report cut short.
+    r"""Return the stderr of a crashed process, with the interpreter's crash report shortened.
 
-    `faulthandler` lists the whole stack and the address of its thread. What helps the learner is
-    what it was, and the frames from there down to the line of the cell.
+    `faulthandler` lists the whole stack and the thread's address. The learner needs the error, and
+    the frames from the crash to the cell's line.
 
     Example:
         >>> print(crash_report(
@@ -221,6 +213,6 @@ def crash_report(err: str) -> str:
 
 
 def crash_line(err: str, label: str) -> int | None:
-    """Return the line of the cell of that label at which the interpreter says it crashed."""
+    """Return the line of a cell at which the interpreter reports its crash."""
     match = re.search(rf'File "<In\[{re.escape(label)}\]>", line (\d+)', err)
     return int(match[1]) if match else None

@@ -1,15 +1,15 @@
-"""The fork server: one small process between the notebook and all that it starts.
+"""Run the fork server, a small process between the notebook kernel and the other processes.
 
     notebook kernel ──stdin──▶ fork server ──fork──▶ controller, process 0, process 1, ...
                     ◀─stdout──             ◀─exit──
 
-It imports what processes need and forks them, so that none has to import it again; delivers
-signals to them and reports how they end. When the notebook is gone, however it went, it ends
-everything that it started, and everything that those started, removes the folder that they shared,
-and goes too. Orders and reports are lines of JSON. It serves one cluster after the other.
+The fork server preloads modules and forks the processes, so that no process has to import the
+modules again. It sends signals to the processes and reports how they end. When the notebook kernel
+ends for any reason, the fork server kills all descendants, removes their shared folder, and exits.
+Orders and reports are lines of JSON. A fork server serves one cluster after another.
 
-It runs as `python -P -m mcnb.launchers.forkserver [--gently]`. At first it has imported little but
-the standard library and psutil, so that it hears orders at once.
+The command is `python -P -m mcnb.launchers.forkserver [--gently]`. At first this module imports
+little but the standard library and psutil, so that the fork server can read orders at once.
 """
 
 from __future__ import annotations
@@ -37,20 +37,50 @@ import psutil
 from mcnb._system import PR_SET_NAME, die_with_parent, prctl
 
 _TASKS = Path("/proc/self/task")
+# Modules to preload, in the order of need: for the controller, the processes, and typical cells.
+CONTROLLER = (
+    "ipyparallel.controller.app",
+    "ipyparallel.controller.broadcast_scheduler",
+    "mcnb._ipyparallel",
+)
+PROCESSES = (
+    "jax",
+    "mcnb.worker.kernel",
+    "mcnb.worker.join",
+    "jax.experimental.multihost_utils",
+    "jax.extend.backend",
+    # Modules that the ones above import on first use.
+    "tornado.platform.asyncio",
+    "tornado.queues",
+    "IPython.core.completerlib",
+    "IPython.core.logger",
+    "IPython.core.oinspect",
+    "IPython.extensions.storemagic",
+    "jaxlib.mlir.dialects.builtin",
+    "jaxlib.mlir.dialects.mhlo",
+)
+CELLS = ("matplotlib.pyplot", "matplotlib_inline.backend_inline")
+# The preloaded modules that a process needs, by the module that the process runs.
+NEEDED = {"mcnb.launchers.controller": CONTROLLER, "mcnb.worker": (*CONTROLLER, *PROCESSES)}
+GENTLE = 10  # the nice value of unawaited imports: a tenth of the usual share of a busy core
+GRACE_S = 1.0  # for atexit handlers and open files, before SIGKILL
+PARENT_POLL_S = 1.0  # only if the operating system can't report that the notebook kernel ended
+IDLE_S = 1.0  # without an order, before the fork server imports rarely needed modules
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A process to be started.
+    """Specification of a process to start.
 
     Attributes:
-        name: What it is called in orders and reports.
-        module: The module that it runs.
-        arguments: Its arguments.
-        env: Its environment.
-        cwd: Its working folder.
-        output: Where it writes to: files of that name with ".out" and ".err" appended.
-        umask: Its file mode creation mask.
+        name: The process's name in orders and reports.
+        module: The module that the process runs.
+        arguments: The module's arguments.
+        env: The process's environment.
+        cwd: The working directory.
+        output: The base path of the output files, to which ".out" and ".err" are appended.
+        umask: The file mode creation mask.
     """
 
     name: str
@@ -63,20 +93,20 @@ class Spec:
 
     @property
     def argv(self) -> list[str]:
-        """Its command line, for a Python of its own."""
+        """The command line for running the module in a new Python interpreter."""
         return [sys.executable, "-P", "-m", self.module, *self.arguments]
 
     def run(self) -> None:
-        """Run the module in this process; return when it has ended."""
+        """Run the module in this process, and return when the module has finished."""
         sys.argv = [self.module, *self.arguments]
         runpy.run_module(self.module, run_name="__main__", alter_sys=True)
 
 
 class Forked(BaseException):
-    """Unwinds the fork server's stack in a process that was forked from it.
+    """Exception that unwinds the fork server's stack in a forked child process.
 
     Attributes:
-        spec: What this process is to become.
+        spec: The specification of the child process.
     """
 
     def __init__(self, spec: Spec) -> None:
@@ -85,12 +115,12 @@ class Forked(BaseException):
 
 
 def why_not(spec: Spec) -> str:
-    """Return why this process can't fork another, in words; empty if it can."""
+    """Return why this process can't be forked, in words; empty if it can."""
     if sys.platform != "linux":
         return f"on {sys.platform} libraries do not survive a fork"
     if spec.env.get("PYTHONHASHSEED") == "random":
-        # Forks share the seed, so a set of strings has one order on all of them. Several hosts
-        # differ there, and who looks for a fault of that kind has to see it.
+        # Forks share the hash seed, so sets of strings have the same order on all processes. On
+        # several hosts the order differs, and a user who debugs that must be able to see it here.
         return "each has hashes of its own, as PYTHONHASHSEED=random demands"
     if "jax" in sys.modules:
         from mcnb.lockstep import _jax
@@ -98,21 +128,21 @@ def why_not(spec: Spec) -> str:
         if _jax.backends_are_initialized():
             return "JAX has been initialized"
     try:
-        # A rehearsal: what ends its threads before a fork has done so then.
+        # A trial fork: libraries that end their threads before a fork then have ended them.
         child = os.fork()
         if child == 0:
             os._exit(0)
         os.waitpid(child, 0)
     except OSError as error:
         return f"the system forbids it: {error.strerror}"
-    except RuntimeError as error:  # an audit hook of the interpreter's
+    except RuntimeError as error:  # raised by an audit hook of the interpreter
         return f"this Python forbids it: {error}"
     threads = len(list(_TASKS.iterdir()))
     return f"there are {threads} threads" if threads > 1 else ""
 
 
 def settle() -> None:
-    """Have the garbage collector leave alone what is there, so that forks go on sharing it."""
+    """Exempt the existing objects from garbage collection, so that forks keep sharing them."""
     gc.freeze()
 
 
@@ -120,14 +150,14 @@ def fork(spec: Spec) -> int:
     """Fork a process.
 
     Args:
-        spec: What it becomes.
+        spec: The specification of the child process.
 
     Returns:
-        Its id.
+        The child's process id.
 
     Raises:
-        OSError: It can't be forked, or its folder or files can't be used.
-        Forked: In the process itself.
+        OSError: The fork failed, or the child's directory or files can't be used.
+        Forked: In the child process.
     """
     files = [
         os.open(os.devnull, os.O_RDONLY),
@@ -148,18 +178,18 @@ def fork(spec: Spec) -> int:
 
 
 def _become(spec: Spec, parent: int, files: list[int]) -> NoReturn:
-    """Make this process what it would be if it had been started by itself."""
+    """Give this forked process the state of a newly started process."""
     try:
         signal.set_wakeup_fd(-1)
         for other in signal.valid_signals():
             if signal.getsignal(other) not in (signal.SIG_DFL, None):
                 signal.signal(other, signal.SIG_DFL)
-        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # as Python has it
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python's default
             signal.signal(ignored, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.setsid()
         die_with_parent()
-        if os.getppid() != parent:  # it died before the system was told
+        if os.getppid() != parent:  # the parent died before die_with_parent took effect
             os._exit(1)
         prctl(PR_SET_NAME, spec.name.encode())
         for number, file in enumerate(files):
@@ -176,7 +206,7 @@ def _become(spec: Spec, parent: int, files: list[int]) -> NoReturn:
 
 
 def _as_if_imported_now() -> None:
-    """Give libraries what they took when they were imported, and each process has of its own."""
+    """Reset the per-process state that libraries initialized when they were imported."""
     if "numpy" in sys.modules:
         import numpy as np
 
@@ -187,42 +217,14 @@ def _as_if_imported_now() -> None:
         jax.config.update("jax_num_cpu_devices", int(os.environ["JAX_NUM_CPU_DEVICES"]))
 
 
-# In the order in which it is needed: the controller's, the processes', and what cells often use.
-CONTROLLER = (
-    "ipyparallel.controller.app",
-    "ipyparallel.controller.broadcast_scheduler",
-    "mcnb._ipyparallel",
-)
-PROCESSES = (
-    "jax",
-    "mcnb.worker.kernel",
-    "mcnb.worker.join",
-    "jax.experimental.multihost_utils",
-    "jax.extend.backend",
-    # What those import when they are first used.
-    "tornado.platform.asyncio",
-    "tornado.queues",
-    "IPython.core.completerlib",
-    "IPython.core.logger",
-    "IPython.core.oinspect",
-    "IPython.extensions.storemagic",
-    "jaxlib.mlir.dialects.builtin",
-    "jaxlib.mlir.dialects.mhlo",
-)
-CELLS = ("matplotlib.pyplot", "matplotlib_inline.backend_inline")
-# By the module that a process runs.
-NEEDED = {"mcnb.launchers.controller": CONTROLLER, "mcnb.worker": (*CONTROLLER, *PROCESSES)}
-GENTLE = 10  # the priority of what nobody waits for: a tenth of the usual share of a busy core
-
-
 class Preload:
-    """Imports what is needed, one thing after the other, in a thread of its own or at once.
+    """Preloader of modules, one after another, in a background thread or synchronously.
 
     Args:
-        gently: Whether to begin at a low priority.
+        gently: Whether to start at a low priority.
 
     Attributes:
-        left: What is not imported yet.
+        left: The modules that are not imported yet.
     """
 
     def __init__(self, *, gently: bool) -> None:
@@ -233,14 +235,14 @@ class Preload:
 
     @property
     def urgent(self) -> bool:
-        """Whether there is something left that each process needs."""
+        """Whether a module that every process needs is not imported yet."""
         return not self.has(PROCESSES)
 
     def begin(self) -> None:
-        """Import in a thread what is left, until it is stopped; what few need, gently."""
+        """Import the remaining modules in a thread, rarely needed ones at a low priority."""
         self._hurry = False
         if self.left and self._thread is None:
-            # A collection would find nothing in what is being imported, and write to all of it.
+            # A collection would find no garbage during imports, and write to all objects.
             gc.disable()
             gently = self._gently or not self.urgent
             self._thread = threading.Thread(
@@ -249,22 +251,22 @@ class Preload:
             self._thread.start()
 
     def stop(self) -> None:
-        """Return when no thread imports any more."""
+        """Stop the import thread, and join it."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._hurry = True
             if sys.platform == "linux":
-                with contextlib.suppress(PermissionError, ProcessLookupError):  # users may not
+                with contextlib.suppress(PermissionError, ProcessLookupError):  # not privileged
                     os.setpriority(os.PRIO_PROCESS, thread.native_id or 0, _usual())
             thread.join()
             gc.enable()
 
     def has(self, modules: tuple[str, ...]) -> bool:
-        """Return whether these are imported."""
+        """Return whether all of these modules are imported."""
         return not set(modules) & set(self.left)
 
     def get(self, modules: tuple[str, ...]) -> None:
-        """Have these imported, and no other thread running."""
+        """Import these modules now, after stopping the import thread."""
         self.stop()
         self._gently = False
         while not self.has(modules):
@@ -272,13 +274,13 @@ class Preload:
 
     def _step(self) -> None:
         name = self.left[0]
-        # Whoever needs it will say why it can't be imported.
+        # A process that needs the module will report the import error.
         with contextlib.suppress(Exception):
             importlib.import_module(name)
         self.left.remove(name)
 
     def _import(self, gently: bool) -> None:
-        # On Linux a thread has a priority of its own.
+        # On Linux, priorities are per thread.
         if gently and sys.platform == "linux":
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), max(GENTLE, _usual()))
         while self.left and not self._hurry and (gently or self.urgent):
@@ -290,25 +292,19 @@ def _usual() -> int:
     return os.getpriority(os.PRIO_PROCESS, os.getpid())
 
 
-GRACE_S = 1.0  # for atexit handlers and open files, before SIGKILL
-PARENT_POLL_S = 1.0  # only where the kernel cannot tell us that the notebook died
-IDLE_S = 1.0  # without an order, before it imports what few need
-_PR_SET_CHILD_SUBREAPER = 36
-
-
 class _Child:
-    """A process that was forked, as `subprocess.Popen` has one that was started."""
+    """A forked process, with the interface of `subprocess.Popen`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return how it ended, None while it runs."""
+        """Return the exit status, or None while the process runs."""
         return self._wait(os.WNOHANG)
 
     def wait(self) -> int:
-        """Return how it ended, when it has."""
+        """Wait for the process to end, and return its exit status."""
         status = self._wait(0)
         assert status is not None
         return status
@@ -322,13 +318,13 @@ class _Child:
 
 
 class ForkServer:
-    """The fork server's state: the processes that it started and still has.
+    """The fork server, with the processes that it has started and that still run.
 
     Args:
-        gently: Whether to import at the lowest priority, until somebody waits for it.
+        gently: Whether to import at the lowest priority until a process needs the modules.
 
     Attributes:
-        folder: The folder to remove at the end.
+        folder: The folder to remove when the cluster ends.
     """
 
     def __init__(self, *, gently: bool) -> None:
@@ -339,17 +335,17 @@ class ForkServer:
         self.selector = selectors.DefaultSelector()
         self.pending = b""
         self.preload = Preload(gently=gently)
-        self.why_not = ""  # why it can't fork
-        self.looked_at: set[tuple[str, ...]] = set()  # with what imported it can
-        self.settled = len(self.preload.left)  # how much was left to import then
+        self.why_not = ""  # why this process can't be forked
+        self.looked_at: set[tuple[str, ...]] = set()  # imports after which forking was checked
+        self.settled = len(self.preload.left)  # how many imports were left at the last settle()
 
     def run(self) -> Spec | None:
-        """Serve until the notebook is gone, then end everything.
+        """Serve until the notebook kernel ends, then end all processes.
 
         Returns:
-            What this process is to become, where it was forked from the fork server.
+            In a forked child, the child's specification; otherwise None.
         """
-        # Orphans of what we start become our children, so that none can slip away.
+        # Orphaned descendants become children of this process, so that it can end them all.
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
         prctl(PR_SET_NAME, b"mcnb forkserver")
         for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
@@ -392,7 +388,7 @@ class ForkServer:
             self._reap()
 
     def _watch_parent(self) -> float | None:
-        # The pipe alone is not enough: a process that the notebook forked keeps it open.
+        # The pipe alone is not enough: a process that the notebook kernel forked keeps it open.
         try:
             notebook = os.pidfd_open(self.parent)
             self.selector.register(notebook, selectors.EVENT_READ, "notebook gone")
@@ -411,11 +407,11 @@ class ForkServer:
         return True
 
     def _do_begin(self, folder: str) -> None:
-        """Begin a cluster."""
+        """Start serving a cluster."""
         self.folder = folder
 
     def _do_start(self, cluster: str, graceful: bool, **spec: Any) -> None:
-        """Start a process, unless its cluster has ended: who orders it may not know yet."""
+        """Start a process, unless its cluster has ended without the client knowing yet."""
         if cluster == self.folder:
             self._start(Spec(**spec), graceful)
 
@@ -469,7 +465,7 @@ class ForkServer:
             os.kill(self.running[name].pid, number)
 
     def _do_end(self, remove: bool, grace_s: float | None = None) -> None:
-        """End everything that runs, and say when it is gone."""
+        """End all running processes, and then send a report."""
         self._end_all(GRACE_S if grace_s is None else grace_s)
         self.graceful.clear()
         if remove:
@@ -484,7 +480,7 @@ class ForkServer:
             self.folder = ""
 
     def _reap(self) -> None:
-        if not hasattr(os, "waitid"):  # macOS, before Python 3.13; there are no orphans of ours
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13, which has no subreapers
             exited = [name for name, process in self.running.items() if process.poll() is not None]
             for name in exited:
                 self._report(name=name, status=self.running.pop(name).returncode)
@@ -499,13 +495,13 @@ class ForkServer:
                     os.waitpid(child.si_pid, 0)
 
     def _end_all(self, grace_s: float = GRACE_S) -> None:
-        # Not SIGTERM: JAX takes it as the notice of a preemption, and goes on.
+        # Not SIGTERM: JAX takes SIGTERM as a preemption notice, and continues.
         self._signal_groups(signal.SIGHUP, self.graceful)
         self._reap_until(lambda: self.graceful.isdisjoint(self.running), grace_s)
         while self.running:
             self._signal_groups(signal.SIGKILL, set(self.running))
             self._reap_until(lambda: not self.running, 0.1)
-        # What is left are orphans, and each that ends may leave us new ones.
+        # The remaining children are orphans, and each may leave new orphans when it ends.
         while children := psutil.Process().children():
             for child in children:
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -519,12 +515,12 @@ class ForkServer:
             time.sleep(0.005)
 
     def _signal_groups(self, number: int, names: Collection[str]) -> None:
-        # Each of ours leads a group of its own, or is about to, where it was forked just now; its
-        # id can't be another's while we wait for it.
+        # Each process leads its own group, or will soon if it was just forked; its id can't be
+        # reused until this process has waited for it.
         for name in self.running.keys() & names:
             try:
                 os.killpg(self.running[name].pid, number)
-            except PermissionError:  # macOS says so of a group that has ended
+            except PermissionError:  # macOS raises this for a group that has ended
                 pass
             except ProcessLookupError:
                 os.kill(self.running[name].pid, number)
@@ -535,7 +531,7 @@ class ForkServer:
 
 
 def main() -> None:
-    """Keep, or be what was forked."""
+    """Run the fork server and, in a forked child, the child's module."""
     spec = ForkServer(gently="--gently" in sys.argv).run()
     if spec is not None:
         spec.run()

@@ -1,4 +1,4 @@
-"""The client of the fork server, in the notebook kernel."""
+"""Control fork servers from the notebook kernel, and keep an idle one for the next cluster."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ _GONE = (
     "The process that looks after the cluster is gone, and the cluster with it. "
     "Start it again: %mcjax restart"
 )
+# Variables that may differ between clusters of one fork server, because each fork receives them.
+_LATE = ("JAX_NUM_CPU_DEVICES", "NPROC")
 
 
 class ForkServerClient:
-    """A fork server process, as the notebook sees it. It serves one cluster after the other.
+    """Client of a fork server process, which serves one cluster after another.
 
     Args:
-        env: Its environment, in which it imports what processes need.
-        gently: Whether it does so at the lowest priority, until somebody waits for it.
+        env: The fork server's environment, in which it preloads the processes' modules.
+        gently: Whether to preload at the lowest priority until a process needs the modules.
 
     Attributes:
         env: The environment.
-        why_not: Why it can't fork processes, in words; empty if it can, None if that is not
-            known yet.
+        why_not: Why the fork server can't fork, in words; empty if it can, None if not known yet.
     """
 
     def __init__(self, env: Mapping[str, str], *, gently: bool = False) -> None:
@@ -55,8 +56,8 @@ class ForkServerClient:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=self.env,
-            cwd="/",  # it outlives the folder in which the notebook began, perhaps
-            # A stop button's SIGINT, and a Jupyter server's SIGKILL, go to the notebook's group.
+            cwd="/",  # the fork server may outlive the notebook kernel's working directory
+            # Jupyter sends SIGINT (stop button) and SIGKILL to the notebook kernel's group.
             start_new_session=True,
         )
         self._lock = threading.Lock()
@@ -67,16 +68,15 @@ class ForkServerClient:
 
     @property
     def alive(self) -> bool:
-        """Whether the fork server runs."""
+        """Whether the fork server process is running."""
         return self._process.poll() is None
 
     def begin(self, folder: Path, on_exit: OnExit) -> None:
-        """Begin a cluster.
+        """Start using the fork server for a cluster.
 
         Args:
             folder: The folder that the fork server removes when the cluster ends.
-            on_exit: Called with a process's name and how it ended when one ends; from another
-                thread.
+            on_exit: Called from another thread with the name and exit reason of an ended process.
         """
         self._on_exit = on_exit
         self._order(do="begin", folder=str(folder))
@@ -97,15 +97,15 @@ class ForkServerClient:
         """Start a process.
 
         Args:
-            folder: The cluster's folder. Where that cluster has ended, nothing is started.
-            name: What it is called in orders and reports.
-            module: The module that it runs.
+            folder: The cluster's folder. If that cluster has ended, no process is started.
+            name: The process's name in orders and reports.
+            module: The module that the process runs.
             arguments: The module's arguments.
-            env: Its environment.
-            cwd: Its working folder.
-            output: Where it writes to: files of that name with ".out" and ".err" appended.
-            graceful: Whether it gets SIGHUP and a moment to leave before it is killed.
-            umask: Its file mode creation mask; the notebook's by default.
+            env: The process's environment.
+            cwd: The working directory.
+            output: The base path of the output files, to which ".out" and ".err" are appended.
+            graceful: Whether to send SIGHUP and allow a grace period before killing the process.
+            umask: The file mode creation mask; by default, the notebook kernel's.
         """
         self._order(
             do="start",
@@ -121,15 +121,15 @@ class ForkServerClient:
         )
 
     def signal(self, folder: Path, name: str, number: int) -> None:
-        """Send a signal to a process of a cluster, if it still runs."""
+        """Send a signal to a process of a cluster, if the process still runs."""
         self._order(do="signal", cluster=str(folder), name=name, number=number)
 
     def end(self, *, remove: bool = True, grace_s: float | None = None) -> None:
-        """End all processes of the cluster; return when they are gone.
+        """End all processes of the cluster; return when they have ended.
 
         Args:
-            remove: Whether the cluster ends with them, and its folder is removed.
-            grace_s: How long processes have to leave before they are killed, in seconds.
+            remove: Whether to end the cluster, too, and remove its folder.
+            grace_s: How many seconds processes have to exit before they are killed.
         """
         self._order(do="end", remove=remove, grace_s=grace_s)
         if not self._ended.get(timeout=ENDING_S):
@@ -138,7 +138,7 @@ class ForkServerClient:
             self._on_exit = None
 
     def close(self) -> None:
-        """End everything, and the fork server too; return when all is gone."""
+        """End all processes and the fork server; return when they have ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._lock:
@@ -185,7 +185,7 @@ class ForkServerClient:
 def _umask() -> int:
     """Return this process's file mode creation mask."""
     with contextlib.suppress(OSError):
-        # To ask the system for it is to change it, for other threads too.
+        # os.umask() can't read the mask without changing it, for other threads too.
         match = re.search(
             r"^Umask:\s*([0-7]+)", Path("/proc/self/status").read_text(), re.MULTILINE
         )
@@ -196,18 +196,16 @@ def _umask() -> int:
     return mask
 
 
-# What may differ between clusters of one fork server: a fork receives it.
-_LATE = ("JAX_NUM_CPU_DEVICES", "NPROC")
-_lock = threading.Lock()
+_lock = threading.Lock()  # guards _idle
 _idle: ForkServerClient | None = None
 
 
 def preload(env: Mapping[str, str], *, gently: bool = True) -> None:
-    """Have a fork server import what processes need in the background, unless one has.
+    """Start an idle fork server that preloads the processes' modules, unless there is one.
 
     Args:
         env: The environment of the processes.
-        gently: Whether it does so at the lowest priority, until somebody waits for it.
+        gently: Whether to preload at the lowest priority until a process needs the modules.
     """
     global _idle
     with _lock:
@@ -220,7 +218,7 @@ def preload(env: Mapping[str, str], *, gently: bool = True) -> None:
 
 
 def take(env: Mapping[str, str]) -> ForkServerClient:
-    """Return a fork server for that environment, the one that waits if there is one."""
+    """Return a fork server for an environment: the idle one if it fits, otherwise a new one."""
     global _idle
     with _lock:
         idle = _idle
@@ -231,16 +229,16 @@ def take(env: Mapping[str, str]) -> ForkServerClient:
 
 
 def give_back(forkserver: ForkServerClient, grace_s: float | None = None) -> None:
-    """End a fork server's cluster; keep it for the next one, or close it if another waits.
+    """End a fork server's cluster, and keep it as the idle fork server; close the previous one.
 
     Args:
         forkserver: The fork server.
-        grace_s: How long processes have to leave before they are killed, in seconds.
+        grace_s: How many seconds processes have to exit before they are killed.
     """
     global _idle
     try:
         forkserver.end(grace_s=grace_s)
-    except ClusterError:  # it was killed
+    except ClusterError:  # the fork server was killed
         forkserver.close()
         return
     with _lock:
@@ -251,7 +249,7 @@ def give_back(forkserver: ForkServerClient, grace_s: float | None = None) -> Non
 
 @atexit.register
 def close_idle() -> None:
-    """Close the fork server that waits, if there is one."""
+    """Close the idle fork server, if there is one."""
     global _idle
     with _lock:
         idle, _idle = _idle, None

@@ -1,4 +1,4 @@
-"""Start processes on this machine: ipyparallel's launchers, on top of the fork server."""
+"""Start processes on this machine with ipyparallel launchers that use the fork server."""
 
 from __future__ import annotations
 
@@ -28,13 +28,32 @@ from mcnb.lockstep.model import ProcessExit
 from mcnb.options import Options
 
 START_TRIES = 3  # ipyparallel's controller chooses ports before it binds them
+CONNECTION_POLL_S = 0.005
+# ipyparallel's nanny and heartbeats are off. The fork server detects exits, and a process that is
+# stopped, or busy in native code, must not be taken for dead.
+CONTROLLER_ARGS = [
+    # With signatures alone, any user of this machine could read published messages.
+    "--IPController.enable_curve=True",
+    "--nodb",
+    "--usethreads",
+    "--log-level=WARN",
+    "--HeartMonitor.period=20",
+    "--HeartMonitor.max_heartmonitor_misses=1000000",
+    "--IPController.broadcast_scheduler_depth=0",
+]
+ENGINE_ARGS = [
+    "--IPEngine.enable_nanny=False",
+    "--IPEngine.max_heartbeat_misses=0",
+    "--IPEngine.timeout=60",
+    "--log-level=WARN",
+]
 
 
 class LocalLauncher(Launcher):
-    """Has a fork server start the controller and the processes.
+    """A launcher that uses a fork server for the controller and the processes.
 
     Args:
-        options: What to start.
+        options: The cluster's options.
     """
 
     watched = numbered = True
@@ -49,7 +68,7 @@ class LocalLauncher(Launcher):
         return Path(tempfile.mkdtemp(prefix="mcnb-"))
 
     def begin(self, exits: dict[str, ProcessExit], on_exit: OnExit) -> None:
-        """Have the fork server start them, again where the controller finds its ports taken."""
+        """Start the cluster with the fork server, and retry if the controller's ports are taken."""
         self.forkserver.begin(self.folder, on_exit)
         for try_number in range(1, START_TRIES + 1):
             self.cluster = self._cluster(exits)
@@ -73,60 +92,39 @@ class LocalLauncher(Launcher):
         cluster.start_cluster_sync(n=self.options.processes)
 
     def connect(self) -> Any:
-        """Return a new client of the controller's."""
+        """Return a new ipyparallel client of the controller."""
         assert self.cluster is not None
         return self.cluster.connect_client_sync()
 
     @property
     def unforked(self) -> str:
-        """Why they were started one by one and not forked; empty if they were forked."""
+        """The reason that the processes were not forked; empty if they were forked."""
         return self.forkserver.why_not or ""
 
     @property
     def alive(self) -> bool:
-        """Whether the fork server runs."""
+        """Whether the fork server is running."""
         return self.forkserver.alive
 
     def signal(self, k: int, number: int) -> None:
-        """Have the fork server send a process a signal."""
+        """Send a process a signal through the fork server."""
         self.forkserver.signal(self.folder, process_name(k), number)
 
     def output(self, name: str) -> str:
-        """Return the common path of a process's output files."""
+        """Return the base path of a process's output files."""
         return output_path(self.folder, name)
 
     def close(self, grace_s: float | None = None) -> None:
-        """Have the fork server end everything and remove the folder."""
+        """End all processes with the fork server, and remove the folder."""
         give_back(self.forkserver, grace_s)
-        shutil.rmtree(self.folder, ignore_errors=True)  # where the fork server was killed
-
-
-CONNECTION_POLL_S = 0.005
-# The fork server sees deaths, so no nanny has to; and a process that is stopped, or busy in native
-# code, must not be taken for dead.
-CONTROLLER_ARGS = [
-    # Signatures alone would let anybody on this machine read what is published.
-    "--IPController.enable_curve=True",
-    "--nodb",
-    "--usethreads",
-    "--log-level=WARN",
-    "--HeartMonitor.period=20",
-    "--HeartMonitor.max_heartmonitor_misses=1000000",
-    "--IPController.broadcast_scheduler_depth=0",
-]
-ENGINE_ARGS = [
-    "--IPEngine.enable_nanny=False",
-    "--IPEngine.max_heartbeat_misses=0",
-    "--IPEngine.timeout=60",
-    "--log-level=WARN",
-]
+        shutil.rmtree(self.folder, ignore_errors=True)  # needed if the fork server was killed
 
 
 class ForkedController(ControllerLauncher):
-    """ipyparallel's controller, started by the fork server."""
+    """Launcher of ipyparallel's controller that uses the fork server."""
 
     def find_args(self) -> list[str]:
-        """Return the command line."""
+        """Return the controller's command line."""
         return [
             *_python("mcnb.launchers.controller"),
             f"--profile-dir={self.profile_dir}",
@@ -143,14 +141,14 @@ class ForkedController(ControllerLauncher):
         self.notify_start({})
 
     def poll(self) -> ProcessExit | None:
-        """Return None while the controller runs, how it ended when it has."""
+        """Return the controller's exit reason, or None while the controller runs."""
         exits: Mapping[str, ProcessExit] = self.parent.exits
         return exits.get(CONTROLLER) or exits.get(FORKSERVER)
 
     async def get_connection_info(self, timeout: float | None = None) -> dict[str, Any]:
-        """Return the connection files' contents once both are whole.
+        """Return the connection files' contents when both files are complete.
 
-        ipyparallel does not write them atomically, so a file that exists may be half a file.
+        ipyparallel does not write the files atomically, so an existing file may be incomplete.
         """
         deadline = time.monotonic() + (timeout or self.connection_info_timeout)
         while time.monotonic() < deadline:
@@ -176,10 +174,10 @@ class ForkedController(ControllerLauncher):
 
 
 class ForkedEngines(EngineLauncher):
-    """The JAX processes, started by the fork server as ipyparallel's engines."""
+    """Launcher of the JAX processes, as ipyparallel engines, that uses the fork server."""
 
     def find_args(self) -> list[str]:
-        """Return the command line, but for the process index."""
+        """Return an engine's command line without the process index."""
         return [
             *_python("mcnb.worker"),
             f"--profile-dir={self.profile_dir}",
@@ -188,7 +186,7 @@ class ForkedEngines(EngineLauncher):
         ]
 
     async def start(self, n: int) -> None:
-        """Start `n` processes, each with its index as the engine id that it asks for."""
+        """Start `n` processes, each of which requests its process index as its engine id."""
         self.n = n
         for index in range(n):
             self.parent.start_kept(
@@ -197,7 +195,7 @@ class ForkedEngines(EngineLauncher):
         self.notify_start({})
 
     def signal(self, sig: int) -> None:
-        """Send all processes a signal."""
+        """Send a signal to all processes."""
         for index in range(self.n):
             self.parent.forkserver.signal(self.parent.folder, process_name(index), sig)
 
@@ -207,16 +205,16 @@ class ForkedEngines(EngineLauncher):
 
 
 class ForkedCluster(ipyparallel.Cluster):
-    """An ipyparallel cluster whose controller lives and dies with its fork server.
+    """An ipyparallel cluster whose controller ends with its fork server.
 
     Args:
         forkserver: The fork server that starts the controller.
-        folder: A folder of its own, private to the user, for all that it writes.
-        options: What the processes get: their number, devices, platform and environment.
-        exits: How processes ended, by name; whoever listens to the fork server fills it in.
-        engines: What starts the processes; the fork server, by default.
-        host: At which of this host's addresses the controller listens.
-        config: What the launcher is told otherwise.
+        folder: The cluster's folder, private to the user, for all files of the cluster.
+        options: The number of processes, their devices, platform and environment.
+        exits: The processes' exit reasons by name, filled in by the fork server's `on_exit`.
+        engines: The launcher of the processes; by default, one that uses the fork server.
+        host: The address of this host at which the controller listens.
+        config: Additional configuration of the launcher.
     """
 
     forkserver = Instance(ForkServerClient)
@@ -240,7 +238,7 @@ class ForkedCluster(ipyparallel.Cluster):
             cluster_id="",
             cluster_file="",
             shutdown_atexit=False,
-            delay=0,  # the controller listens before its connection files are there
+            delay=0,  # the controller listens before it writes its connection files
             send_engines_connection_env=engines is ForkedEngines,
             log=_silent_log(),
             config=config or Config(),
@@ -252,13 +250,13 @@ class ForkedCluster(ipyparallel.Cluster):
         self._base_env = process_environment(options, os.environ)
 
     async def start_reachable_controller(self) -> None:
-        """Start the controller; return when its connection files are whole."""
+        """Start the controller; return when its connection files are complete."""
         await self.start_controller()
         assert self.controller is not None
         await self.controller.get_connection_info()
 
     def start_kept(self, name: str, argv: list[str], env: Mapping[str, str]) -> None:
-        """Have the fork server start a process in the notebook's own working folder."""
+        """Start a process with the fork server, in the notebook kernel's working directory."""
         module, *arguments = argv[len(_python()) :]
         self.forkserver.start(
             self.folder,
@@ -269,13 +267,13 @@ class ForkedCluster(ipyparallel.Cluster):
                 **self._base_env,
                 **env,
                 "MCNB_OUTPUT": output_path(self.folder, name),
-                # The user's own IPython is none of the processes' business.
+                # Keep the user's own IPython configuration out of the processes.
                 "IPYTHONDIR": str(self.folder / "ipython"),
             },
             str(self.cwd),
             output_path(self.folder, name),
             graceful=name != CONTROLLER,
-            # ipyparallel writes some files for all to read. What cells write is the user's affair.
+            # ipyparallel makes some files world-readable. For cells, the user's umask applies.
             umask=0o077 if name == CONTROLLER else None,
         )
 

@@ -1,9 +1,9 @@
-"""Processes on other hosts, by ssh: one connection for each, which lasts as long as the process.
+"""Start processes on other hosts by ssh, with one connection per process.
 
-ipyparallel has a launcher for ssh, too. It starts processes that outlive their connection, so it
-has to come back to see whether they run and to end them: a cluster of four takes more than a minute
-to end, and how a process ended is never known. Here the process is the connection's own: when the
-connection ends, the process does, and ssh returns how the process ended.
+ipyparallel's own ssh launcher starts processes that outlive their connection, so the launcher must
+reconnect to poll and to end the processes: a cluster of four takes more than a minute to end, and
+exit reasons are never known. In this module a process and its ssh connection end together, and
+ssh returns the exit status of the process.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from mcnb.errors import ClusterError
 from mcnb.lockstep.model import ExitSource, ProcessExit
 
 _TIMEOUT_S = 60
-_ENDING_S = 3.0  # for processes that leave, before their connections are cut
-_FAILED = 255  # ssh's own failure
-# A password could not be asked for: there is no terminal. A host that is gone is noticed.
+_ENDING_S = 3.0  # for processes to exit, before their connections are closed
+_FAILED = 255  # ssh's exit code if ssh itself failed
+# There is no terminal for a password prompt. ServerAliveInterval detects a host that is down.
 _OPTIONS = ("-T", "-oBatchMode=yes", "-oConnectTimeout=20", "-oServerAliveInterval=15")
-# ssh(1): client's address and port, server's address and port.
+# SSH_CONNECTION, as in ssh(1): the client's address and port, the server's address and port.
 _ASK = "import os, mcnb; print(os.environ.get('SSH_CONNECTION', ''))"
 _PUT = """
 import json, os, sys
@@ -43,14 +43,14 @@ _REMOVE = "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)"
 
 
 def address_from(hosts: Sequence[str], words: Sequence[str]) -> str:
-    """Return the address at which those hosts see this one: loopback, if they are this one itself.
+    """Return the address of this host as seen from other hosts; loopback if all are this host.
 
     Args:
-        hosts: The hosts, as ssh knows them.
-        words: More options for ssh.
+        hosts: The hosts, as given to ssh.
+        words: Additional options for ssh.
 
     Raises:
-        ClusterError: One can't be reached, or has no mcnb.
+        ClusterError: A host can't be reached, or can't run mcnb.
     """
     seen = [LOOPBACK]
     for host in dict.fromkeys(hosts):
@@ -61,7 +61,7 @@ def address_from(hosts: Sequence[str], words: Sequence[str]) -> str:
 
 
 class SshEngines(EngineLauncher):
-    """The processes, as ipyparallel's engines."""
+    """Launcher of the processes, as ipyparallel engines, by ssh."""
 
     hosts = Dict(help="How many processes each host gets.", config=True)
     words = List(Unicode(), help="More options for ssh.", config=True)
@@ -77,20 +77,20 @@ class SshEngines(EngineLauncher):
         return [*self.engine_cmd, *self.engine_args]
 
     def start(self, n: int) -> None:
-        """Put what they need on each host, and start `n` processes."""
+        """Copy the engines' files to each host, and start `n` processes."""
         self.n = n
         here = Path(self.profile_dir)
         texts = {f"{self.remote_folder}/{name}": (here / name).read_text() for name in self.files}
         for host, count in self.hosts.items():
             _python(host, self.words, _PUT, given=json.dumps(texts))
             for _ in range(count):
-                # The shell stays, to tell by its exit code if a signal has ended the process.
+                # `exit` keeps the shell alive, so that its exit code reports a fatal signal.
                 command = f"{shlex.join(self.args)}; exit $?"
                 with self._log(len(self.processes)).open("wb") as log:
                     self.processes.append(
                         subprocess.Popen(
                             _ssh(host, self.words, command),
-                            stdin=subprocess.PIPE,  # when it is closed, the process leaves
+                            stdin=subprocess.PIPE,  # closing the pipe makes the process exit
                             stdout=log,
                             stderr=log,
                             start_new_session=True,
@@ -99,11 +99,11 @@ class SshEngines(EngineLauncher):
         self.notify_start({})
 
     def poll(self) -> int | None:
-        """Return how the first that has ended did, None while all run."""
+        """Return the exit code of the first ended process, or None while all processes run."""
         return next((code for p in self.processes if (code := p.poll()) is not None), None)
 
     def endings(self) -> list[ProcessExit]:
-        """Return how those that ended did."""
+        """Return the exit reasons of the processes that failed."""
         codes = [process.poll() for process in self.processes]
         return [
             ProcessExit(ExitSource.DISCONNECTED)
@@ -114,13 +114,13 @@ class SshEngines(EngineLauncher):
         ]
 
     def get_output(self, remove: bool = False) -> str:
-        """Return what ssh, or the processes before they wrote to files, have written."""
+        """Return the output of ssh, and of the processes before they redirect it to files."""
         del remove
         logs = [self._log(i) for i in range(len(self.processes))]
         return "".join(log.read_text(errors="replace") for log in logs if log.exists())
 
     async def stop(self) -> None:
-        """End them; return when they are gone, and what was put on their hosts."""
+        """End the processes and remove their files; return when that is done."""
         for process in self.processes:
             assert process.stdin is not None
             process.stdin.close()
@@ -148,10 +148,10 @@ def _ssh(host: str, words: Sequence[str], command: str) -> list[str]:
 
 
 def _python(host: str, words: Sequence[str], code: str, *arguments: str, given: str = "") -> str:
-    """Run Python code on a host; return what it printed.
+    """Run Python code on a host by ssh, and return its output.
 
     Raises:
-        ClusterError: The host can't be reached, or has no mcnb.
+        ClusterError: The host can't be reached, or can't run mcnb.
     """
     command = shlex.join([sys.executable, "-P", "-c", code, *arguments])
     name, _, port = host.partition(":")
@@ -179,7 +179,7 @@ def _python(host: str, words: Sequence[str], code: str, *arguments: str, given: 
 
 
 def _why_not(host: str, said: str) -> str:
-    """Return why ssh itself failed, and what it takes."""
+    """Return an error message for a failure of ssh itself, with a remedy."""
     if "Permission denied" in said:
         return f"The host {host} does not let this one in without a password: {said}"
     if "Host key" in said:

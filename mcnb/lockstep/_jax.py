@@ -1,15 +1,15 @@
-"""JAX's private names: the only file that knows them.
+"""Access JAX's private names; no other file uses them.
 
-It fits jax 0.8 to 0.12. What it reaches into, each time only to look and to pass on:
+The file fits jax 0.8 to 0.12. It only observes these parts, and passes calls on:
 
-- `ExecuteReplicated.__call__` runs a compiled computation, from wherever it is called.
+- `ExecuteReplicated.__call__` runs a compiled computation, wherever the call comes from.
 - `pjit._get_fastpath_data` and `MeshExecutable.create_cpp_call` hand computations to C++, which
-  runs them without that call. For those that communicate they are told not to.
-- What an executable runs on, and its compiled program.
+  runs them without that call. Computations that communicate get a gate, or stay with that call.
+- The devices and the compiled program of an executable.
 - The client of the coordination service, whose waits can't be interrupted.
-- What arrays and shardings are made of, for those that are made anew.
+- The parts of arrays and shardings, to assemble new ones.
 
-Where a version of JAX does not fit, `install` says so, and nothing is changed.
+If a version of JAX does not fit, `install` raises an error and changes nothing.
 """
 
 from __future__ import annotations
@@ -34,12 +34,48 @@ import numpy as np
 
 from mcnb.lockstep.model import Launch
 
+# Returns a context in which a launch is made; entering it may wait, or raise.
+Guard = Callable[[Launch], AbstractContextManager[None]]
+# Describes a computation, from JAX's executable and its arguments.
+Describe = Callable[[Any, Sequence[Any]], Launch]
+# Waits, or raises, before native code makes a launch on behalf of a frame.
+Before = Callable[[Launch, FrameType], None]
+# Records a launch on devices of this process alone, given its name and the frame that launches it.
+# Called only for computations that may take long.
+Note = Callable[[str, FrameType], None]
+# A computation with fewer operations than this on one device is over within milliseconds.
+LASTING_FLOPS = 1e9
+_guard: Guard | None = None
+_before: Before | None = None
+_note: Note | None = None
+_installed = False
+_describe: Describe | None = None
+_described: weakref.WeakKeyDictionary[Any, Launch | None] = weakref.WeakKeyDictionary()
+_lasting: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+_left_behind: list[Any] = []
+# Every private name that this file uses, by module; `install` probes them all.
+PRIVATE_NAMES = {
+    "jax._src.api": ("clean_up",),
+    "jax._src.array": ("ArrayImpl",),
+    "jax._src.callback": (),
+    "jax._src.dispatch": ("runtime_tokens", "wait_for_tokens"),
+    "jax._src.distributed": ("global_state",),
+    "jax._src.interpreters.pxla": ("ExecuteReplicated", "MeshExecutable"),
+    "jax._src.mesh": ("get_concrete_mesh",),
+    "jax._src.pjit": ("_get_fastpath_data",),
+    "jax._src.sharding_impls": ("GSPMDSharding", "make_single_device_sharding"),
+    "jax._src.xla_bridge": ("_backends", "backends_are_initialized"),
+    "jaxlib._hlo": ("HloPrintOptions",),
+}
+# The logger to which JAX reports failed callbacks.
+CALLBACK_LOGGER = "jax._src.callback"
+
 
 class InterruptibleClient:
-    """The coordination service's client, with waits that Ctrl-C ends.
+    """A client of the coordination service whose waits Ctrl-C can end.
 
-    JAX's own waits in native code, where no signal reaches it. Here it waits in a thread that may
-    be left behind; it ends when the service is shut down.
+    JAX's own client waits in native code, which no signal reaches. This one waits in a thread that
+    may be left behind, and that ends when the service is shut down.
     """
 
     _WAITS = ("wait_at_barrier", "blocking_key_value_get", "blocking_key_value_get_bytes")
@@ -68,55 +104,17 @@ class InterruptibleClient:
         return wait
 
 
-# Returns a context in which a launch is made; entering it may wait, or raise.
-Guard = Callable[[Launch], AbstractContextManager[None]]
-# Returns what a computation is, from what JAX executes and its arguments.
-Describe = Callable[[Any, Sequence[Any]], Launch]
-# Waits, or raises, before native code makes a launch in the name of a frame.
-Before = Callable[[Launch, FrameType], None]
-# Records that a computation of this process alone is launched, given its name and the frame that
-# launches it. Called only for computations that may take long.
-Note = Callable[[str, FrameType], None]
-# What takes fewer operations than this on one device is over within milliseconds.
-LASTING_FLOPS = 1e9
-_guard: Guard | None = None
-_before: Before | None = None
-_note: Note | None = None
-_installed = False
-_describe: Describe | None = None
-_described: weakref.WeakKeyDictionary[Any, Launch | None] = weakref.WeakKeyDictionary()
-_lasting: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
-
-
-# Every private name that this file uses, by module; `install` probes them all.
-PRIVATE_NAMES = {
-    "jax._src.api": ("clean_up",),
-    "jax._src.array": ("ArrayImpl",),
-    "jax._src.callback": (),
-    "jax._src.dispatch": ("runtime_tokens", "wait_for_tokens"),
-    "jax._src.distributed": ("global_state",),
-    "jax._src.interpreters.pxla": ("ExecuteReplicated", "MeshExecutable"),
-    "jax._src.mesh": ("get_concrete_mesh",),
-    "jax._src.pjit": ("_get_fastpath_data",),
-    "jax._src.sharding_impls": ("GSPMDSharding", "make_single_device_sharding"),
-    "jax._src.xla_bridge": ("_backends", "backends_are_initialized"),
-    "jaxlib._hlo": ("HloPrintOptions",),
-}
-# The logger to which JAX reports that a callback has failed.
-CALLBACK_LOGGER = "jax._src.callback"
-
-
 class UnsupportedJaxError(Exception):
-    """This version of JAX has other inner names than this file knows."""
+    """An error for a version of JAX whose private names differ from those that this file uses."""
 
 
 def install(guard: Guard, before: Before, describe: Describe, note: Note | None = None) -> None:
-    """Have a guard stand before each launch that spans processes.
+    """Install a guard before each launch that spans processes.
 
     Args:
         guard: Returns a context in which a launch is made from Python.
         before: Called before a launch is made from native code.
-        describe: Returns what a computation is.
+        describe: Describes a computation.
         note: Called before a launch on devices of this process alone that may take long.
 
     Raises:
@@ -128,26 +126,26 @@ def install(guard: Guard, before: Before, describe: Describe, note: Note | None 
     except (ImportError, AttributeError, TypeError, ValueError, AssertionError) as error:
         raise UnsupportedJaxError(str(error)) from error
     if not _installed:
-        _gates_work()  # tried now: not in the middle of a launch
+        _gates_work()  # tested now, not in the middle of a launch
         _replace(*originals)
         _installed = True
     _guard, _before, _describe, _note = guard, before, describe, note
 
 
 def remove() -> None:
-    """Let all launches pass without being looked at."""
+    """Let all launches pass unchecked."""
     global _guard, _before, _note
     _guard = _before = _note = None
 
 
 def backends_are_initialized() -> bool:
-    """Return whether this process has made devices of JAX's; it imports nothing to find out."""
+    """Return whether this process has initialized JAX's backends, without importing anything."""
     backends = sys.modules.get("jax._src.xla_bridge")
     return backends is not None and bool(backends.backends_are_initialized())
 
 
 def missing_names() -> list[str]:
-    """Return those of the private names that this version of JAX does not have."""
+    """Return the private names that this version of JAX lacks."""
     missing = []
     for name, attributes in PRIVATE_NAMES.items():
         try:
@@ -163,7 +161,7 @@ def _check() -> tuple[ModuleType, ModuleType]:
     """Probe every private name that this file uses.
 
     Raises:
-        UnsupportedJaxError: One is missing, or is something else than this file expects.
+        UnsupportedJaxError: A name is missing, or differs from what this file expects.
     """
     if missing := missing_names():
         raise UnsupportedJaxError(f"it has no {', '.join(missing)}")
@@ -203,7 +201,7 @@ def _replace(pxla: Any, pjit: Any) -> None:
     def checked_fastpath(executable: Any, *args: Any, **kwargs: Any) -> Any:
         execute = getattr(executable, "_unsafe_call", None)
         launch = _described.get(execute) if execute is not None else None
-        # Its first arguments: the executable, the tree of results, the arguments as a list.
+        # The first arguments are the executable, the tree of results, and the list of arguments.
         if _guard is None or launch is None:
             data = fastpath(executable, *args, **kwargs)
             if not data or execute is None or not _lasting.get(execute) or not _gates_work():
@@ -217,7 +215,7 @@ def _replace(pxla: Any, pjit: Any) -> None:
 
     def checked_create_cpp_call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _guard is not None and _spans(self.unsafe_call):
-            return None  # whether it communicates is known when it has its arguments
+            return None  # only its arguments tell whether it communicates
         return create_cpp_call(self, *args, **kwargs)
 
     pxla.ExecuteReplicated.__call__ = checked_call
@@ -226,14 +224,14 @@ def _replace(pxla: Any, pjit: Any) -> None:
 
 
 class Gate:
-    """Stands in for the layout of an argument, where C++ looks before it launches.
+    """A stand-in for the layout of an argument, which C++ reads before each launch.
 
-    Before it runs a computation that it knows, JAX's C++ asks the layouts that arguments must
-    have for XLA's form of them (`_to_xla_layout`, in `PrepareIfrtInputs` of jaxlib's pjit.cc). This
-    one lets it wait meanwhile. Launching from Python instead would take several times as long.
+    Before it runs a known computation, JAX's C++ asks the layouts of arguments for XLA's form of
+    them (`_to_xla_layout`, in `PrepareIfrtInputs` of jaxlib's pjit.cc). A gate makes that call
+    wait. Launching from Python instead would take several times as long.
 
     Args:
-        layout: What to answer.
+        layout: The layout to return.
         before: Called before each launch.
     """
 
@@ -248,16 +246,16 @@ class Gate:
 
 
 def _gated(executable: Any, data: Any, args: Sequence[Any], before: Callable[[], None]) -> Any:
-    """Return what C++ needs to launch a computation, with a gate before it.
+    """Return the data with which C++ launches a computation, with a gate before each launch.
 
     Args:
         executable: The computation.
-        data: What C++ needs without a gate.
+        data: The data without a gate.
         args: The arguments of its first launch; some may have been donated to it.
         before: Called before each launch.
 
     Returns:
-        The same with a gate; None if there is no place for one.
+        The data with a gate; None if there is no place for one.
     """
     from jax._src.array import ArrayImpl
 
@@ -275,7 +273,7 @@ def _gated(executable: Any, data: Any, args: Sequence[Any], before: Callable[[],
 
 @functools.cache
 def _gates_work() -> bool:
-    """Return whether C++ stops at gates, once for each launch."""
+    """Return whether C++ calls a gate exactly once for each launch."""
     import jax
     from jax._src import pjit
 
@@ -291,29 +289,29 @@ def _gates_work() -> bool:
     try:
         tried = jax.jit(lambda v: v + 1)
         results = [tried(x) for _ in range(3)]
-    except Exception:  # it does not know what a gate is
+    except Exception:  # this version of C++ rejects gates
         return False
     finally:
         pjit._get_fastpath_data = fastpath
-    # The first time, Python launches it.
+    # Python makes the first launch.
     return passed == [0, 1] and all((np.asarray(result) == 2).all() for result in results)
 
 
 def _pass_gate(launch: Launch) -> None:
     before = _before
     if before is not None:
-        # This frame and the gate's are between; what calls the gate is native code.
+        # Skips this frame and the gate's; the gate's caller is native code.
         before(launch, sys._getframe(2))
 
 
 def _pass_note(name: str) -> None:
     note = _note
     if note is not None:
-        note(name, sys._getframe(2))  # past this frame and the gate's, as above
+        note(name, sys._getframe(2))  # skips this frame and the gate's, as above
 
 
 def _lasts(execute: Any) -> bool:
-    """Return whether a computation may take long: it loops, or has very many operations."""
+    """Return whether a computation may take long, as it loops or has very many operations."""
     lasts = _lasting.get(execute)
     if lasts is None:
         try:
@@ -321,14 +319,14 @@ def _lasts(execute: Any) -> bool:
             costs = costs[0] if isinstance(costs, list) else costs
             many = float((costs or {}).get("flops", 0.0)) > LASTING_FLOPS
             lasts = many or " while(" in program_text(execute)
-        except Exception:  # not one of ours, or XLA does not say: it is not noted then
+        except Exception:  # no computation of JAX's, or XLA does not say: it is not noted
             lasts = False
         _lasting[execute] = lasts
     return lasts
 
 
 def call_code() -> CodeType | None:
-    """Return the code of the function through which computations are launched from Python."""
+    """Return the code of the function that launches computations from Python."""
     from jax._src.interpreters import pxla
 
     return getattr(pxla.ExecuteReplicated.__call__, "__code__", None)
@@ -338,7 +336,7 @@ def _spans(execute: Any) -> bool:
     """Return whether a computation runs on devices of several processes."""
     try:
         return len({device.process_index for device in devices_of(execute)}) > 1
-    except Exception:  # not one of ours: it goes its own way
+    except Exception:  # no computation of JAX's: it passes unchecked
         return False
 
 
@@ -353,7 +351,7 @@ def devices_of(execute: Any) -> Sequence[Any]:
 
 
 def _launch(execute: Any, args: Sequence[Any]) -> Launch | None:
-    """Return what a computation is; None if it stays within this process."""
+    """Describe a computation; return None if it stays within this process."""
     try:
         launch = _described[execute]
     except KeyError:
@@ -361,7 +359,7 @@ def _launch(execute: Any, args: Sequence[Any]) -> Launch | None:
             assert _describe is not None
             launch = _describe(execute, args) if _spans(execute) else None
         except Exception as error:
-            # It must not be stopped for what is not understood, but it must not be hidden either.
+            # A computation that mcnb does not understand has to run, but not silently.
             warnings.warn(
                 f"mcnb can't check {getattr(execute, 'name', 'a launch')} and lets it pass: "
                 f"{type(error).__name__}: {error}",
@@ -386,7 +384,7 @@ def _print_options() -> Any:
 
 
 def make_waits_interruptible() -> None:
-    """Have Ctrl-C end waits in the coordination service, such as barriers."""
+    """Let Ctrl-C end waits in the coordination service, such as barriers."""
     from jax._src import distributed
 
     client = distributed.global_state.client
@@ -395,14 +393,14 @@ def make_waits_interruptible() -> None:
 
 
 def process_index() -> int:
-    """Return the index under which this process has joined; no backend is made, as JAX's would."""
+    """Return this process's index, without creating a backend as JAX's own function would."""
     from jax._src import distributed
 
     return int(distributed.global_state.process_id)
 
 
 def leave_alone() -> None:
-    """Have this process end without the others: at exit, JAX would wait for all of them."""
+    """Let this process exit without the others: at exit, JAX would wait for all of them."""
     from jax._src import api, dispatch
 
     for at_exit in (api.clean_up, dispatch.wait_for_tokens):
@@ -410,17 +408,17 @@ def leave_alone() -> None:
 
 
 def refuse_latecomers() -> None:
-    """End the wait of communicators for processes that have not come to make them.
+    """End the wait of communicators for processes that do not arrive.
 
-    Gloo finds its partners by addresses that they leave with the coordination service. Where one is
-    missing, half of another one's is put: who reads it fails at once.
+    Gloo finds its peers by addresses that they leave with the coordination service. In place of a
+    missing address, half of another one is stored, which makes its readers fail at once.
     """
     from jax._src import distributed
 
     client = distributed.global_state.client
     if client is None:
         return
-    with contextlib.suppress(Exception):  # it is gone, or keeps them elsewhere
+    with contextlib.suppress(Exception):  # the service is gone, or keeps them elsewhere
         entries = dict(client.key_value_dir_get_bytes("cpu:gloo"))
         for group in {key.rpartition("/")[0] for key in entries}:
             devices = group.rpartition("/")[2].split(",")
@@ -435,8 +433,7 @@ def shut_down(keep_client: bool = False) -> None:
     """Leave JAX's distributed system and forget all devices and compiled computations.
 
     Args:
-        keep_client: Whether computations are still under way: destroying their client would wait
-            for them.
+        keep_client: Whether computations still run: destroying their client would wait for them.
     """
     import jax
     from jax._src import dispatch, distributed, xla_bridge
@@ -453,25 +450,22 @@ def shut_down(keep_client: bool = False) -> None:
     _lasting.clear()
 
 
-_left_behind: list[Any] = []
-
-
 def all_arrays() -> list[Any]:
-    """Return all arrays that are alive, deleted ones too."""
+    """Return all live arrays, including deleted ones."""
     from jax._src.array import ArrayImpl
 
     return [one for one in gc.get_objects() if type(one) is ArrayImpl]
 
 
 def make_array(aval: Any, sharding: Any, parts: Sequence[Any], committed: bool) -> Any:
-    """Return an array of a certain type, made of arrays on single devices."""
+    """Assemble an array of a given type from arrays on single devices."""
     from jax._src.array import ArrayImpl
 
     return ArrayImpl(aval, sharding, list(parts), committed=committed, _skip_checks=True)
 
 
 def moved_inner_sharding(old: Any, devices: Sequence[Any]) -> Any:
-    """Return a sharding of a kind that JAX makes for itself, on other devices."""
+    """Return a sharding of one of JAX's internal kinds on other devices, or None."""
     from jax._src.sharding_impls import GSPMDSharding, make_single_device_sharding
 
     if isinstance(old, GSPMDSharding):
@@ -490,6 +484,6 @@ def current_mesh() -> Any:
 
 
 def program_text(execute: Any) -> str:
-    """Return a computation's compiled program as HLO text, without what does not matter."""
+    """Return a computation's program as HLO text, without metadata, backend settings and ids."""
     modules = execute.xla_executable.hlo_modules()
     return "\n".join(module.to_string(_print_options()) for module in modules)

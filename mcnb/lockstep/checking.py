@@ -1,4 +1,4 @@
-"""The client put before JAX: from here on, a process's launches are checked."""
+"""Check this process's launches, by hooks in JAX that ask the lockstep client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mcnb.lockstep.model import Detail, Launch
 from mcnb.lockstep.source import Place, Places, around
 from mcnb.lockstep.wire import Address
 
-# When an interrupt is raised that came while a launch was on its way.
+# The delay of an interrupt that arrived while a launch was on its way.
 INTERRUPT_AFTER_S = 0.01
 
 
@@ -32,20 +32,20 @@ def check_launches(
     interrupt: Callable[[int, int], None] = lambda *_: None,
     note: Callable[[str, Place], None] | None = None,
 ) -> Client | None:
-    """Have this process's launches checked.
+    """Check this process's launches.
 
     Args:
-        address: Where the referee listens.
+        address: The referee's address.
         process: This process's index.
         places: Finds the learner's lines.
-        gone: Called when the referee is gone, also where launches can't be checked.
-        interrupt: Called, in the client's own thread, with the number of a cell that is to be
-            interrupted, and how often it was to be by now.
-        note: Called with the name and the place of each launch that may take long, also of those
-            on devices of this process alone.
+        gone: Called when the referee is gone, even if launches can't be checked.
+        interrupt: Called in the client's own thread, with the number of the cell to interrupt and
+            the number of its interrupts so far.
+        note: Called with the name and the place of each launch that may take long, including
+            launches on devices of this process alone.
 
     Returns:
-        The client; None where this version of JAX can't be checked, which is said in a warning.
+        The client; None, with a warning, if this version of JAX can't be checked.
 
     Raises:
         OSError: The referee can't be reached.
@@ -60,7 +60,7 @@ def check_launches(
     client = Client(address, process, runs, _detail, abort_here, gone or (lambda: None), interrupt)
 
     def around_launch(launch: Launch) -> AbstractContextManager[None]:
-        # The two frames in between are the hook's and this one.
+        # Skips the frames of the hook and of this function.
         place, called = places.find(sys._getframe(2))
         if note is not None:
             note(_known_as(launch.name, called), place)
@@ -77,7 +77,7 @@ def check_launches(
             note(_known_as(launch.name, called), place)
         passage = client.arrive(_named(launch, called), place, caller)
         if passage is not None and passage.interrupt is not None:
-            # The others are on their way: the launch is made first, or they would wait for ever.
+            # The other participants go ahead: without this launch, they would wait for ever.
             threading.Timer(INTERRUPT_AFTER_S, signal.raise_signal, (signal.SIGINT,)).start()
 
     try:
@@ -92,7 +92,7 @@ def check_launches(
             stacklevel=2,
         )
         return None
-    # Before what JAX does at exit: it waits for the others there, who may wait for this process.
+    # Called before JAX's exit handlers, which wait for processes that may wait for this one.
     atexit.register(client.close)
     return client
 
@@ -101,7 +101,7 @@ def check_launches(
 def _named(launch: Launch, called: CodeType | None) -> Launch:
     """Return a launch under the name of the function that the learner called.
 
-    JAX names what it compiles; what it compiles for functions of its own has an inner name.
+    JAX compiles functions of its own under internal names.
     """
     if called is None or not launch.name.startswith("jit(_"):
         return launch
@@ -109,7 +109,7 @@ def _named(launch: Launch, called: CodeType | None) -> Launch:
 
 
 def _known_as(name: str, called: CodeType | None) -> str:
-    """Return the name of the function of JAX's that the learner called, or else a computation's."""
+    """Return the name of the JAX function that the learner called, or else the computation's."""
     public = called is not None and programs.is_public(called.co_name)
     return called.co_name if called is not None and public else name
 

@@ -1,7 +1,7 @@
-"""The client: a process's end. It announces each launch that communicates, and waits for its go.
+"""Announce each launch that communicates to the referee, and wait until it may go ahead.
 
-It knows nothing of notebooks, and nothing of JAX either: what it is asked to let pass is a
-`Launch`, and where the process stands is told by who asks.
+The client knows nothing of notebooks or JAX: its caller gives it a `Launch`, and the place in the
+program at which the process makes the launch.
 """
 
 from __future__ import annotations
@@ -23,18 +23,23 @@ from mcnb.lockstep.source import Place
 from mcnb.lockstep.threads import Ordering, Passage, Threads, current_frames, interrupt_main
 from mcnb.lockstep.wire import Address, Channel, Message
 
+# How often to check, while a thread waits, whether other threads of the process still run.
+LOOK_S = 0.05
+# The most launches that are recorded for one cell.
+MOST_RECORDS = 100_000
+
 
 @dataclass(slots=True)
 class Slot:
-    """A thread that waits.
+    """A waiting thread.
 
     Attributes:
-        place: Where it stands.
-        thread: Its identifier.
-        woken: Held until there is an answer.
-        answer: The answer.
-        turn: Which of the process's launches it is to make, once it may.
-        announced: Whether the referee was told that it waits.
+        place: The place of its launch.
+        thread: The thread's identifier.
+        woken: A lock, held until there is an answer.
+        answer: The referee's answer.
+        turn: The launch's position among the launches of the process, once it may go ahead.
+        announced: Whether the referee knows that the thread waits.
     """
 
     place: Place
@@ -45,38 +50,32 @@ class Slot:
     announced: bool = False
 
     def wake(self) -> None:
-        """Have the thread look whether there is an answer, or read for all."""
-        with contextlib.suppress(RuntimeError):  # it is awake
+        """Wake the thread to check for an answer, or to read for all threads."""
+        with contextlib.suppress(RuntimeError):  # the thread is awake
             self.woken.release()
 
 
-# While a thread waits, it is looked this often whether others of the process still run.
-LOOK_S = 0.05
-# More launches of one cell are not kept.
-MOST_RECORDS = 100_000
-
-
 class Client:
-    """Stands before a process's launches.
+    """The referee's client in a process, which holds each launch until it may go ahead.
 
     Args:
-        address: Where the referee listens.
+        address: The referee's address.
         process: The process's index.
-        is_learners: Whether a frame runs code of the learner's.
-        detail: Returns what there is to tell of a launch, from its place and the innermost frame
-            of the thread that stands at it.
-        abort: Ends what hangs in this process, given the ports at which communicators listen.
-        gone: Called when the referee is gone, though this process had not left it.
-        interrupt: Called with the number of a cell that is to be interrupted, and how often it was
-            to be by now.
+        is_learners: Returns whether a frame runs the learner's code.
+        detail: Returns the details of a launch, from its place and the innermost frame of the
+            thread that waits at it.
+        abort: Aborts what hangs in this process, given the ports at which communicators listen.
+        gone: Called when the referee is gone before this client has closed the connection.
+        interrupt: Called with the number of the cell to interrupt, and the number of its
+            interrupts so far.
 
     Raises:
         OSError: The referee can't be reached.
-        PermissionError: One of the two ends does not know the key.
+        PermissionError: One end of the connection does not know the key.
 
     Attributes:
-        records: The launches since they were last taken.
-        dropped: How many more there were than are kept.
+        records: The launches since the last call of `take_records`.
+        dropped: The number of launches that were not recorded.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class Client:
         self._busy = False
         self._cell = 0
         self._main: int | None = None  # the thread that runs the cell
-        self._over = False  # a script has no cell that could be
+        self._over = False  # whether the cell is over; a script has no cells
         self._holding = True
         self._suspended: set[int] = set()
         self._turns = Ordering()
@@ -122,10 +121,10 @@ class Client:
 
     @contextmanager
     def passing(self, launch: Launch, place: Place) -> Iterator[None]:
-        """Wait until a launch may be made; make it inside.
+        """Wait until a launch may be made; the code inside makes it.
 
         Raises:
-            LockstepError: It never may: the processes have parted.
+            LockstepError: The launch may never be made, because the processes diverged.
         """
         passage = self.arrive(launch, place)
         try:
@@ -134,22 +133,22 @@ class Client:
             if passage is not None:
                 self._turns.end(passage)
         if passage is not None and passage.interrupt is not None:
-            # The others were on their way: the launch was made, or they would wait for ever.
+            # The other participants went ahead: without this launch, they would wait for ever.
             raise passage.interrupt
 
     def arrive(
         self, launch: Launch, place: Place, caller: FrameType | None = None
     ) -> Passage | None:
-        """Wait until a launch may be made. Whoever calls this makes it next.
+        """Wait until a launch may be made; the caller makes it next.
 
         Args:
             launch: The launch.
-            place: Where it is made.
-            caller: The frame from which native code makes the launch, if it does: it is over when
-                that frame goes on.
+            place: The place of the launch.
+            caller: The frame from which native code makes the launch, if it does: the launch is
+                over when that frame continues.
 
         Raises:
-            LockstepError: It never may: the processes have parted.
+            LockstepError: The launch may never be made, because the processes diverged.
         """
         thread = threading.get_ident()
         if thread in self._suspended:
@@ -158,7 +157,7 @@ class Client:
         if not launch.communicates or self._closed:
             self._record(launch, place, announced, announced)
             return None
-        # Not the thread's identifier: a finalizer may launch something while its thread waits.
+        # Not the thread's identifier: a finalizer may launch a computation while its thread waits.
         ticket = next(self._tickets)
         if not self._holding:
             self._passed[ticket] = place
@@ -203,7 +202,7 @@ class Client:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Let the launches of this thread pass, unannounced."""
+        """Let the launches of this thread pass without announcing them."""
         self._suspended.add(threading.get_ident())
         try:
             yield
@@ -214,8 +213,8 @@ class Client:
         """Begin a cell in this thread.
 
         Args:
-            cell: The number that the referee's server gave it.
-            holding: Whether a launch waits for its go; otherwise it is announced and goes ahead.
+            cell: The number that the referee's server gave the cell.
+            holding: Whether launches wait until they may go ahead, or are only announced.
         """
         self._passed.clear()
         with self._hearing:
@@ -225,10 +224,10 @@ class Client:
     def finish(self) -> bool:
         """End the cell; return whether threads still run the learner's code.
 
-        The referee is told when they don't any more.
+        The client notifies the referee when they end.
         """
         if not self._holding or self._slots:
-            self._sync()  # the end of the cell takes another way, and may be faster
+            self._sync()  # the cell's reply uses another channel, and may be faster
         with self._hearing:
             self._main, self._over = None, True
             self._busy = self._others_run(self._waiting())
@@ -237,9 +236,9 @@ class Client:
         return self._busy
 
     def _sync(self) -> None:
-        """Return when the referee knows of all launches that went ahead.
+        """Wait until the referee knows all launches that went ahead.
 
-        Otherwise it might hear of them in the next cell.
+        Otherwise the referee might receive them in the next cell.
         """
         if self._closed:
             return
@@ -255,7 +254,7 @@ class Client:
             del self._slots[ticket]
 
     def close(self, error: str = "") -> None:
-        """Tell the referee that the process ends, with what error; all further launches pass."""
+        """Notify the referee that the process ends, and of its error; further launches pass."""
         self._closed = self._left = True
         with contextlib.suppress(OSError):
             self._channel.send(["failed", error] if error else ["left"])
@@ -281,10 +280,10 @@ class Client:
             self._bell.send(b".")
 
     def _wait(self, ticket: int, slot: Slot) -> BaseException | None:
-        """Wait for the answer; return an interrupt that came meanwhile.
+        """Wait for the answer; return an interrupt that arrived meanwhile.
 
-        One of the threads that wait reads for all. To have a thread do nothing but read would cost
-        another switch of threads for each launch, which is most of what a launch costs here.
+        One of the waiting threads reads for all. A thread that only reads would cost another
+        switch of threads for each launch, and such switches are most of a launch's cost here.
         """
         interrupt: BaseException | None = None
         while not slot.answer:
@@ -302,7 +301,7 @@ class Client:
         return interrupt
 
     def _lead(self, slot: Slot) -> None:
-        """Read until there is an answer for a thread; then let another one read."""
+        """Read until this thread has an answer; then let another thread read."""
         try:
             while not slot.answer:
                 messages = self._channel.receive()
@@ -320,7 +319,7 @@ class Client:
                     break
 
     def _waiting(self) -> dict[int, int]:
-        """Return the threads that wait, by their tickets."""
+        """Return the waiting threads, by their tickets."""
         slots = list(self._slots.items())
         return {t: slot.thread for t, slot in slots if slot.announced and not slot.answer}
 
@@ -354,7 +353,7 @@ class Client:
             self._gone()
 
     def _look(self) -> None:
-        """Tell the referee if no thread is left that may announce something."""
+        """Notify the referee if no thread is left that may announce a launch."""
         with self._hearing:
             waiting = self._waiting()
             if self._others_run(waiting):
@@ -385,22 +384,22 @@ class Client:
             slot.answer = message
             others_wait = len(self._slots) > 1
             if others_wait:
-                self._told_alone = False  # the thread runs on, and may end without another launch
+                self._told_alone = False  # the thread continues, and may end without a launch
         slot.wake()
         if others_wait:
             self._bell.send(b".")
 
     def _explain(self, ticket: int, slot: Slot | None) -> Detail:
         place = self._passed.get(ticket) if slot is None else slot.place
-        with current_frames() as frames:  # this one stands still: its thread waits
+        with current_frames() as frames:  # the thread waits, so its frame does not change
             frame = None if slot is None else frames.get(slot.thread)
         try:
             return Detail() if place is None else self._detail(place, frame)
-        except Exception:  # whatever it is: the verdict is known without it
+        except Exception:  # of any kind: the verdict does not depend on it
             return Detail()
 
     def _let_all_pass(self) -> None:
-        """Hold nobody back when there is no referee any more."""
+        """Let all waiting threads pass when there is no referee any more."""
         self._closed = True
         for ticket, slot in list(self._slots.items()):
             if not slot.answer:

@@ -1,4 +1,4 @@
-"""Verdicts in words: who stands where, the first thing that differs, and what usually helps."""
+"""Put verdicts into words: the state of each process, the first difference, and a hint."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _SLURM_REASONS = {
 
 
 def exit_text(how: ProcessExit, *, plural: bool = False) -> str:
-    """Say how a process ended, after its name.
+    """Describe how a process ended, to follow its name in a sentence.
 
     Args:
-        how: How it ended.
+        how: The exit of the process.
         plural: Whether several processes ended in this way.
 
     Example:
@@ -70,17 +70,17 @@ def exit_text(how: ProcessExit, *, plural: bool = False) -> str:
 
 
 def other_lines(records: Sequence[LaunchRecord], count: int) -> str:
-    """Return that processes launched the same together from different lines, if they did.
+    """Report a launch that processes made together from different lines, if there is one.
 
-    It may be meant: both branches of a condition may hold the same computation. It may also be one
-    step on some processes and another one on the others, and then the values are wrong.
+    Both branches of a condition may intentionally contain the same computation. The lines may also
+    be different steps of the program, and then the values are wrong.
 
     Args:
-        records: A cell's launches, in the order of time.
-        count: How many processes there are.
+        records: A cell's launches, in order of time.
+        count: The number of processes.
 
     Returns:
-        The first such launch, in a sentence; empty if there is none.
+        A sentence on the first such launch; empty if there is none.
 
     Example:
         >>> from mcnb.lockstep.model import Launch
@@ -117,15 +117,15 @@ so nothing hung; if these are different steps of the program, the values are wro
 
 
 def met_nobody(verdict: Verdict, records: Iterable[LaunchRecord], count: int) -> str:
-    """Return which processes launched by the same name, but without communication, if some did.
+    """Report launches that do not communicate, but have the name and line of a waiting launch.
 
     Args:
-        verdict: How the processes parted.
+        verdict: How the processes diverged.
         records: The cell's launches.
-        count: How many processes there are.
+        count: The number of processes.
 
     Returns:
-        It in a sentence; empty if nobody did.
+        A sentence; empty if there are no such launches.
     """
     for stand in verdict.stands.values():
         if stand.doing != "waits" or stand.launch is None:
@@ -229,8 +229,8 @@ class Wording:
     """A verdict in words.
 
     Attributes:
-        sentence: All of it in a few sentences; deterministic.
-        lines: The same for a notebook: with labels, and with the lines of source.
+        sentence: The verdict in a few sentences, the same on every run.
+        lines: The verdict for a notebook, with labels and lines of source.
     """
 
     sentence: str
@@ -242,8 +242,8 @@ def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
 
     Args:
         verdict: The verdict.
-        count: How many processes there are.
-        consequence: What has become of the cluster, in a sentence.
+        count: The number of processes.
+        consequence: The state of the cluster, in a sentence.
 
     Example:
         >>> launch = Launch("device_put", "1", (0, 1))
@@ -291,7 +291,7 @@ def _ring(ring: Sequence[int]) -> str:
 
 
 def _groups(verdict: Verdict) -> list[_Group]:
-    """Return the processes that stand alike, those that wait first."""
+    """Group the processes by state: failed processes first, then waiting ones."""
     groups: dict[object, _Group] = {}
     for k, stand in sorted(verdict.stands.items()):
         launch = stand.launch
@@ -334,7 +334,7 @@ def _where(stand: Stand) -> str:
 
 
 def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
-    """Return the first thing in which the launches differ, and which kind of thing it is."""
+    """Return the first difference between the launches, and the kind of difference."""
     stood: dict[object, tuple[list[int], Launch]] = {}
     for k, stand in sorted(verdict.stands.items()):
         if stand.launch is not None:
@@ -349,7 +349,7 @@ def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
         return next((verdict.details[k] for k in ks if k in verdict.details), None)
 
     def told(value: Callable[[Launch, Detail], str]) -> str:
-        """Say what each group has, if it is not the same."""
+        """Return the value of each group; empty if all values are the same."""
         values: dict[str, list[int]] = {}
         for ks, launch in waiting:
             values.setdefault(value(launch, known(ks) or Detail()), []).extend(ks)
@@ -384,7 +384,7 @@ def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
     if say := told(lambda launch, _: launch.devices):
         return f"the devices, or their order: {say}", "mesh"
     details = [detail for ks, _ in waiting if (detail := known(ks)) is not None]
-    if len(details) < len(waiting):  # somebody was too busy to tell
+    if len(details) < len(waiting):  # a process was too busy to send its details
         return "the compiled program", "program"
     for name in sorted({n for detail in details for n in detail.static}):
         if say := told(functools.partial(_static, name)):
@@ -433,7 +433,7 @@ def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
         for ks, stand in groups
         if stand.launch is not None
     ):
-        return _HINTS["branch"]  # one side of a condition each
+        return _HINTS["branch"]  # each group is in another branch of a condition
     if conditions - {""}:
         return _HINTS["condition"].format(*_conditional_line(verdict, groups))
     if why == "order" and not _same_line(groups):
@@ -442,7 +442,7 @@ def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
 
 
 def _conditional_line(verdict: Verdict, groups: list[_Group]) -> tuple[str, str]:
-    """Return the first line on which there is a condition, and the condition."""
+    """Return the first line that has a condition, and the condition."""
     line, condition = next(
         (_where(stand), verdict.details[k].condition)
         for ks, stand in groups
@@ -457,7 +457,7 @@ def _same_line(groups: Iterable[_Group]) -> bool:
 
 
 def left_waiting(stands: Mapping[int, Stand], count: int) -> str:
-    """Say who waited for a process that failed; empty if nobody did.
+    """Name the processes that waited for a failed process; empty if there are none.
 
     Example:
         >>> launch = Launch("device_put", "1", (0, 1))

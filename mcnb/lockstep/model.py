@@ -1,4 +1,4 @@
-"""What a process announces before it launches a computation: plain data."""
+"""Describe launches, the states of processes, and verdicts as plain data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Collective:
     Attributes:
         kind: XLA's name for it, such as `"all-reduce"`.
         bytes: The size of its result on each device, in bytes.
-        groups: The processes whose devices take part together, one tuple for each group.
+        groups: The groups of processes whose devices communicate, each as a tuple.
     """
 
     kind: str
@@ -28,17 +28,17 @@ class Launch:
     """A compiled computation that a process is about to run.
 
     Attributes:
-        name: What the learner knows it by, such as `"jit(matmul)"` or `"device_put"`.
+        name: The name that the learner knows, such as `"jit(matmul)"` or `"device_put"`.
         program: Equal for two launches if and only if they run the same compiled program on the
             same devices in the same order.
-        participants: The processes that have to launch it together, by index, ascending. Where
-            it is only one, nobody has to wait.
+        participants: The processes that must launch it together, by index, ascending. A single
+            participant does not wait.
         arguments: The arguments' types and global shapes, such as `"f32[512,256]"`.
-        shardings: How the arguments are sharded, such as `"P('a', None)"`.
+        shardings: The shardings of the arguments, such as `"P('a', None)"`.
         mesh: The mesh, such as `"'a': 4, 'b': 2"`.
         devices: The devices in the program's order, each as process and local position, such as
             `"P0.0 P0.1 P1.0 P1.1"`.
-        collectives: What it communicates, in the program's order.
+        collectives: Its collective operations, in the program's order.
     """
 
     name: str
@@ -54,10 +54,10 @@ class Launch:
         return " ".join((self.name, *self.arguments))
 
     def brief(self, most: int = 36) -> str:
-        """Return it with as many of its arguments as fit, and how many more there are.
+        """Return the name, as many arguments as fit, and the number of further ones.
 
         Args:
-            most: How many characters the arguments may take.
+            most: The most characters for the arguments.
 
         Example:
             >>> Launch("jit(f)", "1", (0, 1), arguments=("f32[784,64]",) * 9).brief()
@@ -72,16 +72,16 @@ class Launch:
 
     @property
     def communicates(self) -> bool:
-        """Whether it needs other processes."""
+        """Whether the launch involves other processes."""
         return len(self.participants) > 1
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as data that JSON can hold."""
+        """Return the launch as data for JSON."""
         return asdict(self)
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Self:
-        """Return what `as_data` was made from."""
+        """Return the launch that `as_data` turned into this data."""
         collectives = tuple(
             Collective(c["kind"], c["bytes"], tuple(map(tuple, c["groups"])))
             for c in data["collectives"]
@@ -92,14 +92,14 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
-    """A launch that a process made, or stood at.
+    """A launch that a process made, or waited at.
 
     Attributes:
         process: The process's index.
-        launch: What it launched.
+        launch: The launch.
         line: The line of the cell, or of the script, or None.
-        announced: When it was announced, on the monotonic clock of the machine, in seconds.
-        began: When its participants had all come and it began; None if they never did.
+        announced: The time of its announcement, on the machine's monotonic clock, in seconds.
+        began: The time when all participants had reached it and it began; None if it never did.
     """
 
     process: int
@@ -110,15 +110,15 @@ class LaunchRecord:
 
     @property
     def waited(self) -> float:
-        """For how long it waited for other processes, in seconds."""
+        """The time for which the launch waited for other processes, in seconds."""
         return 0.0 if self.began is None else self.began - self.announced
 
 
 class ExitSource(StrEnum):
-    """Where it is known from how a process ended."""
+    """The source of the information on how a process ended."""
 
     OBSERVED = "observed"  # its parent process saw it end
-    LAUNCHER = "launcher"  # srun, mpirun or ssh wrote it
+    LAUNCHER = "launcher"  # srun, mpirun or ssh reported it
     SLURM = "slurm"  # Slurm ended the whole job
     DISCONNECTED = "disconnected"  # its ssh connection broke
     FOLLOWED = "followed"  # it ended after another process did, and nothing more is known
@@ -128,14 +128,14 @@ class ExitSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProcessExit:
-    """How a process ended.
+    """The exit of a process.
 
     Attributes:
-        source: Where that is known from.
+        source: The source of this information.
         status: The exit code, or minus the signal that killed the process; None if not known.
-        reason: Why, where there is no status. For a process that was not started: the error. For
-            Slurm: `"cancelled"`, `"time limit"`, `"preempted"` or `"node failure"`. For another
-            launcher: what it wrote.
+        reason: The reason, if there is no status. For a process that was not started: the error.
+            For Slurm: `"cancelled"`, `"time limit"`, `"preempted"` or `"node failure"`. For another
+            launcher: its message.
         line: The line of the cell at which the process crashed, or None.
     """
 
@@ -154,19 +154,18 @@ Doing: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Where a process stands.
+    """The state of a process in a cell.
 
     Attributes:
-        doing: `"waits"`: before a launch that others have to make too. `"runs"`: its own code.
-            `"hangs"`: inside a computation, or in a wait of JAX's own.
-            `"finished"`, `"raised"`, `"left"` and
-            `"died"`: it is done with the cell, and how. `"not invited"`: it was not given it.
-        launch: The launch that it waits before, or was told of.
-        line: The line of the cell, or of the script, at which that launch is.
+        doing: `"waits"`: at a launch that other processes must make, too. `"runs"`: its own code.
+            `"hangs"`: inside a computation, or in a wait of JAX's own. `"finished"`, `"raised"`,
+            `"left"` and `"died"`: the end of its cell. `"not invited"`: it was not given the cell.
+        launch: The launch at which it waits, or for which it received a verdict.
+        line: The line of that launch in the cell or the script.
         place: File and line, for a script: `"train.py:7"`.
-        launches: How many launches with the same partners it has made in this cell.
-        error: How its error reads, for one that raised.
-        exit: How it ended, for one that died.
+        launches: The number of its launches with the same participants in this cell.
+        error: The text of its error, if it raised one.
+        exit: How it ended, if it died.
     """
 
     doing: Doing
@@ -180,13 +179,13 @@ class Stand:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """What only the process itself knows of a launch that it stands at; asked for when needed.
+    """The details of a launch that only its process knows, requested when needed.
 
     Attributes:
-        source: The line of source at which it stands.
-        condition: The `if` or `while` around that line that asks for the process index, if any.
-        loop: The innermost loop around that line, if any: its first line.
-        skip: What in that loop may have it skip the line: its line of source, if there is any.
+        source: The line of source of the launch.
+        condition: The `if` or `while` around that line that tests the process index, if any.
+        loop: The first line of the innermost loop around that line, if any.
+        skip: The line of source in that loop that may skip the launch, if any.
         static: Static arguments of the function, by name, as text.
         program: The compiled program, line by line.
         names: The names of the arguments.
@@ -202,25 +201,25 @@ class Detail:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """Return what `dataclasses.asdict` made the data from."""
+        """Return the detail from which `dataclasses.asdict` made the data."""
         return cls(**{**data, "program": tuple(data["program"]), "names": tuple(data["names"])})
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """That processes have parted, and how.
+    """The finding that processes diverged, and how.
 
     Attributes:
-        kind: `"mismatch"`: they stand at different launches. `"missing"`: a process that is needed
-            has ended. `"not invited"`: it was not given the cell. `"cycle"`: they wait for each
-            other in a ring. `"died"`: a process died. `"stalled"`: nothing is proven, and the
-            cell was ended by its user or by a time limit.
-        stands: Where each process stands that has to do with it, by process index.
-        ring: For a cycle, processes of which each waits for the next, and the last for the first.
-        details: What the processes could tell about the launches that they stand at.
-        happened: What became of it where launches were not held back: it `"hung"` and was cut off,
-            it `"crashed"` a process, it `"failed"` with an error, or it `"returned"`, with values
-            that no correct run returns.
+        kind: `"mismatch"`: they wait at different launches. `"missing"`: a participant has ended.
+            `"not invited"`: a participant was not given the cell. `"cycle"`: they wait for each
+            other in a ring. `"died"`: a process died. `"stalled"`: nothing is proven, and the user
+            or a time limit ended the cell.
+        stands: The states of the processes that are involved, by process index.
+        ring: For a cycle, processes each of which waits for the next, and the last for the first.
+        details: The details that processes sent of their launches, by process index.
+        happened: The outcome with the check off: the cell `"hung"` and was aborted, it `"crashed"`
+            a process, it `"failed"` with an error, or it `"returned"` values that no correct run
+            returns.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""Run a program from a file in this process, as `python FILE` would, with its launches checked."""
+"""Run a program in this process, as `python FILE` would, with its launches checked."""
 
 from __future__ import annotations
 
@@ -40,6 +40,9 @@ which of them, and at which line. Whoever starts the processes puts it before th
 
 On one machine, mcnb run train.py -n 4 -d 2 starts them, too."""
 EXIT_USAGE = 2
+REFEREE, COORDINATOR = "MCNB_REFEREE", "MCNB_COORDINATOR"
+REPORT = "MCNB_REPORT"
+EXIT_RAISED, EXIT_INTERRUPTED = 1, 130
 
 
 def main(words: Sequence[str]) -> int:
@@ -72,24 +75,21 @@ def main(words: Sequence[str]) -> int:
     return run_program(path, words[1:], identity, checked=checked)
 
 
-REFEREE, COORDINATOR = "MCNB_REFEREE", "MCNB_COORDINATOR"
-
-
 def encode_address(address: Address) -> str:
-    """Return an address as it stands in the environment of `mcnb run`'s processes."""
+    """Encode an address for the environment of `mcnb run`'s processes."""
     return json.dumps(asdict(address))
 
 
 def install() -> None:
-    """Have this process's launches checked from its call of `jax.distributed.initialize` on.
+    """Check this process's launches from its call of `jax.distributed.initialize` on.
 
-    Call it before that, in every process. Processes that diverge raise `LockstepError`. Which
-    process this is, and of how many, is read from the environment of `srun` or `mpirun`, or from
-    the arguments `num_processes` and `process_id`. It imports JAX.
+    Call it before that, in every process. Processes that diverge raise `LockstepError`. The index
+    of this process and the number of processes are read from the environment of `srun` or `mpirun`,
+    or from the arguments `num_processes` and `process_id`. The call imports JAX.
 
     Raises:
-        ClusterError: Later, by `jax.distributed.initialize`: neither says which process this is, or
-            the folder that the processes share can be entered by others.
+        ClusterError: Later, by `jax.distributed.initialize`: neither contains the index of this
+            process, or others can enter the folder that the processes share.
 
     Example:
         >>> import mcnb.lockstep
@@ -100,16 +100,16 @@ def install() -> None:
 
 
 class CheckedInitialize:
-    """Stands in for `jax.distributed.initialize`.
+    """A replacement for `jax.distributed.initialize` that has launches checked.
 
     Args:
-        identity: Which process this is; None to read it when the program calls.
-        checked: Whether launches are to be checked.
+        identity: The identity of this process; None to read it at the program's call.
+        checked: Whether to check launches.
 
     Attributes:
-        client: Who announces this process's launches, once it has joined.
-        joined: Whether it has.
-        referee_process: The referee that it started, if it is process 0 and nobody else did.
+        client: The client that announces this process's launches, once it has joined.
+        joined: Whether this process has joined the others.
+        referee_process: The referee, if this is process 0 and started one itself.
     """
 
     def __init__(self, identity: Identity | None, *, checked: bool) -> None:
@@ -117,14 +117,14 @@ class CheckedInitialize:
         self.checked = checked
         self.client: Client | None = None
         self.joined = False
-        # Not for the program's own children.
+        # Removed, so that the program's own child processes do not inherit them.
         referee = os.environ.pop(REFEREE, "")
         self._given = Address(**json.loads(referee)) if referee else None
         self._coordinator = os.environ.pop(COORDINATOR, "")
         self.referee_process: RefereeProcess | None = None
 
     def install(self) -> None:
-        """Have the program's call come here. It imports JAX."""
+        """Replace `jax.distributed.initialize`, which imports JAX."""
         import jax
 
         original = jax.distributed.initialize
@@ -144,7 +144,7 @@ class CheckedInitialize:
         jax.distributed.initialize = initialize
 
     def _complete(self, identity: Identity, given: dict[str, Any]) -> None:
-        """Fill in what the program leaves to its launcher, and refuse what contradicts it."""
+        """Add arguments that the program leaves to its launcher, and refuse contradictory ones."""
         if not self._coordinator:
             return
         own: dict[str, Any] = {
@@ -168,7 +168,7 @@ class CheckedInitialize:
             given.update({name: value for name, value in own.items() if given.get(name) is None})
 
     def _prepare(self, identity: Identity) -> Callable[[], Address]:
-        """See to it that there is a referee; return what finds it when all have joined."""
+        """Start a referee if necessary; return a function that finds it once all have joined."""
         if (given := self._given) is not None:
             return lambda: given
         path = rendezvous.meeting_point(identity, os.environ)
@@ -179,28 +179,24 @@ class CheckedInitialize:
 
 
 def _stay_at_home(given: dict[str, Any]) -> None:
-    """Have a coordinator listen on loopback alone that is reached there; JAX's listens anywhere."""
+    """Bind a coordinator on a loopback address to that alone; JAX's default is any address."""
     address = given.get("coordinator_address") or ""
     if on_this_host(address):
         given.setdefault("coordinator_bind_address", address)
 
 
-REPORT = "MCNB_REPORT"
-EXIT_RAISED, EXIT_INTERRUPTED = 1, 130
-
-
 @dataclass(frozen=True)
 class Ending:
-    """How a program ended in a process, as it says itself.
+    """A process's own report of how its program ended.
 
     Attributes:
-        kind: `"done"`; it `"raised"`; its processes `"parted"`; it asked for an `"exit"` code that
-            is not 0; it was `"interrupted"`.
-        error: How the error reads, in a line.
-        place: File and line at which it came up.
+        kind: `"done"`, `"raised"`, `"parted"` if the processes diverged, `"exit"` for an exit code
+            that is not 0, or `"interrupted"`.
+        error: The error, in a line.
+        place: The file and line of the error.
         code: The exit code.
         joined: Whether it called `jax.distributed.initialize`.
-        verdict: The kind of the verdict, where its processes parted.
+        verdict: The kind of the verdict, if the processes diverged.
     """
 
     kind: Literal["done", "raised", "parted", "exit", "interrupted"] = "done"
@@ -212,17 +208,17 @@ class Ending:
 
 
 def run_program(path: Path, arguments: Sequence[str], identity: Identity, *, checked: bool) -> int:
-    """Run a program; return its exit code.
+    """Run a program, and return its exit code.
 
     Args:
-        path: The file.
-        arguments: What it finds in `sys.argv` after its own name.
-        identity: Which process this is.
-        checked: Whether its launches are checked.
+        path: The program's file.
+        arguments: The program's `sys.argv`, without its own name.
+        identity: The identity of this process.
+        checked: Whether to check its launches.
     """
     report = os.environ.pop(REPORT, "")
     last = _Last()
-    atexit.register(last)  # the first to be registered is the last to be called
+    atexit.register(last)  # registered first, so called last
     joining = CheckedInitialize(identity, checked=checked)
     joining.install()
     sys.argv = [str(path), *arguments]
@@ -245,21 +241,21 @@ def run_program(path: Path, arguments: Sequence[str], identity: Identity, *, che
         said = f"{ending.error} ({ending.place})" if ending.place else ending.error
         joining.client.close("" if ending.kind == "done" else said)
     if ending.verdict == "died":
-        # At exit, JAX would wait for the dead. Who parted otherwise is waited for, or is aborted.
+        # At exit, JAX would wait for the dead process. Other processes are waited for, or aborted.
         _jax.leave_alone()
         last.code, last.referee_process = ending.code, joining.referee_process
     return ending.code
 
 
 class _Last:
-    """Ends a process that was left by a dead one, when the program's own handlers have run.
+    """An exit handler that ends a process after another one died, when other handlers have run.
 
-    JAX's objects would wait for computations that never end.
+    JAX's objects would otherwise wait for computations that never end.
 
     Attributes:
-        code: The exit code; None where Python ends the process as always.
-        referee_process: The referee. With this process, JAX's coordinator ends, and JAX aborts the
-            others.
+        code: The exit code; None to let Python end the process as usual.
+        referee_process: The referee, through which this process waits for the others: JAX's
+            coordinator ends with this process, and then JAX aborts the others.
     """
 
     def __init__(self) -> None:
@@ -301,7 +297,7 @@ def _own(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _place(error: BaseException) -> str:
-    """Return the innermost place in the program that an error came through."""
+    """Return the innermost place in the program in an error's traceback."""
     if isinstance(error, SyntaxError) and error.filename and is_script(error.filename):
         return f"{Path(error.filename).name}:{error.lineno}"
     frames = [
@@ -319,7 +315,7 @@ def _print(error: BaseException) -> None:
         print(f"KeyboardInterrupt at {_place(error)}", file=sys.stderr)
         return
     trace = _own(error.__traceback__)
-    if isinstance(error, LockstepError):  # what JAX and mcnb were doing says nothing
+    if isinstance(error, LockstepError):  # frames of JAX and mcnb explain nothing
         stack = [f for f in traceback.extract_tb(trace) if is_script(f.filename)]
         print("Traceback (most recent call last):", file=sys.stderr)
         print("".join(traceback.format_list(stack)), end="", file=sys.stderr)

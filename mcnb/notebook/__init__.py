@@ -1,1 +1,1 @@
-"""What is typed and shown in a notebook: magics, live view, display of results."""
+"""Provide magics, a live view and the display of results in a notebook."""

@@ -1,4 +1,4 @@
-"""A result as a notebook's outputs."""
+"""Show a result as the outputs of a notebook cell."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mcnb.messages import Display
 from mcnb.output.fold import Block, Item, Line
 from mcnb.output.text import Entry, entries, label_width, text_of
 
-# More text than this makes a notebook slow to scroll and to save; the result keeps all of it.
+# A notebook with more text is slow to scroll and to save; the result keeps all of it.
 MOST_LINES = 1000
 MOST_CHARACTERS = 200_000
-# An item with the processes that said it.
+# An item with the processes that wrote it.
 _Said: TypeAlias = tuple[tuple[int, ...], Item]
 
 
 def show(result: Result) -> None:
-    """Show what the processes wrote and displayed, in order; not their errors."""
+    """Show the output and displays of the processes in order, without their errors."""
     head, omitted, tail = shortened(result.blocks)
     width = label_width([*head, *tail], result.count)
     for entry in entries(head, result.count, width):
@@ -46,18 +46,17 @@ def _show(entry: Entry) -> None:
         display({"text/plain": entry.text.removesuffix("\n")}, raw=True)
     else:
         sys.stdout.write(entry.text)
-        # Written out before what follows, which takes another way to the notebook.
+        # Flushed before later displays, which reach the notebook on another channel.
         sys.stdout.flush()
     if entry.item is not None and not isinstance(entry.item, Line):
         display(dict(entry.item.data), metadata=dict(entry.item.metadata), raw=True)
 
 
 def shortened(blocks: Sequence[Block]) -> tuple[list[Block], int, list[Block]]:
-    """Return what of long output is shown.
+    """Shorten long output to its beginning and its end.
 
     Returns:
-        The blocks at its beginning, how many lines are left out after them, and the blocks at its
-        end.
+        The blocks at the beginning, the number of lines left out, and the blocks at the end.
     """
     items = [(block.processes, item) for block in blocks for item in block.items]
     whole = _fitting(items, 1)
@@ -77,7 +76,7 @@ def _blocks(items: Iterable[_Said]) -> list[Block]:
 
 
 def _fitting(items: Iterable[_Said], share: int) -> list[_Said]:
-    """Return the first items, as many as make one share of what is shown; long ones are cut."""
+    """Return the first items that fit one share of the shown output; long items are clipped."""
     fitting: list[_Said] = []
     lines = characters = 0
     for processes, long in items:

@@ -1,4 +1,4 @@
-"""The live view: who still runs a cell, since when, and what each said last."""
+"""Show the progress of a running cell: processes, times, and last lines of output."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ AGAIN = "To replace the processes at once, without their variables: press stop a
 
 
 class LiveView:
-    """Shows a running cell's progress in a notebook, and takes it away again.
+    """A view of a running cell's progress in a notebook, removed at the cell's end.
 
-    Nothing is shown of cells that take less than a second, nor where nobody looks: there, outputs
-    are kept for later, and must be the same on every run.
+    Cells that take less than a second show nothing. Notebooks that no person watches show nothing
+    either: their outputs are kept for later, and must be the same on every run.
 
     Args:
-        count: How many processes the cluster has.
-        looked_at: Whether somebody looks.
+        count: The number of processes in the cluster.
+        looked_at: Whether a person watches the notebook.
     """
 
     def __init__(self, count: int, looked_at: bool) -> None:
@@ -39,7 +39,7 @@ class LiveView:
         self._stage = ""
 
     def __call__(self, pending: Pending) -> None:
-        """Show where a cell's processes stand, now and then; and at once how it is being ended."""
+        """Show the progress of a cell at intervals, and each step that ends it at once."""
         now = time.monotonic()
         news = pending.stage != self._stage
         self._stage = pending.stage
@@ -56,18 +56,18 @@ class LiveView:
             self._shown = True
 
     def remove(self) -> None:
-        """Take away what is shown."""
+        """Remove the shown text."""
         if self._shown:
             clear_output()
 
 
 def progress_text(pending: Pending, now: float, count: int) -> str:
-    """Return where a cell's processes stand, and who waits for whom since when.
+    """Return the position of each running process, what it waits for, and since when.
 
     Args:
         pending: The cell.
         now: The time on the monotonic clock, in seconds.
-        count: How many processes the cluster has.
+        count: The number of processes in the cluster.
     """
     running = sorted(pending.waiting)
     if not running:
@@ -93,16 +93,16 @@ def progress_text(pending: Pending, now: float, count: int) -> str:
 
 
 def _ending(pending: Pending) -> list[str]:
-    """Return what is being done to end the cell, and what the user can do."""
+    """Return the current step that ends the cell, and what the user can do."""
     return [pending.stage, AGAIN] if pending.replaceable else [pending.stage]
 
 
 def waiting_text(waiting: Waits, waits: Mapping[int, Waits], now: float) -> str:
-    """Return where a process waits, for whom, and since when.
+    """Return the launch at which a process waits, for which processes, and since when.
 
     Args:
-        waiting: Where it waits.
-        waits: Which processes wait for others before a launch.
+        waiting: The wait of the process.
+        waits: The waits of all processes that wait at a launch, by process index.
         now: The time on the monotonic clock, in seconds.
     """
     stand = waiting.stand
@@ -119,10 +119,10 @@ def waiting_text(waiting: Waits, waits: Mapping[int, Waits], now: float) -> str:
 
 
 def somebody_looks(shell: Any) -> bool:
-    """Return whether a person looks at what this shell shows, while it runs.
+    """Return whether a person watches the output of this shell while it runs.
 
-    A program that executes notebooks, such as nbclient or nbval, says with each cell that it can't
-    answer `input()`; a notebook that a person has open says that it can.
+    A program that executes notebooks, such as nbclient or nbval, declares with each cell that it
+    can't answer `input()`; a notebook that a person has open declares that it can.
     """
     kernel = getattr(shell, "kernel", None)
     if kernel is None:

@@ -1,4 +1,4 @@
-"""`%mcjax` and `%%mcjax`."""
+"""Define the magics `%mcjax` and `%%mcjax`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from mcnb.output.log import log_text
 
 
 def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Container[str]) -> str:
-    """Return what to do where all processes lack the same name; empty where that is not so.
+    """Return a hint if all processes lack the same name; otherwise an empty text.
 
     Args:
         errors: The errors that ended the cell, by process index.
-        count: How many processes ran it.
-        notebook: The names that the notebook's own Python knows.
+        count: The number of processes that ran the cell.
+        notebook: The names that are defined in the notebook kernel.
 
     Example:
         >>> error = ProcessError("NameError", "name 'jnp' is not defined", 2, "", "jnp")
@@ -53,7 +53,7 @@ def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Conta
 
 
 class SentenceParser(MagicArgumentParser):
-    """A parser whose complaints are sentences: what was given, what is allowed, what to do."""
+    """A parser whose errors are sentences: the input, the allowed values, and the remedy."""
 
     def __init__(self, magic: str, known: Sequence[Option]) -> None:
         super().__init__(prog=magic)
@@ -65,15 +65,15 @@ class SentenceParser(MagicArgumentParser):
             self.add_argument(*option.flags, action=takes if option.metavar else "store_true")
 
     def options(self, command: str | None = None) -> list[str]:
-        """Return the options' first flags; those of a command, if it has any."""
+        """Return the first flags of a command's options, or of all options if it has none."""
         own = [option for option in self.known if command in option.commands]
         return [option.flags[0] for option in own or self.known]
 
     def parse(self, line: str) -> Any:
-        """Return the parsed line.
+        """Parse a line.
 
         Raises:
-            OptionError: It can't be parsed.
+            OptionError: The line can't be parsed.
         """
         self.given = f"{self.prog} {line}".strip()
         try:
@@ -90,7 +90,7 @@ class SentenceParser(MagicArgumentParser):
         return args
 
     def _joined(self, words: list[str]) -> list[str]:
-        """Return words, with a value that may begin with a dash joined to its option."""
+        """Join each value that may begin with a dash to its option."""
         dashed = {flag for option in self.known if option.dashed for flag in option.flags}
         joined: list[str] = []
         for word in words:
@@ -101,18 +101,18 @@ class SentenceParser(MagicArgumentParser):
         return joined
 
     def error(self, message: str) -> NoReturn:
-        """Raise an error of ours in place of argparse's."""
+        """Raise an OptionError in place of argparse's error."""
         complaint = message.removeprefix("argument ")
         raise OptionError(f"{self.given}: {complaint}. Help: {self.prog}?")
 
 
 def cell_parser() -> SentenceParser:
-    """Return the parser of what stands after `%%mcjax`."""
+    """Return the parser of the text after `%%mcjax`."""
     return SentenceParser("%%mcjax", options_of(CELL))
 
 
 def line_parser() -> SentenceParser:
-    """Return the parser of what stands after `%mcjax`."""
+    """Return the parser of the text after `%mcjax`."""
     parser = SentenceParser("%mcjax", options_of(*McjaxMagics._commands))
     parser.add_argument("command", nargs="?", default="status")
     return parser
@@ -120,16 +120,16 @@ def line_parser() -> SentenceParser:
 
 @magics_class
 class McjaxMagics(Magics):
-    """The magics, and the cluster that they drive."""
+    """The magics, and the cluster that they control."""
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
-        # What stands in the prompt of the cell that runs. execution_count can't be asked: newer
-        # versions of IPython count it up before the cell.
+        # The number in the prompt of the running cell. execution_count can't be used: newer
+        # versions of IPython increment it before the cell.
         self.number = max(int(shell.displayhook.prompt_count), 1)
 
     def begin_cell(self, info: Any = None) -> None:
-        """Count a cell that begins: also where IPython does not, for one that keeps no history."""
+        """Count a cell that begins, also one without a history, which IPython does not count."""
         counted = getattr(info, "store_history", True)
         self.number = int(self.shell.displayhook.prompt_count) if counted else self.number + 1
 
@@ -232,7 +232,7 @@ class McjaxMagics(Magics):
             raise error
 
     def _interrupted(self, result: Result | None) -> KeyboardInterrupt:
-        """Show what an interrupted cell said until then, and return the interrupt to raise."""
+        """Show the output of an interrupted cell, and return the interrupt to raise."""
         assert result is not None
         show(result)
         return keyboard_interrupt(
@@ -368,7 +368,7 @@ class McjaxMagics(Magics):
 
 
 def _line_options() -> str:
-    """Return the help on the options of `%mcjax`, by the commands that they belong to."""
+    """Return the help on the options of `%mcjax`, grouped by command."""
     sections = []
     for command in McjaxMagics._commands:
         own = options_of(command)
@@ -382,7 +382,7 @@ def _line_options() -> str:
 
 
 def _fill_in(magic: Callable[..., None], lines: Iterable[str], options: str) -> None:
-    """Fill usage lines and the help on options into a magic's docstring, which is its help."""
+    """Insert usage lines and the help on options into a magic's docstring, which is its help."""
     usages = textwrap.indent("\n".join(lines), "  ")
     magic.__doc__ = inspect.cleandoc(magic.__doc__ or "").format(usage=usages, options=options)
 
@@ -400,7 +400,7 @@ _fill_in(
 
 
 def _of_an_interrupted_start(cluster: Cluster) -> str:
-    """Say what came of a start, or of a restart, that was interrupted."""
+    """Describe the outcome of an interrupted start or restart."""
     if cluster.recovering:
         return "The processes are still being started. The next cell waits for them"
     if cluster.running and cluster.last is not None:
@@ -420,7 +420,7 @@ def keyboard_interrupt(message: str) -> KeyboardInterrupt:
 
 
 def register(shell: Any) -> None:
-    """Register the magics in an IPython shell, with completion of what stands after them."""
+    """Register the magics in an IPython shell, with completion of their arguments."""
     magics = McjaxMagics(shell)
     shell.register_magics(magics)
     shell.events.register("pre_run_cell", magics.begin_cell)
@@ -432,7 +432,7 @@ def register(shell: Any) -> None:
 
 
 def unregister(shell: Any) -> None:
-    """Stop the cluster and take the magics away."""
+    """Stop the cluster and remove the magics."""
     cluster = clusters.current()
     if cluster is not None:
         cluster.stop()
@@ -440,7 +440,7 @@ def unregister(shell: Any) -> None:
     close_idle()
     magics = shell.magics_manager.registry.get(McjaxMagics.__name__)
     if magics is not None:
-        with contextlib.suppress(ValueError):  # it is there once
+        with contextlib.suppress(ValueError):  # already unregistered
             shell.events.unregister("pre_run_cell", magics.begin_cell)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("mcjax", None)

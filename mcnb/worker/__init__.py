@@ -1,1 +1,1 @@
-"""What runs in each JAX process of a cluster."""
+"""Run the cells of a cluster in its JAX processes."""

@@ -1,4 +1,4 @@
-"""`python -P -m mcnb.worker`: one process of a cluster."""
+"""Run one process of a cluster, as `python -P -m mcnb.worker`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import sys
 from mcnb.worker.settings import take_settings
 
 if __name__ == "__main__":
-    sys.argv[1:] = take_settings(
-        sys.argv[1:]
-    )  # before JAX is imported, which reads the environment then
+    # JAX reads the environment when it is imported, which happens later.
+    sys.argv[1:] = take_settings(sys.argv[1:])
     from mcnb.worker.kernel import main
 
     main()

@@ -1,4 +1,4 @@
-"""An engine that somebody else started becomes one of mcnb's processes."""
+"""Turn an ipyparallel engine that another program started into one of mcnb's processes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from mcnb.errors import ClusterError
 
 @dataclass(frozen=True)
 class Adopt:
-    """Called in an engine, it turns the engine into one of mcnb's processes.
+    """A callable that turns the engine in which it runs into one of mcnb's processes.
 
     Attributes:
-        env: What to set in its environment.
-        folder: Where its output goes, if its host has that folder.
+        env: The environment variables to set.
+        folder: The folder for its output, if its host has that folder.
     """
 
     env: Mapping[str, str]
     folder: str
 
     def __call__(self) -> str:
-        """Return why that is not possible; empty if it is done."""
-        # What it imports needs what stands in the environment.
+        """Adopt this engine; return why that is not possible, or an empty text."""
+        # The imports below read the environment.
         os.environ.update(self.env)
         jax = sys.modules.get("jax")
         if jax is not None and jax.distributed.is_initialized():

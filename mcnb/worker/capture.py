@@ -1,4 +1,4 @@
-"""The record of what a process wrote and displayed during a cell, in its order."""
+"""Record a cell's output from Python and native code, with a copy in case of a crash."""
 
 from __future__ import annotations
 
@@ -33,10 +33,19 @@ _NUMBERS_IN_NOTE = 3
 _PIECE = re.compile("|".join([r"[0-9]+", *map(re.escape, _WORDS)]))
 # Longer than any line of Gloo's, times the contexts that may connect at once.
 _LONGEST_HELD = 4096
+_DIGITS = 20
+_HEADER = 2 * _DIGITS
+# The most that is kept of one cell: a cell that prints for ever must not fill the disk.
+MOST_BYTES = 8 << 20
+_INSIDE_CHARACTER = bytes(range(0x80, 0xC0))  # no character begins with these in UTF-8
+# The lines of a longer write are a listing, and need not be kept together.
+MOST_JOINED_LINES = 200
+# The live view has room for one line, so more characters of it are of no use.
+LONGEST_NEWEST_LINE = 1000
 
 
 class GlooFilter:
-    r"""Takes Gloo's connection notes out of a stream of text and leaves all else as it was.
+    r"""A filter that removes Gloo's connection notes, and nothing else, from a stream of text.
 
     Example:
         >>> gloo = GlooFilter()
@@ -50,20 +59,20 @@ class GlooFilter:
         self._held = ""
 
     def feed(self, text: str, final: bool = False) -> str:
-        """Return what can be passed on by now.
+        """Return the text that can be passed on now.
 
         Args:
-            text: The next stretch of the stream.
-            final: Whether nothing follows: then nothing is held back.
+            text: The next piece of the stream.
+            final: Whether the stream ends here, so that nothing is held back.
         """
         text = self._held + text
         passed: list[str] = []
         position = 0
         while (start := text.find(_OPENING, position)) >= 0:
             end = _end_of_notes(text, start)
-            if end is None and not final:  # the rest of the note is still to come
+            if end is None and not final:  # the note is incomplete
                 break
-            if end is None or end < 0:  # it only looked like one
+            if end is None or end < 0:  # this text is no note
                 passed.append(text[position : start + len(_OPENING)])
                 position = start + len(_OPENING)
             else:
@@ -76,7 +85,7 @@ class GlooFilter:
         return "".join(passed)
 
     def rest(self) -> str:
-        """Return what is held back, unless it is a note that has begun and is still to end."""
+        """Return the text that is held back, unless it is the beginning of a note."""
         if self._held.startswith(_OPENING):
             return ""
         held, self._held = self._held, ""
@@ -84,7 +93,7 @@ class GlooFilter:
 
 
 def _partial(text: str, piece: str) -> int:
-    """Return how many characters at the end of the text may be the beginning of the piece."""
+    """Return how many characters at the end of the text may begin the piece."""
     for length in range(min(len(piece) - 1, len(text)), 0, -1):
         if text.endswith(piece[:length]):
             return length
@@ -92,7 +101,7 @@ def _partial(text: str, piece: str) -> int:
 
 
 def _end_of_notes(text: str, start: int) -> int | None:
-    """Return where the notes that begin at `start` end, None if they may go on, -1 if none do."""
+    """Return the end of the notes that begin at `start`; None if they may go on, -1 for no note."""
     position = start
     said = dict.fromkeys(_WORDS, 0)
     digits = 0
@@ -106,7 +115,7 @@ def _end_of_notes(text: str, start: int) -> int | None:
             said[match[0]] += 1
             counts = list(said.values())
             if counts != sorted(counts, reverse=True):
-                return -1  # no note says its words in this order
+                return -1  # no note has its words in this order
             if counts[0] == counts[-1]:
                 return position if digits >= _NUMBERS_IN_NOTE * counts[0] else -1
         else:
@@ -115,14 +124,14 @@ def _end_of_notes(text: str, start: int) -> int | None:
 
 
 class NativeOutput:
-    """One file descriptor's output, read from the file that it goes to.
+    """The output of one file descriptor, read from the file to which it is redirected.
 
     Args:
-        path: The file that it is, or was before a cell redirected it, opened for appending.
-        hide_gloo: Whether Gloo's connection notes are left out.
+        path: The descriptor's file before any redirection by a cell, opened for appending.
+        hide_gloo: Whether to leave out Gloo's connection notes.
 
     Attributes:
-        reported: How many bytes were read so far.
+        reported: The number of bytes read so far.
     """
 
     def __init__(self, path: str, hide_gloo: bool) -> None:
@@ -132,16 +141,16 @@ class NativeOutput:
         self._gloo = GlooFilter() if hide_gloo else None
 
     def read(self, cell_ends: bool = False) -> str:
-        """Return what was written since the last call, as far as it is known to be whole.
+        """Return the text written since the last call, without an incomplete character or note.
 
         Args:
-            cell_ends: Whether what is written later belongs to another cell.
+            cell_ends: Whether later output belongs to another cell.
         """
-        # Not fstat: this is called with each write of Python's, and takes a quarter of the time.
+        # Not fstat, which takes four times as long: this is called with each write of Python's.
         size = os.lseek(self._reader, 0, os.SEEK_END)
         if size == self.reported and not cell_ends:
             return ""
-        # A child process that writes to /dev/stdout opens the file anew, which may empty it.
+        # A child process that writes to /dev/stdout opens the file again, which may empty it.
         if size < self.reported:
             self.reported = 0
         data = os.pread(self._reader, size - self.reported, self.reported)
@@ -155,19 +164,12 @@ class NativeOutput:
 
 
 def flush_c_stdio() -> None:
-    """Have C's own buffers written out: `printf` holds text back when stdout is a file."""
+    """Flush C's own buffers: `printf` holds text back when stdout is a file."""
     ctypes.CDLL(None).fflush(None)
 
 
-_DIGITS = 20
-_HEADER = 2 * _DIGITS
-# More is not kept of one cell: a cell that prints for ever must not fill the disk.
-MOST_BYTES = 8 << 20
-_INSIDE_CHARACTER = bytes(range(0x80, 0xC0))  # what no character begins with in UTF-8
-
-
 class CrashLog:
-    """The process's end: writes.
+    """A copy of Python's output in a cell, in a file that survives the death of the process.
 
     Args:
         output: The files' common path, without their endings.
@@ -178,7 +180,7 @@ class CrashLog:
         self.begin(0, 0)
 
     def begin(self, reported_out: int, reported_err: int) -> None:
-        """Begin a cell, with the number of bytes of `.out` and `.err` that are reported."""
+        """Begin a cell, after these numbers of bytes of `.out` and `.err` were reported."""
         with contextlib.suppress(OSError):  # a full disk must not end the cell
             self._size = _HEADER
             os.ftruncate(self._file, 0)
@@ -186,7 +188,7 @@ class CrashLog:
             os.pwrite(self._file, header.encode(), 0)
 
     def add(self, text: str) -> None:
-        """Keep text; where it becomes too much, the newest of it."""
+        """Append text; if the log becomes too large, keep the newest part."""
         data = text.encode("utf-8", "replace")
         try:
             if self._size + len(data) > MOST_BYTES:
@@ -200,7 +202,7 @@ class CrashLog:
             return
 
     def _newest(self, data: bytes) -> bytes:
-        """Return half of what may be kept: the end of what was said, of which `data` is the end."""
+        """Return the newest output, which ends with `data`: half of what may be kept."""
         length = MOST_BYTES // 2
         before = max(self._size - max(length - len(data), 0), _HEADER)
         data = (os.pread(self._file, self._size - before, before) + data)[-length:]
@@ -212,12 +214,12 @@ class CrashLog:
 
 @dataclass(frozen=True)
 class LastOutput:
-    """What a process said in its last cell, or since its start.
+    """The output of a process in its last cell, or since its start.
 
     Attributes:
-        said: What Python printed, both streams in their order.
-        out: What native code wrote to stdout.
-        err: What native code wrote to stderr; a crash's own report is here.
+        said: Text that Python printed, both streams in their order.
+        out: Text that native code wrote to stdout.
+        err: Text that native code wrote to stderr, including a crash's own report.
     """
 
     said: str
@@ -226,7 +228,7 @@ class LastOutput:
 
 
 def read_crash_log(output: str) -> LastOutput:
-    """Return what the files hold.
+    """Read the last output of a process from its files.
 
     Args:
         output: The files' common path, without their endings.
@@ -244,25 +246,18 @@ def read_crash_log(output: str) -> LastOutput:
     return replace(words, out=GlooFilter().feed(words.out, final=True))
 
 
-# A write of more lines than this is a listing, not one thing to be kept together.
-MOST_JOINED_LINES = 200
-# More of one line than this is of no use where there is room for one line.
-LONGEST_NEWEST_LINE = 1000
-
-
 class Record:
-    """Collects a cell's output from Python and from native code.
+    """The record of a cell's output, from Python and from native code.
 
     Args:
-        native: The file descriptors' outputs, by stream.
-        black_box: Keeps a copy of what Python prints, for when the process dies before it can
-            answer.
+        native: The outputs of the file descriptors, by stream.
+        black_box: Keeps a copy of Python's output in case the process dies before it replies.
     """
 
     def __init__(self, native: Mapping[Stream, NativeOutput], black_box: CrashLog) -> None:
         self._native = native
         self._black_box = black_box
-        # Reentrant: a signal handler may print while the main thread is in the middle of a write.
+        # Reentrant: a signal handler may print in the middle of a write by the main thread.
         self._lock = threading.RLock()
         self._events: list[Event | tuple[str, Display]] = []
         self._parts: list[str] = []
@@ -285,7 +280,7 @@ class Record:
         display_id: str | None = None,
         is_value: bool = False,
     ) -> None:
-        """Add something displayed; with an id, it can be updated later in the same cell."""
+        """Add a display; with an id, it can be updated later in the same cell."""
         with self._lock:
             self._add_native()
             self._close_text()
@@ -296,14 +291,14 @@ class Record:
     def update_display(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], display_id: str
     ) -> None:
-        """Replace what was displayed under an id."""
+        """Replace the displays that have this id."""
         with self._lock:
             for position, event in enumerate(self._events):
                 if isinstance(event, tuple) and event[0] == display_id:
                     self._events[position] = (display_id, Display(dict(data), dict(metadata)))
 
     def clear(self, wait: bool) -> None:
-        """Forget the cell's output so far, or do so when the next output comes."""
+        """Clear the cell's output so far, now or when the next output arrives."""
         with self._lock:
             self._add_native()
             self._clear_next = True
@@ -311,7 +306,7 @@ class Record:
                 self._clear_if_asked()
 
     def newest_line(self) -> str:
-        """Return the last line with something in it that was written in this cell."""
+        """Return the last line of this cell's output that is not blank."""
         with self._lock:
             self._add_native()
             newest = ""
@@ -328,7 +323,7 @@ class Record:
                 yield event.text + "\n"
 
     def take(self) -> tuple[Event, ...]:
-        """Return what was recorded and begin anew."""
+        """Return the recorded events, and start the next record."""
         flush_c_stdio()
         with self._lock:
             self._add_native(cell_ends=True)
@@ -375,7 +370,7 @@ class Record:
 
 
 class _Bytes(io.BufferedIOBase):
-    """`sys.stdout.buffer`: bytes that go into the record as UTF-8 text."""
+    """The `buffer` of a recorded stream: bytes go into the record as UTF-8 text."""
 
     def __init__(self, stream: RecordedStream) -> None:
         self._stream = stream
@@ -391,7 +386,7 @@ class _Bytes(io.BufferedIOBase):
 
 
 class RecordedStream(io.TextIOBase):
-    """`sys.stdout` or `sys.stderr` of a process."""
+    """The `sys.stdout` or `sys.stderr` of a process, which writes into the record."""
 
     def __init__(self, record: Record, name: Stream) -> None:
         self._record = record
@@ -400,17 +395,17 @@ class RecordedStream(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """UTF-8, always."""
+        """The encoding, always UTF-8."""
         return "utf-8"
 
     @property
     def errors(self) -> str:  # type: ignore[override]
-        """As Python's own streams in a notebook."""
+        """The error handling, the same as of Python's own streams in a notebook."""
         return "strict"
 
     @property
     def name(self) -> str:
-        """`<stdout>` or `<stderr>`, as Python's own streams."""
+        """The name `<stdout>` or `<stderr>`, the same as of Python's own streams."""
         return f"<{self._name}>"
 
     def fileno(self) -> int:
@@ -430,5 +425,5 @@ class RecordedStream(io.TextIOBase):
 
 
 def as_text_io(stream: RecordedStream) -> IO[str]:
-    """Return the stream as the type that `sys.stdout` is declared with."""
+    """Cast the stream to the declared type of `sys.stdout`."""
     return cast("IO[str]", stream)

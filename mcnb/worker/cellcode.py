@@ -1,4 +1,4 @@
-"""Cells as source code: their names and line numbers."""
+"""Compile cells under the names and line numbers that the notebook shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mcnb.messages import ProcessError
 
 
 def leading_blank_lines(source: str) -> int:
-    r"""Return how many lines IPython takes off the top of a cell before it counts lines.
+    r"""Return how many blank lines IPython strips from the top of a cell before it counts lines.
 
     Example:
         >>> leading_blank_lines("\n  \nx = 1\n")
@@ -25,14 +25,14 @@ def leading_blank_lines(source: str) -> int:
 
 
 class CellCompiler(CachingCompiler):
-    """Compiles cells so that their name and lines are those that the notebook shows.
+    """A compiler that gives cells the names and line numbers that the notebook shows.
 
-    IPython's own name for a cell holds the process id, which would make every process's traceback
-    another, and the programs that JAX compiles from it as well.
+    IPython's own name for a cell contains the process id, so tracebacks, and the programs that JAX
+    compiles from the cell, would differ between processes.
 
     Attributes:
-        label: What stands in the notebook's prompt for the cell that is to be compiled: `"3"`.
-        first_line: Which line of the notebook's cell the first line of the code is.
+        label: The number in the notebook's prompt for the cell to compile, such as `"3"`.
+        first_line: The line of the notebook's cell on which the code begins.
     """
 
     label = ""
@@ -40,26 +40,26 @@ class CellCompiler(CachingCompiler):
     _replaced = 0
 
     def get_code_name(self, raw_code: str, transformed_code: str, number: int) -> str:
-        """Return the name under which the cell's code is known."""
+        """Return the file name of the cell's code."""
         del raw_code, transformed_code, number
         return cell_name(self.label)
 
     def format_code_name(self, name: str) -> tuple[str, str] | None:
-        """Return how a traceback calls a cell."""
+        """Return the kind and the name of a cell for a traceback."""
         label = cell_label(name)
         return super().format_code_name(name) if label is None else ("Cell", f"In[{label}]")
 
     def cache(self, transformed_code: str, number: int = 0, raw_code: str | None = None) -> str:
-        """Keep the cell's source for tracebacks, with the lines that the notebook has above it."""
+        """Cache the cell's source for tracebacks, shifted to its line in the notebook's cell."""
         before = linecache.cache.get(cell_name(self.label))
         if before is not None:
-            # Whoever runs a notebook without a history gives all cells one number.
+            # A program that runs a notebook without a history gives all cells the same number.
             self._replaced += 1
             linecache.cache[f"{cell_name(self.label)} replaced {self._replaced}"] = before
         return str(super().cache("\n" * (self.first_line - 1) + transformed_code, number, raw_code))
 
     def ast_parse(self, source: str, filename: str = "<unknown>", symbol: str = "exec") -> ast.AST:
-        """Parse source; a cell's lines are counted as the notebook counts them."""
+        """Parse source; the lines of a cell are numbered as in the notebook."""
         tree: ast.AST = super().ast_parse(source, filename, symbol)
         if cell_label(filename) is not None and self.first_line > 1:
             ast.increment_lineno(tree, self.first_line - 1)
@@ -67,7 +67,7 @@ class CellCompiler(CachingCompiler):
 
 
 def frame_line(frame: FrameType | None, label: str) -> int | None:
-    """Return the innermost line of the cell of that label in a running frame's stack."""
+    """Return the innermost line of the cell with that label in a running frame's stack."""
     name = cell_name(label)
     while frame is not None:
         if frame.f_code.co_filename == name:
@@ -77,12 +77,12 @@ def frame_line(frame: FrameType | None, label: str) -> int | None:
 
 
 def syntax_error(source: str, label: str, first_line: int) -> ProcessError | None:
-    r"""Return the cell's syntax error, if it has one.
+    r"""Return the syntax error of a cell, or None.
 
     Args:
         source: The cell's code.
-        label: What stands in the notebook's prompt for it.
-        first_line: Which line of the notebook's cell the first line of the code is.
+        label: The number in the notebook's prompt for the cell.
+        first_line: The line of the notebook's cell on which the code begins.
 
     Example:
         >>> error = syntax_error("x = 1\ny = (", label="3", first_line=2)
@@ -108,6 +108,6 @@ def syntax_error(source: str, label: str, first_line: int) -> ProcessError | Non
             traceback=f"Cell In[{label}], line {line}\n    {shown}\n    {caret}\n"
             f"{type(error).__name__}: {error.msg}\nNo process ran the cell.",
         )
-    except (ValueError, OverflowError) as error:  # null bytes, for one
+    except (ValueError, OverflowError) as error:  # for example null bytes
         return ProcessError("SyntaxError", str(error), None, f"{error}\nNo process ran the cell.")
     return None

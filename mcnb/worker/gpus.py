@@ -1,4 +1,4 @@
-"""Which GPUs each process gets: its own, never one that another process has."""
+"""Assign GPUs to processes, each GPU to only one process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _GPU = re.compile(r"^GPU \d+: .*\(UUID: (GPU-[^)]+)\)", re.MULTILINE)
 
 
 def visible_gpus(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the UUIDs of the GPUs that a process of that environment may use.
+    """Return the UUIDs of the GPUs that a process with this environment may use.
 
-    NVIDIA's driver is asked; `CUDA_VISIBLE_DEVICES` chooses among them, by number or UUID:
+    NVIDIA's driver lists the GPUs; `CUDA_VISIBLE_DEVICES` selects from them, by number or UUID:
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
 
     Args:
-        environment: The environment.
+        environment: The environment variables.
     """
     if shutil.which("nvidia-smi") is None:
         return ()
@@ -31,11 +31,11 @@ def visible_gpus(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def chosen(gpus: Sequence[str], choice: str | None) -> tuple[str, ...]:
-    """Return which GPUs `CUDA_VISIBLE_DEVICES` chooses.
+    """Return the GPUs that `CUDA_VISIBLE_DEVICES` selects.
 
     Args:
         gpus: All UUIDs, in the driver's order.
-        choice: What the variable says; None where it is not set.
+        choice: The value of the variable; None if it is not set.
 
     Example:
         >>> chosen(["GPU-a", "GPU-b", "GPU-c"], "2,0"), chosen(["GPU-a", "GPU-b"], "GPU-b")
@@ -53,23 +53,23 @@ def chosen(gpus: Sequence[str], choice: str | None) -> tuple[str, ...]:
             else [gpu for gpu in gpus if gpu.startswith(word)]
         )
         if len(named) != 1:
-            break  # CUDA, too, leaves out what follows one that it does not know
+            break  # CUDA also ignores everything after an unknown GPU
         found += named
     return tuple(found)
 
 
 def share(visible: Sequence[tuple[str, Sequence[str]]], each: int) -> list[tuple[str, ...]]:
-    """Return the GPUs that each process gets.
+    """Assign GPUs to each process.
 
-    Where a launcher has given each process of a host GPUs of its own, it keeps those; where they
-    see the same ones, neighbours get neighbours.
+    A process keeps the GPUs that a launcher gave to it alone. If the processes of a host see the
+    same GPUs, neighbouring processes get neighbouring GPUs.
 
     Args:
-        visible: For each process its host, and the GPUs that it may use.
-        each: How many each process is to have.
+        visible: The host of each process, and the GPUs that the process may use.
+        each: The number of GPUs for each process.
 
     Raises:
-        ClusterError: There are not enough: two processes can't have one GPU.
+        ClusterError: A host has too few GPUs, because two processes can't share one.
 
     Example:
         >>> share([("one", ["a", "b"]), ("one", ["a", "b"]), ("two", ["c"])], 1)

@@ -1,4 +1,4 @@
-"""A process becomes a JAX controller: one of n that know each other."""
+"""Connect a process to the others as a JAX controller, and reconnect it when it heals."""
 
 from __future__ import annotations
 
@@ -28,18 +28,24 @@ if TYPE_CHECKING:
     from mcnb.worker.shell import WorkerShell
 
 POLL_S = 0.002
-# The compiled gather of the devices that it was made for; JAX has new devices after a heal.
+# The compiled gather for the current devices, which a heal replaces.
 _gather: tuple[Any, Any, Any] | None = None
+CONNECT_POLL_S = 0.005
+CONNECT_TIMEOUT_S = 120.0
+# How long interrupted callbacks have to end.
+CALLBACKS_S = 0.3
+# Reserves the port of JAX's coordinator until the coordinator listens.
+_held: socket.socket | None = None
 
 
 def meet() -> None:
-    """Gather a number from every device of every process; return when all have taken part.
+    """Gather a number from every device of every process, when all processes take part.
 
-    The first computation that all make together has them connect to each other. Who waits for a
-    connection that never comes can't be freed as reliably as who waits in a computation.
+    The first joint computation makes the processes connect to each other. A process that waits for
+    a missing connection can't be freed as reliably as one that waits in a computation.
 
     Raises:
-        RuntimeError: The numbers are wrong.
+        RuntimeError: The gathered numbers are wrong.
     """
     global _gather
     import jax
@@ -55,14 +61,14 @@ def meet() -> None:
 def numbers_are_right(salt: int, budget_s: float | None) -> bool:
     """Gather a known number from every device of every process, and compare.
 
-    All processes have to call it with the same salt.
+    All processes must call it with the same salt.
 
     Args:
-        salt: Makes the numbers others than those of the last call.
-        budget_s: For how many seconds to wait for the others at most; None for ever.
+        salt: Changes the numbers from call to call.
+        budget_s: The most seconds to wait for the other processes; None to wait for ever.
 
     Returns:
-        Whether each number arrived in time, and is the right one.
+        Whether every number arrived in time and is right.
     """
     import jax
 
@@ -91,21 +97,15 @@ def _itself(v: Any) -> Any:
     return v
 
 
-CONNECT_POLL_S = 0.005
-CONNECT_TIMEOUT_S = 120.0
-# How long callbacks that were interrupted have to end.
-CALLBACKS_S = 0.3
-
-
 @dataclass(frozen=True)
 class Joined:
-    """What a process reports when it has joined the others.
+    """The report of a process that has joined the others.
 
     Attributes:
-        process_index: Its `jax.process_index()`.
-        local_devices: How many devices it has itself.
-        devices: How many all have together.
-        communicator_port: The port at which its communicator listens; 0 if it has none.
+        process_index: The process's `jax.process_index()`.
+        local_devices: The number of its own devices.
+        devices: The number of devices of all processes.
+        communicator_port: The port on which its communicator listens; 0 if it has none.
         unchecked: Why its launches are not checked; empty if they are.
     """
 
@@ -118,14 +118,14 @@ class Joined:
 
 @dataclass(frozen=True)
 class Location:
-    """Where a process is, and what it was given to know itself by.
+    """The location of a process, and its rank if it has one.
 
     Attributes:
-        host: Its host's name.
-        address: Its host's address, as others reach it.
-        rank: Which process its launcher says it is; None if it does not.
+        host: The name of its host.
+        address: The address of its host, as others reach it.
+        rank: The process index that its launcher gave it; None if it gave none.
         output: The common path of its output files, on its host.
-        gpus: The GPUs that it may use, by UUID.
+        gpus: The UUIDs of the GPUs that it may use.
     """
 
     host: str
@@ -136,11 +136,11 @@ class Location:
 
 
 def locate(shell: WorkerShell, notebook: str) -> Location:
-    """Return where this process is.
+    """Return the location of this process.
 
     Args:
         shell: The process's shell.
-        notebook: The notebook's address.
+        notebook: The notebook kernel's address.
     """
     try:
         rank: int | None = identify(os.environ).process
@@ -156,12 +156,13 @@ def locate(shell: WorkerShell, notebook: str) -> Location:
 
 
 def in_order(found: Sequence[Location]) -> list[int]:
-    """Return in which order processes are to have their indices.
+    """Return the order in which processes get their indices.
 
-    By their launcher's ranks, if it gave each one; otherwise those of a host are neighbours.
+    The launcher's ranks decide, if every process has one. Otherwise, processes of a host are
+    neighbours.
 
     Args:
-        found: Where each is.
+        found: The location of each process.
 
     Example:
         >>> a, b = (Location(f"node{i}", f"10.0.0.{i}", None, "") for i in (2, 10))
@@ -175,15 +176,12 @@ def in_order(found: Sequence[Location]) -> list[int]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Return what a name is sorted by, with the numbers in it as numbers."""
+    """Return a sort key for a name, with the numbers in it as numbers."""
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
-_held: socket.socket | None = None
-
-
 def hold_port(shell: WorkerShell, host: str) -> int:
-    """Hold a port until JAX's coordinator listens there, in this process; return it.
+    """Reserve a port until JAX's coordinator listens on it in this process; return the port.
 
     Args:
         shell: The process's shell.
@@ -204,25 +202,25 @@ def join(
     alone: Literal["", "leaves", "forgets"],
     gpus: Sequence[Sequence[str]] = (),
 ) -> Joined:
-    """Import JAX and connect to the other processes; return when all have.
+    """Import JAX and connect to the other processes; return when all have connected.
 
     Args:
         shell: The process's shell.
-        address: Where JAX's coordinator listens, in process 0: host and port.
-        processes: How many processes there are.
-        referee: Where the referee listens, who checks their launches.
-        indices: The processes' indices by the ids of their engines.
-        alone: What this process does when the notebook is gone: somebody else sees to it, or it
-            ends, or it removes what the notebook has left.
-        gpus: The GPUs of each process, if they compute on GPUs.
+        address: The host and port of JAX's coordinator, in process 0.
+        processes: The number of processes.
+        referee: The address of the referee, which checks the launches.
+        indices: The process indices, by engine id.
+        alone: The reaction to the end of the notebook kernel: `""` leaves it to other programs,
+            `"leaves"` ends this process, `"forgets"` removes the files that the kernel left.
+        gpus: The GPUs of each process; empty for CPU devices.
 
     Raises:
-        RuntimeError: JAX could not connect, or this is not the process it should be.
+        RuntimeError: JAX could not connect, or gave this process another index or device count.
     """
     process_index = shell.worker.process_index = indices[int(shell.kernel.engine_id)]
     expected = int(os.environ.get("JAX_NUM_CPU_DEVICES", 1))
     if gpus:
-        os.environ[VISIBLE] = ",".join(gpus[process_index])  # CUDA reads it when JAX begins to
+        os.environ[VISIBLE] = ",".join(gpus[process_index])  # CUDA reads it when JAX starts it
         expected = len(gpus[process_index])
     port = _connect(address, processes, process_index)
     import jax
@@ -239,15 +237,15 @@ def join(
 
 
 def heal(shell: WorkerShell, address: str, processes: int) -> tuple[Healed, int]:
-    """Leave the other processes, join them anew, and restore the learner's arrays.
+    """Disconnect from the other processes, reconnect, and restore the learner's arrays.
 
     Args:
         shell: The process's shell.
-        address: Where JAX's new coordinator listens, in process 0: host and port.
-        processes: How many processes there are.
+        address: The host and port of JAX's new coordinator, in process 0.
+        processes: The number of processes.
 
     Returns:
-        What was restored, and the port at which the process's communicator listens now.
+        The restored arrays, and the port on which the process's communicator listens now.
     """
     port = 0
 
@@ -264,19 +262,19 @@ def heal(shell: WorkerShell, address: str, processes: int) -> tuple[Healed, int]
             healed = heal_here(
                 shell.user_ns, rejoin, keep_client=shell.worker.session.callbacks_run()
             )
-        gc.collect()  # the old devices, with their threads and connections
+        gc.collect()  # frees the old devices, with their threads and connections
     finally:
         shell.worker.monitor.end()
-        shell.worker.record.take()  # what was cut off complains, and belongs to no cell
+        shell.worker.record.take()  # messages of aborted computations belong to no cell
     return healed, port
 
 
 def _connect(address: str, processes: int, process_index: int) -> int:
-    """Join the others; return the port at which this process's communicator listens."""
+    """Connect to the others; return the port on which this process's communicator listens."""
     import jax
 
     if process_index > 0:
-        # JAX's own client would wait a second after a first attempt that came too early.
+        # JAX's own client would wait a second after a first attempt that is too early.
         _wait_for_listener(address)
     jax.distributed.initialize(
         coordinator_address=address,
@@ -288,7 +286,7 @@ def _connect(address: str, processes: int, process_index: int) -> int:
     _let_go()
     before = listening_ports()
     jax.devices()
-    # Gloo's is the one port that comes with the devices.
+    # Gloo opens the only port that appears with the devices.
     ports = listening_ports() - before
     _jax.make_waits_interruptible()
     if processes > 1:
@@ -297,7 +295,7 @@ def _connect(address: str, processes: int, process_index: int) -> int:
 
 
 def _let_go() -> None:
-    """Hold JAX's port no longer: its coordinator does, if this is its process."""
+    """Release the reserved port, on which JAX's coordinator listens in its own process."""
     global _held
     if _held is not None:
         _held.close()

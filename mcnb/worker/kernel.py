@@ -1,4 +1,4 @@
-"""A process as an ipyparallel engine, with all that mcnb puts around its cells."""
+"""Run a process as an ipyparallel engine, with mcnb's shell, record, monitor and session."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ from mcnb.worker.shell import (
 from mcnb.worker.signals import leave_with_connection
 from mcnb.worker.tracebacks import describe_error, format_error
 
-# Of a thread whose process diverged, or that was interrupted with its cell: the cell says so.
+# Reported by the cell: its process diverged, or the thread was interrupted with the cell.
 _ENDS_QUIETLY = (LockstepError, SystemExit, KeyboardInterrupt)
 
 
 class WorkerKernel(Kernel):
-    """The kernel of a worker, with mcnb's shell and a short way for mcnb's own calls."""
+    """The kernel of a worker, which has mcnb's shell and executes mcnb's own calls directly."""
 
     shell_class = Type(WorkerShell)
 
     def answers(self, function: object) -> bool:
-        """Return whether this is one of mcnb's own calls."""
+        """Return whether the function is one of mcnb's own calls."""
         return isinstance(function, Call)
 
     def answer(self, function: Call, args: Any, kwargs: Any) -> Any:
-        """Return what mcnb's own function returns."""
+        """Call mcnb's own function, and return its result."""
         module, _, name = function.target.rpartition(".")
         return getattr(importlib.import_module(module), name)(self.shell, *args, **kwargs)
 
@@ -68,12 +68,12 @@ class WorkerEngine(Engine):
     kernel_type = WorkerKernel
 
     def handle_signals(self) -> None:
-        """Have SIGHUP end the process, and SIGINT reach cells only."""
+        """Install handlers: SIGHUP ends the process, and SIGINT reaches only cells."""
         signals.install(WorkerShell.worker.session.runs_learners_code)
 
 
 def main() -> None:
-    """Run this process until it is told to end."""
+    """Run this process as an engine until it is stopped."""
     shared = profile_folder(sys.argv[1:])
     if shared is not None and read_settings(shared).sent:
         leave_with_connection(shared)
@@ -88,13 +88,13 @@ def main() -> None:
 
 
 def adopt(folder: Path) -> None:
-    """Make the engine that runs in this process one of mcnb's.
+    """Turn the engine that runs in this process into one of mcnb's.
 
     Args:
-        folder: Where its output goes, if this host has that folder.
+        folder: The folder for its output, if this host has that folder.
 
     Raises:
-        ClusterError: This is no engine of ipyparallel's.
+        ClusterError: This process is no ipyparallel engine.
     """
     output = _output_of_its_own(folder if os.access(folder, os.W_OK) else None)
     record = _prepare(output)
@@ -106,9 +106,9 @@ def adopt(folder: Path) -> None:
 
 
 def _prepare(output: str) -> Record:
-    """Make what a process's shell works with; return the record of what cells say."""
+    """Set up the parts that a process's shell uses; return the record of its output."""
     paths = {"stdout": f"{output}.out", "stderr": f"{output}.err"}
-    faulthandler.enable(file=2, all_threads=False)  # where sys.stderr may be no file
+    faulthandler.enable(file=2, all_threads=False)  # sys.stderr may be no file
     record = Record(
         {stream: NativeOutput(paths[stream], hide_gloo=stream == "stdout") for stream in STREAMS},
         CrashLog(output),
@@ -125,7 +125,7 @@ def _prepare(output: str) -> Record:
 
 
 def _take_over(record: Record) -> None:
-    """Have all that cells say go into the record from now on."""
+    """Redirect the output of cells into the record."""
     record.take()
     sys.stdout = as_text_io(RecordedStream(record, "stdout"))
     sys.stderr = as_text_io(RecordedStream(record, "stderr"))
@@ -135,7 +135,7 @@ def _take_over(record: Record) -> None:
 
 
 def _show_thread_error(args: threading.ExceptHookArgs) -> None:
-    """Show an error that ended a thread, unless the cell says it."""
+    """Print an error that ended a thread, unless the cell reports it."""
     error = args.exc_value
     if error is not None and not isinstance(error, _ENDS_QUIETLY):
         name = args.thread.name if args.thread is not None else "unknown"
@@ -143,7 +143,7 @@ def _show_thread_error(args: threading.ExceptHookArgs) -> None:
 
 
 def _log_to_file(log: logging.Logger, path: str) -> None:
-    """Keep the engine's own messages out of the cells' output, and leave the small talk out."""
+    """Log the engine's warnings to a file, and keep its messages out of the cells' output."""
     log.setLevel(logging.WARNING)
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
@@ -151,7 +151,7 @@ def _log_to_file(log: logging.Logger, path: str) -> None:
 
 
 def _output_of_its_own(shared: Path | None) -> str:
-    """Return a path for output files, in that folder if there is one, where nobody gave one."""
+    """Create output files in that folder, or in a temporary one; return their common path."""
     folder = Path(tempfile.mkdtemp(prefix="process-" if shared else "mcnb-process-", dir=shared))
     if shared is None:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

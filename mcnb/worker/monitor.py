@@ -1,4 +1,4 @@
-"""The watching thread: sees what a process does in a cell, and tells the notebook meanwhile."""
+"""Watch a running cell from a thread, and report its progress to the notebook kernel."""
 
 from __future__ import annotations
 
@@ -17,14 +17,22 @@ from mcnb.lockstep.trace import Sample
 from mcnb.messages import Progress
 from mcnb.worker.cellcode import frame_line
 
-# Python's own modules that wait for other threads, as XLA does.
+# Modules of Python that wait for other threads in the same system call as XLA.
 _WAITING_THEMSELVES = {"threading", "queue", "concurrent", "multiprocessing", "asyncio"}
-# The number of futex(2), on x86-64 and on ARM.
+# The number of the system call futex(2), on x86-64 and on ARM.
 _FUTEX = {"202"} if platform.machine() in ("x86_64", "AMD64") else {"98"}
+PERIOD_S = 0.25
+# A process that waits in a collective uses almost no processor time; one that compiles does.
+IDLE_SHARE = 0.05
+# The time of the first sample: most cells are over by then, and cost nothing more.
+FIRST_LOOK_S = 0.005
+# The pause between samples: its minimum, and its share of the time since the cell began.
+SOONEST_S = 0.003
+SAMPLE_SHARE = 0.01
 
 
 class MainThread:
-    """The main thread, seen from another one. Make it in the main thread."""
+    """The main thread, observed from another one. Create it in the main thread."""
 
     def __init__(self) -> None:
         self._ident = threading.get_ident()
@@ -33,18 +41,18 @@ class MainThread:
 
     @contextmanager
     def frame(self) -> Iterator[FrameType | None]:
-        """Look at the frame that it runs. Don't keep it: it holds the learner's variables."""
+        """Yield the frame that the thread runs. Don't keep it: it holds the learner's variables."""
         with current_frames() as frames:
             yield frames.get(self._ident)
 
     def stands_in_jax(self, frame: FrameType | None) -> bool:
-        """Return whether it is inside JAX, given its frame; without one, as far as it shows."""
+        """Return whether the thread is inside JAX; without a frame, as far as the system shows."""
         if runs_jax(frame):
             return True
         module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
         # Native code that is called from the learner's line has no frame of its own. A thread that
-        # sleeps, reads or waits for a process is in another system call than one that waits for
-        # a thread of XLA's.
+        # sleeps, reads or waits for a process is in another system call than one that waits for an
+        # XLA thread.
         if module.partition(".")[0] in _WAITING_THEMSELVES:
             return False
         try:
@@ -53,7 +61,7 @@ class MainThread:
             return False
 
     def busy_s(self) -> float:
-        """Return for how long it has run, or was ready to run and got no core, in seconds."""
+        """Return how many seconds the thread has run, or was ready to run without a core."""
         busy = _task_busy_s(self._task)
         if busy is not None:
             return busy
@@ -61,7 +69,7 @@ class MainThread:
 
 
 def runs_jax(frame: FrameType | None) -> bool:
-    """Return whether a frame runs Python code of JAX's."""
+    """Return whether a frame runs Python code of JAX."""
     module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
     return module.startswith(("jax.", "jax_", "jaxlib"))
 
@@ -81,8 +89,8 @@ def _cpu_clock(thread: int) -> int | None:
 
 
 def all_threads_sleep() -> bool:
-    """Return whether no thread of this process runs, or is ready to, but for the one that asks."""
-    # A process that gets no processor, on a machine with too much to do, is not one that waits.
+    """Return whether no thread of this process, except the caller's, runs or is ready to run."""
+    # A process that gets no core, on a busy machine, does not wait.
     own = str(threading.get_native_id())
     for task in Path("/proc/self/task").glob("*"):
         if _task_state(task) in ("R", "D") and task.name != own:
@@ -91,13 +99,13 @@ def all_threads_sleep() -> bool:
 
 
 def native_busy_s(named: str = "") -> dict[int, float]:
-    """Return for how long each thread has run, or was ready to, that Python knows nothing of.
+    """Return how long each native thread, unknown to Python, has run or was ready to run.
 
     Args:
-        named: Only threads whose names in the system begin so.
+        named: Only threads whose names in the system begin with this text.
 
     Returns:
-        The seconds by the thread's id in the system; empty where the system does not tell.
+        The seconds by the thread's id in the system; empty if the system does not report them.
     """
     found = {}
     for task in _native_tasks():
@@ -108,18 +116,18 @@ def native_busy_s(named: str = "") -> dict[int, float]:
 
 
 def native_ready() -> bool:
-    """Return whether a thread that Python knows nothing of runs, or waits for a core."""
+    """Return whether a native thread, unknown to Python, runs or waits for a core."""
     return any(_task_state(task) == "R" for task in _native_tasks())
 
 
 def _native_tasks() -> list[Path]:
-    # Of the main thread, Python has the id from before the fork.
+    # For the main thread, Python has the id from before the fork.
     known = {os.getpid(), *(thread.native_id for thread in threading.enumerate())}
     return [task for task in Path("/proc/self/task").glob("*") if int(task.name) not in known]
 
 
 def _task_state(task: Path) -> str:
-    """Return the state of a thread, as in proc(5); empty if it has ended."""
+    """Return the state of a thread, as in proc(5); empty if the thread has ended."""
     try:
         return (task / "stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -133,26 +141,16 @@ def _task_name(task: Path) -> str:
         return ""
 
 
-PERIOD_S = 0.25
-# A process that waits in a collective uses next to no processor time; one that compiles does.
-IDLE_SHARE = 0.05
-# When the main thread is looked at first: most cells are over by then, and cost nothing more.
-FIRST_LOOK_S = 0.005
-# How often it is looked at: at most, and as a part of the time that has gone by.
-SOONEST_S = 0.003
-SAMPLE_SHARE = 0.01
-
-
 class Monitor:
-    """Looks at a running cell from a thread of its own, and reports four times a second.
+    """A thread that samples a running cell, and reports its progress four times a second.
 
     The main thread may be blocked in native code meanwhile: XLA releases the interpreter lock.
-    Make it in the main thread.
+    Create the monitor in the main thread.
 
     Args:
-        publish: Sends a report to the notebook.
-        newest_line: Returns the cell's newest line of output.
-        note: Takes note of what the main thread was seen doing.
+        publish: Sends a report to the notebook kernel.
+        newest_line: Returns the newest line of the cell's output.
+        note: Records a sample of the main thread.
     """
 
     def __init__(
@@ -168,18 +166,18 @@ class Monitor:
         self._cell: tuple[str] | None = None
         self._begun = threading.Lock()
         self._begun.acquire()
-        # Held while a report is sent, so that none follows the end of its cell.
+        # Held while a report is sent, so that no report follows the end of its cell.
         self._reporting = threading.Lock()
         threading.Thread(target=self._run, name="mcnb watch", daemon=True).start()
 
     def begin(self, label: str) -> None:
-        """Begin to watch the cell of that label."""
+        """Begin to watch the cell with that label."""
         self._cell = (label,)
-        with contextlib.suppress(RuntimeError):  # it is awake
+        with contextlib.suppress(RuntimeError):  # the thread is awake
             self._begun.release()
 
     def end(self) -> None:
-        """End it; no report follows."""
+        """Stop watching the cell; no report follows."""
         with self._reporting:
             self._cell = None
 
@@ -191,7 +189,7 @@ class Monitor:
                 self._follow(cell)
 
     def _follow(self, cell: tuple[str]) -> None:
-        """Look at a cell again and again until it ends."""
+        """Sample a cell repeatedly until it ends."""
         waits_since = None
         began = looked = reported = time.monotonic()
         busy, cpu = self._main.busy_s(), time.process_time()

@@ -1,4 +1,4 @@
-"""What the notebook has a process do: the functions that it calls there, by name."""
+"""Run cells and other requests of the notebook kernel in a process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Call:
-    """A function of this module, to be called in a process with its shell and more arguments.
+    """A call of a function in a process, with the process's shell and further arguments.
 
     Args:
         target: The function's full name.
@@ -28,14 +28,14 @@ class Call:
     target: str
 
     def __call__(self, *_: Any, **__: Any) -> Any:
-        """Refuse: only mcnb's own engines know what to do with it."""
+        """Refuse the call: only mcnb's own engines execute it."""
         raise RuntimeError("this engine was not started by mcnb")
 
 
 def run_cell(
     shell: WorkerShell, number: int, source: str, label: str, first_line: int, checked: bool
 ) -> Reply:
-    """Run a cell."""
+    """Run a cell and return the reply."""
     shell.worker.monitor.begin(label)
     shell.worker.session.begin(number, label, checked=checked)
     signals.begin(number)
@@ -59,7 +59,7 @@ def pull(shell: WorkerShell, number: int, expression: str) -> Any:
 
 @contextmanager
 def _interruptible(shell: WorkerShell, number: int) -> Iterator[None]:
-    """Make what is inside a cell as far as the referee and interrupts are concerned."""
+    """Treat the code inside as a cell for the referee and for interrupts."""
     shell.worker.monitor.begin("")
     shell.worker.session.begin(number)
     signals.begin(number)
@@ -87,7 +87,7 @@ def _to_host(expression: str, leaf: Any) -> Any:
 
 
 def scene(shell: WorkerShell, number: int, expression: str, options: Mapping[str, Any]) -> Any:
-    """Return what a picture of a value shows, as plain data."""
+    """Return the contents of a picture of a value, as plain data."""
     from mcnb.pictures.show import scene_of
 
     try:
@@ -95,7 +95,7 @@ def scene(shell: WorkerShell, number: int, expression: str, options: Mapping[str
             value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
             return scene_of(value, **{**options, "name": options.get("name") or expression})
     finally:
-        shell.worker.record.take()  # what the expression printed belongs to no cell
+        shell.worker.record.take()  # the output of the expression belongs to no cell
 
 
 def push(shell: WorkerShell, number: int, values: Mapping[str, Any]) -> None:
@@ -105,7 +105,7 @@ def push(shell: WorkerShell, number: int, values: Mapping[str, Any]) -> None:
 
 
 def settle(shell: WorkerShell) -> bool:
-    """Wait until what was launched has come to its end; return whether all of it succeeded."""
+    """Wait until all launched computations have ended; return whether all of them succeeded."""
     import jax
 
     shell.worker.monitor.begin("")
@@ -132,14 +132,14 @@ def _succeeds(array: Any) -> bool:
 
 
 def probe(shell: WorkerShell, salt: int, budget_s: float) -> bool:
-    """Return whether this process and all others can compute together.
+    """Return whether this process can compute together with all others.
 
-    Every process contributes known numbers to a gather, and looks for the others'.
+    Every process contributes known numbers to a gather, and checks those of the others.
 
     Args:
         shell: The process's shell.
-        salt: Makes the numbers others than those of the last call.
-        budget_s: For how many seconds to wait for the others at most.
+        salt: Changes the numbers from call to call.
+        budget_s: The most seconds to wait for the other processes.
     """
     shell.worker.monitor.begin("")
     try:

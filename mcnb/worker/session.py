@@ -1,4 +1,4 @@
-"""A process of a notebook in lockstep: its cells' launches are checked and recorded."""
+"""Check and record the launches of a process's cells."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def _is_learners(filename: str) -> bool:
 
 
 class Session:
-    """What stands between a process's cells and JAX.
+    """The connection of a process's cells to the lockstep client and the tracer.
 
     Attributes:
-        client: Who announces the launches; None where they can't be checked.
-        tracer: Who notes what a cell does, and when.
+        client: The client that announces launches; None if they can't be checked.
+        tracer: The tracer, which records what a cell does over time.
     """
 
     def __init__(self) -> None:
@@ -49,22 +49,22 @@ class Session:
 
     @staticmethod
     def _is_news(record: logging.LogRecord) -> bool:
-        """Return whether a callback failed for another reason than that it was ended."""
+        """Return whether a callback failed for a reason other than an abort or an interrupt."""
         error = record.exc_info[1] if record.exc_info else None
         return not isinstance(error, (LockstepError, KeyboardInterrupt))
 
     def enter(
         self, referee: Address, process_index: int, gone: Callable[[], None] | None = None
     ) -> str:
-        """Have this process's launches checked from now on.
+        """Check the launches of this process from now on.
 
         Args:
-            referee: Where the referee listens.
+            referee: The referee's address.
             process_index: This process's index.
             gone: Called when the referee is gone.
 
         Returns:
-            Why they are not; empty if they are.
+            Why launches are not checked; empty if they are.
         """
         import jax
 
@@ -78,12 +78,12 @@ class Session:
         return "; ".join(str(warning.message) for warning in caught)
 
     def begin(self, number: int, label: str = "", *, checked: bool = True) -> None:
-        """Begin a cell: have launches told by their lines in it.
+        """Begin a cell, and identify launches by their lines in it.
 
         Args:
-            number: The number that the referee's server gave it.
-            label: The cell's label; empty for what is no cell.
-            checked: Whether launches wait until all participants stand at them.
+            number: The number that the referee's server gave the cell.
+            label: The cell's label; empty for code that is no cell.
+            checked: Whether launches wait until all participants have reached them.
         """
         if label:
             self._places.cell, self._label = cell_name(label), label
@@ -94,7 +94,7 @@ class Session:
             self.client.begin(number, holding=checked)
 
     def end(self) -> tuple[tuple[LaunchRecord, ...], bool, Trace]:
-        """End the cell; return its launches, whether threads of it still run, and what it did."""
+        """End the cell; return its launches, whether its threads still run, and its trace."""
         trace = self.tracer.end()
         if self.client is None:
             return (), False, trace
@@ -111,7 +111,7 @@ class Session:
 
     @property
     def newest_launch(self) -> str:
-        """The launch that was made last, of those that may take long: its name and its line."""
+        """The name and the line of the newest launch that may take long."""
         return self._newest
 
     def _note(self, name: str, place: Place) -> None:
@@ -121,12 +121,12 @@ class Session:
             self.newest_cell = self._label
 
     def threads_of_the_cell(self) -> dict[int, int | None]:
-        """Return the threads that the last cell has started, and that run the learner's code.
+        """Return the threads that the last cell started and that run the learner's code.
 
-        A thread counts as the cell's, too, that is older but runs code of the cell: one of a pool.
+        An older thread, such as one of a pool, also counts if it runs code of the cell.
 
         Returns:
-            The line of the cell that each is at, or None, by the thread's identifier.
+            The line of the cell that each thread runs, or None, by the thread's identifier.
         """
         found: dict[int, int | None] = {}
         before = {thread.ident for thread in self._threads_before}
@@ -147,7 +147,7 @@ class Session:
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
-        """Let launches pass that are mcnb's own."""
+        """Let mcnb's own launches pass, unchecked and unrecorded."""
         self._unseen = True
         try:
             with contextlib.ExitStack() as stack:

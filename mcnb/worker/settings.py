@@ -1,7 +1,7 @@
-"""What processes are to find in their environment: a file beside ipyparallel's connection files.
+"""Read and write the settings of processes, in a file beside ipyparallel's connection files.
 
-A launcher hands on an environment in its own way, or not at all: mpirun to other hosts only what it
-is told by name, ssh nothing. So what processes need comes in a file, which is for its owner alone.
+A launcher may pass on the environment only in part: mpirun passes only named variables to other
+hosts, and ssh none. The settings therefore come in a file, which only its owner can read.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _OPTION = "--profile-dir="
 
 @dataclass(frozen=True)
 class Settings:
-    """What a process sets before it imports anything.
+    """The settings that a process applies before it imports anything.
 
     Attributes:
         env: Environment variables.
-        cwd: Its working folder, where its host has it; otherwise it stays where it began.
-        sent: Whether they were sent to the process's host, and its connection ends with it.
+        cwd: The working folder, if its host has that folder; otherwise the process does not move.
+        sent: Whether they were sent to the process's host: then it ends with its connection.
     """
 
     env: dict[str, str] = field(default_factory=dict)
@@ -32,12 +32,12 @@ class Settings:
 
 
 def settings_path(profile_folder: Path) -> Path:
-    """Return where a profile's settings are."""
+    """Return the path of a profile's settings."""
     return profile_folder / "security" / FILE
 
 
 def leave_settings(settings: Settings, profile_folder: Path) -> None:
-    """Write settings, for their owner alone."""
+    """Write settings to a file that only its owner can read."""
     path = settings_path(profile_folder)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -45,25 +45,25 @@ def leave_settings(settings: Settings, profile_folder: Path) -> None:
 
 
 def profile_folder(arguments: Sequence[str]) -> Path | None:
-    """Return the folder with settings that an engine's command line names, if there is one."""
+    """Return the profile folder that an engine's command line names, if it holds settings."""
     folders = [word.removeprefix(_OPTION) for word in arguments if word.startswith(_OPTION)]
     folder = Path(folders[-1]) if folders else None
     return folder if folder is not None and settings_path(folder).is_file() else None
 
 
 def read_settings(profile_folder: Path) -> Settings:
-    """Return the settings in a profile's folder."""
+    """Read the settings in a profile's folder."""
     return Settings(**json.loads(settings_path(profile_folder).read_text()))
 
 
 def take_settings(arguments: Sequence[str]) -> list[str]:
-    """Set what the settings say, if there are any.
+    """Apply the settings, if there are any.
 
     Args:
         arguments: The engine's command line, which names its profile's folder.
 
     Returns:
-        The command line, which says the same in the folder that was changed to.
+        The command line, still valid after the change of the working folder.
 
     Example:
         >>> take_settings(["--log-level=WARN"])

@@ -1,4 +1,4 @@
-"""The IPython shell of a process: what it would send to a notebook goes into the record."""
+"""Run cells in a process's IPython shell, and record their output instead of sending it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_INPUT = (
 
 
 class RecordingPublisher(ZMQDisplayPublisher):
-    """Puts what a process displays into its record."""
+    """A display publisher that records what a process displays."""
 
     record: ClassVar[Record]
 
@@ -43,7 +43,7 @@ class RecordingPublisher(ZMQDisplayPublisher):
         update: bool = False,
         **_: Any,
     ) -> None:
-        """Record something displayed, or an update of it."""
+        """Record a display, or an update of one."""
         data, metadata = json_clean(encode_images(data)), json_clean(metadata or {})
         display_id = (transient or {}).get("display_id")
         if update and display_id is not None:
@@ -52,12 +52,12 @@ class RecordingPublisher(ZMQDisplayPublisher):
             self.record.display(data, metadata, display_id)
 
     def clear_output(self, wait: bool = False) -> None:
-        """Forget the cell's output so far."""
+        """Clear the cell's output so far."""
         self.record.clear(wait)
 
 
 class RecordingHook(ZMQShellDisplayHook):
-    """Puts the value of a cell's last expression into the record."""
+    """A display hook that records the value of a cell's last expression."""
 
     record: ClassVar[Record]
     source = ""
@@ -68,7 +68,7 @@ class RecordingHook(ZMQShellDisplayHook):
         return bool(self.semicolon_at_end_of_expression(self.source))
 
     def start_displayhook(self) -> None:
-        """Begin nothing: the record takes whole values."""
+        """Do nothing: the record takes whole values."""
 
     def write_output_prompt(self) -> None:
         """Write no prompt: the notebook labels values by process."""
@@ -83,19 +83,19 @@ class RecordingHook(ZMQShellDisplayHook):
         )
 
     def finish_displayhook(self) -> None:
-        """Write nothing after it."""
+        """Do nothing after a value."""
 
 
 @dataclass
 class Worker:
-    """What a process has beside its shell.
+    """The parts of a process beside its shell.
 
     Attributes:
-        record: What the cell has written and displayed.
-        monitor: It reports where a cell is, and how far.
-        session: It has the launches of cells checked and recorded.
+        record: The output of the cell.
+        monitor: Reports the position and the progress of a cell.
+        session: Checks and records the launches of cells.
         output: The common path of the process's output files.
-        process_index: The process's index, once it has joined.
+        process_index: The process's index, once it has joined the others.
     """
 
     record: Record
@@ -117,12 +117,12 @@ class WorkerShell(ZMQInteractiveShell):
     _cell_loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, source: str, label: str, first_line: int) -> Reply:
-        """Run a cell and return all that there is to say about it.
+        """Run a cell and return the reply.
 
         Args:
             source: The cell's code.
-            label: What stands in the notebook's prompt for it.
-            first_line: Which line of the notebook's cell the first line of the code is.
+            label: The number in the notebook's prompt for the cell.
+            first_line: The line of the notebook's cell on which the code begins.
         """
         self.compile.label = label
         self.compile.first_line = first_line + leading_blank_lines(source)
@@ -138,8 +138,8 @@ class WorkerShell(ZMQInteractiveShell):
         return Reply(self.worker.record.take(), described or None, self.displayhook.value_text)
 
     def _run_here(self, source: str) -> Any:
-        # The engine's own event loop runs this very call. A cell gets a loop of its own, so that
-        # `await` and asyncio.run work in it.
+        # This call runs in the engine's own event loop. A cell gets another loop, so that `await`
+        # and asyncio.run work in it.
         engine_loop = asyncio.events._get_running_loop()
         asyncio.events._set_running_loop(None)
         try:
@@ -154,7 +154,7 @@ class WorkerShell(ZMQInteractiveShell):
             asyncio.events._set_running_loop(engine_loop)
 
     def run_cell(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a cell as IPython does, within another one too."""
+        """Run a cell as IPython does, also within another cell."""
         self._depth += 1
         try:
             return super().run_cell(*args, **kwargs)
@@ -164,7 +164,7 @@ class WorkerShell(ZMQInteractiveShell):
     def showtraceback(
         self, exc_tuple: Any = None, *_: Any, running_compiled_code: bool = False, **__: Any
     ) -> None:
-        """Show an error that does not end the cell: the one that does goes into the reply."""
+        """Show an error that does not end the cell; the one that does goes into the reply."""
         error = exc_tuple[1] if exc_tuple else sys.exc_info()[1]
         ends_cell = running_compiled_code or isinstance(error, (SystemExit, KeyboardInterrupt))
         if error is not None and not (ends_cell and self._depth == 1):
@@ -173,7 +173,7 @@ class WorkerShell(ZMQInteractiveShell):
     def showsyntaxerror(
         self, filename: str | None = None, running_compiled_code: bool = False
     ) -> None:
-        """Show a syntax error in code that the cell runs, but not the one that ends the cell."""
+        """Show a syntax error in code that the cell runs, unless it ends the cell."""
         del filename
         self.showtraceback(running_compiled_code=running_compiled_code)
 
@@ -182,10 +182,10 @@ class WorkerShell(ZMQInteractiveShell):
         self.worker.record.write("stderr", "\n".join(stb) + "\n")
 
     def system(self, cmd: str) -> None:
-        """Run `!command`, without the terminal that IPython would fork for it.
+        """Run `!command` without the terminal for which IPython would fork.
 
-        JAX is multithreaded, and a fork of this process might never return. What the command
-        writes goes to the process's own file descriptors, and from there into the record.
+        JAX is multithreaded, so a fork of this process might never return. The command writes to
+        the process's own file descriptors, and its output goes from there into the record.
         """
         status = subprocess.run(self.var_expand(cmd, depth=1), shell=True, check=False)  # noqa: S602
         self.user_ns["_exit_code"] = status.returncode
@@ -193,12 +193,12 @@ class WorkerShell(ZMQInteractiveShell):
     system_piped = system_raw = system
 
     def ask_exit(self) -> None:
-        """Refuse to leave: `exit` would take this one process out of the cluster."""
+        """Refuse to exit: `exit` would remove this one process from the cluster."""
         raise SystemExit("exit ends nothing here. To end all processes: %mcjax stop")
 
 
 def adopt_shell(shell: Any) -> None:
-    """Make the shell of an engine that somebody else started one of mcnb's, with its variables."""
+    """Turn the shell of an adopted engine into a `WorkerShell`, which keeps its variables."""
     shell.__class__ = WorkerShell
     shell.compile = CellCompiler()
     for name, made in (
@@ -211,5 +211,5 @@ def adopt_shell(shell: Any) -> None:
 
 
 def refuse_input(*_: object, **__: object) -> str:
-    """Stand in for `input` and `getpass` in a process."""
+    """Raise an error in place of `input` and `getpass` in a process."""
     raise RuntimeError(NO_INPUT)

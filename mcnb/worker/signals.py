@@ -1,16 +1,16 @@
-"""Deliver interrupts to the cell that a process runs, and to nothing else in the process.
+"""Deliver interrupts to the cell that a process runs, and end processes left alone.
 
 SIGINT raises KeyboardInterrupt in the learner's code and is ignored between cells. SIGHUP ends the
 process. SIGTERM is left to `jax.distributed`, which takes it as the notice of a preemption.
 
-An interrupt can miss its cell in four ways, and each has its answer here:
+An interrupt can miss its cell in four ways, each of which is handled here:
 
-- It arrives before the cell has begun: the cell's number is remembered, and the cell ends at once.
-- Native code, or the cell itself, has SIGINT ignored (as C's `system` does while it waits):
-  Python raises KeyboardInterrupt as soon as the main thread runs bytecode again.
-- The code catches KeyboardInterrupt, as a bare `except:` does: a repeated interrupt is raised a
-  second time while the first one is being handled.
-- The main thread waits for a child process: children that the cell started get SIGINT, too.
+- It arrives before the cell begins: the cell's number is kept, and the cell ends when it begins.
+- Native code, or the cell itself, ignores SIGINT (as C's `system` does while it waits): Python
+  raises KeyboardInterrupt as soon as the main thread runs bytecode again.
+- The code catches KeyboardInterrupt, as a bare `except:` does: a repeated interrupt is raised again
+  while the first one is being handled.
+- The main thread waits for a child process: child processes of the cell receive SIGINT, too.
 """
 
 from __future__ import annotations
@@ -33,10 +33,30 @@ from typing import Any
 import psutil
 
 GRACE_S = 1.0  # for atexit handlers and open files
+RETRY_S = 0.01
+# How long SIGINT has to reach the main thread before KeyboardInterrupt is raised without it.
+SIGNAL_S = 0.05
+# After this many jumps, an exception that another thread requested has been raised.
+SOON = 100
+# The resolution of the start times of processes; see proc(5).
+CLOCK_S = 0.02
+_armed = False
+_leaving = False
+# The current or last cell, and the newest cell that was interrupted before it began.
+_cell = 0
+_cancelled = 0
+_begun_at = 0.0  # on psutil's clock for the start of processes
+_raised = 0  # how often KeyboardInterrupt was raised in this cell
+_asynchronous = False  # whether it was, or is to be, raised without a signal
+# Guards _cell, _cancelled, _armed and _asynchronous against the thread that receives interrupts.
+_lock = threading.RLock()
+_is_learners: Callable[[FrameType], bool]
+# The folder that was sent to this process, which ends with its connection.
+_sent: Path | None = None
 
 
 def leave() -> None:
-    """End this process, from another thread than its main one."""
+    """End this process, from a thread other than the main one."""
     try:
         os.kill(os.getpid(), signal.SIGHUP)
         if _sent is not None:
@@ -47,27 +67,24 @@ def leave() -> None:
 
 
 def forget(output: str) -> None:
-    """Remove this process's output files, and the notebook's folder if they were the last there.
+    """Remove this process's output files, and their parent folder if no others are left in it.
 
-    For a process that goes on without its notebook, which may have been killed.
+    A process calls it if it outlives its notebook kernel, which may have been killed.
 
     Args:
         output: The files' common path.
     """
     own = Path(output).parent
     shutil.rmtree(own, ignore_errors=True)
-    with contextlib.suppress(OSError):  # others have not removed theirs
+    with contextlib.suppress(OSError):  # other processes have files there
         own.parent.rmdir()
 
 
-_sent: Path | None = None
-
-
 def leave_with_connection(folder: Path) -> None:
-    """Have this process leave when the connection over which it was started ends.
+    """End this process when the connection over which it was started ends.
 
     Args:
-        folder: What was sent to it, which is removed then.
+        folder: The folder that was sent to the process, and is removed then.
     """
     global _sent
     _sent = folder
@@ -80,31 +97,11 @@ def _watch() -> None:
     leave()
 
 
-RETRY_S = 0.01
-# How long SIGINT has to reach the main thread before KeyboardInterrupt is raised another way.
-SIGNAL_S = 0.05
-# After so many jumps, an exception that another thread has asked for has been raised.
-SOON = 100
-# When a process began is told with this resolution; see proc(5).
-CLOCK_S = 0.02
-_armed = False
-_leaving = False
-# The cell that runs or ran last, and the newest one for which an interrupt came too early.
-_cell = 0
-_cancelled = 0
-_begun_at = 0.0  # as psutil says when processes began
-_raised = 0  # how often KeyboardInterrupt was raised in this cell
-_asynchronous = False  # whether it was, or is to be, without a signal
-# Guards _cell, _cancelled, _armed and _asynchronous against the thread that receives interrupts.
-_lock = threading.RLock()
-_is_learners: Callable[[FrameType], bool]
-
-
 def install(is_learners: Callable[[FrameType], bool]) -> None:
-    """Handle the signals in this process; to be called in its main thread.
+    """Install the signal handlers of this process; call it in the main thread.
 
     Args:
-        is_learners: Whether a frame runs the learner's code.
+        is_learners: Returns whether a frame runs the learner's code.
     """
     global _is_learners
     _is_learners = is_learners
@@ -125,10 +122,10 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
 
 
 def _raise_again(frame: FrameType | None) -> None:
-    """Have KeyboardInterrupt raised once more, at the next line of the learner's that begins.
+    """Raise KeyboardInterrupt again, at the next line of the learner's code that begins.
 
-    After a bare `except:`, that is the line of the handler itself, so that the exception leaves the
-    `try` statement that caught the first one.
+    After a bare `except:`, that line is the handler's own, so the exception leaves the `try`
+    statement that caught the first one.
     """
 
     def trace(inner: FrameType, event: str, _: Any) -> Any:
@@ -146,7 +143,7 @@ def _raise_again(frame: FrameType | None) -> None:
 
 def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
     if isinstance(unraisable.exc_value, KeyboardInterrupt):
-        # It came while a finalizer or JAX's callback of the garbage collector ran, and is lost.
+        # It was raised in a finalizer or in JAX's garbage collector callback, and is lost.
         threading.Timer(RETRY_S, os.kill, (os.getpid(), signal.SIGINT)).start()
     else:
         sys.__unraisablehook__(unraisable)
@@ -160,25 +157,25 @@ def _hang_up(signum: int, frame: FrameType | None) -> None:
 
 
 def begin(cell: int) -> None:
-    """Begin a cell: interrupts for it are delivered from now on, in this thread.
+    """Begin a cell, whose interrupts are delivered to this thread from now on.
 
     Args:
-        cell: The number that the referee's server gave it.
+        cell: The number that the referee's server gave the cell.
     """
     global _cell, _begun_at, _raised
     with _lock:
         _cell, _begun_at, _raised = cell, _now(), 0
     if signal.getsignal(signal.SIGINT) is not _interrupt:
-        # An earlier cell has put its own handler there, with which no stop would work.
+        # An earlier cell has installed its own handler, which would disable interrupts.
         signal.signal(signal.SIGINT, _interrupt)
 
 
 @contextmanager
 def armed() -> Iterator[None]:
-    """Let signals end the code inside; before and after, SIGINT is ignored.
+    """Let signals end the code inside; before and after it, SIGINT is ignored.
 
     Raises:
-        KeyboardInterrupt: The cell was interrupted before it had begun.
+        KeyboardInterrupt: The cell was interrupted before it began.
     """
     global _armed, _cancelled
     tracing = sys.gettrace()
@@ -191,14 +188,14 @@ def armed() -> Iterator[None]:
             raise KeyboardInterrupt
         yield
     finally:
-        # An interrupt that is still on its way may come in the middle of these steps.
+        # An interrupt that is already on its way may arrive in the middle of these steps.
         for step in (_disarm, _absorb, lambda: sys.settrace(tracing)):
             try:
                 step()
             except KeyboardInterrupt:
                 step()
         if _leaving:
-            # The shell took the exit for the cell's own; this one is the event loop's.
+            # The shell took the exit for the cell's own; this exit ends the event loop.
             asyncio.get_running_loop().call_soon(sys.exit, 0)
 
 
@@ -209,8 +206,8 @@ def _disarm() -> None:
 
 
 def _absorb() -> None:
-    """Have an exception raised here that was to be raised in the cell, if it was not."""
-    # To take it back is no choice: CPython 3.11 would go on looking for it before each jump.
+    """Raise a requested exception here, if it was not raised in the cell."""
+    # It can't be cancelled: CPython 3.11 would go on looking for it before each jump.
     global _asynchronous
     if _asynchronous:
         _asynchronous = False
@@ -219,28 +216,28 @@ def _absorb() -> None:
 
 
 def _raise_in(thread: int) -> None:
-    """Have KeyboardInterrupt raised in a thread, as soon as it runs bytecode."""
+    """Raise KeyboardInterrupt in a thread, as soon as the thread runs bytecode."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt)
     )
 
 
 def raise_in_threads(threads: list[int]) -> None:
-    """Have KeyboardInterrupt raised in threads, as soon as each runs bytecode.
+    """Raise KeyboardInterrupt in threads, as soon as each runs bytecode.
 
     Args:
-        threads: Their identifiers.
+        threads: The identifiers of the threads.
     """
     for thread in threads:
         _raise_in(thread)
 
 
 def deliver(cell: int, attempt: int) -> None:
-    """Interrupt a cell; to be called from another thread than the main one, and returns at once.
+    """Interrupt a cell without waiting; call it from a thread other than the main one.
 
     Args:
-        cell: The cell's number. Where the process has not begun it yet, it ends as it begins.
-        attempt: How often the cell was to be interrupted by now, this time included.
+        cell: The cell's number. If the process has not begun the cell, it ends when it begins.
+        attempt: The number of interrupts for the cell so far, this one included.
     """
     global _cancelled
     with _lock:
@@ -258,7 +255,7 @@ def _pursue(cell: int, attempt: int) -> None:
     global _raised, _asynchronous
     main = threading.main_thread().ident
     assert main is not None
-    # A later attempt comes as a signal from outside, too, which reaches code that keeps the GIL.
+    # A later attempt also comes as a signal from outside, which reaches code that keeps the GIL.
     if attempt == 1 or not _reached(cell, attempt, RETRY_S):
         signal.pthread_kill(main, signal.SIGINT)
     signal_children()
@@ -270,7 +267,7 @@ def _pursue(cell: int, attempt: int) -> None:
 
 
 def _reached(cell: int, attempt: int, timeout_s: float) -> bool:
-    """Return whether the interrupt arrives in the cell, or the cell ends, within some seconds."""
+    """Return whether the interrupt arrives, or the cell ends, within some seconds."""
     deadline = time.monotonic() + timeout_s
     while _armed and _cell == cell and _raised < attempt:
         if time.monotonic() > deadline:
@@ -280,15 +277,15 @@ def _reached(cell: int, attempt: int, timeout_s: float) -> bool:
 
 
 def _now() -> float:
-    """Return the time as psutil would say it of a process that begins now."""
+    """Return the current time on psutil's clock for the start of processes."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return time.time()
-    # Linux counts from its start, and gives the time of that in whole seconds.
+    # Linux counts from its boot, the time of which is given in whole seconds.
     return psutil.boot_time() + time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def children() -> list[psutil.Process]:
-    """Return the processes that the cell has started, directly or through others, and that run."""
+    """Return the running processes that the cell started, directly or indirectly."""
     found = []
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
@@ -299,7 +296,7 @@ def children() -> list[psutil.Process]:
 
 
 def signal_children() -> None:
-    """Send SIGINT to the processes that the cell has started, as a terminal's Ctrl-C does."""
+    """Send SIGINT to the processes that the cell started, as Ctrl-C in a terminal does."""
     for child in children():
         with contextlib.suppress(psutil.Error):
             child.send_signal(signal.SIGINT)

@@ -1,7 +1,7 @@
-"""Errors told for the learner: which line of the cell, and how it came there.
+"""Format the errors of cells, with tracebacks that begin at the learner's first line.
 
-IPython's own formatter is not used: what it shows of the source depends, now and then, on the
-addresses of objects, so that equal errors would differ; and it takes seconds for a deep stack.
+IPython's own formatter is not used: its excerpts of the source sometimes depend on the addresses of
+objects, so that equal errors would differ; and it takes seconds for a deep stack.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mcnb.messages import ProcessError
 CONTEXT_LINES = 2
 MOST_FRAMES = 24
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
-# Gloo names its peers, which have another port each time.
+# Gloo's errors contain the peer's port, which changes from run to run.
 _PEER = re.compile(r"\[\d+\.\d+\.\d+\.\d+\]:\d+")
 _RED, _GREEN, _END = "\x1b[31m", "\x1b[32m", "\x1b[39m"
 _CAUSE = "The above exception was the direct cause of the following exception:"
@@ -31,7 +31,7 @@ def describe_error(error: BaseException, label: str) -> ProcessError:
 
     Args:
         error: The exception.
-        label: The label of the cell that it ended.
+        label: The label of the cell that the exception ended.
     """
     try:
         message = str(error)
@@ -47,7 +47,7 @@ def describe_error(error: BaseException, label: str) -> ProcessError:
 
 
 def _undefined(error: BaseException) -> str:
-    """Return the global variable that an error says does not exist; empty for other errors."""
+    """Return the undefined global variable of a NameError; empty for other errors."""
     if type(error) is not NameError:  # an UnboundLocalError is about a local variable
         return ""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -56,7 +56,7 @@ def _undefined(error: BaseException) -> str:
 
 
 def cell_line(error: BaseException, label: str) -> int | None:
-    """Return the innermost line of the cell of that label that an error came through."""
+    """Return the innermost line of the cell with that label in an error's traceback."""
     if not label:
         return None
     name = cell_name(label)
@@ -72,10 +72,10 @@ def cell_line(error: BaseException, label: str) -> int | None:
 
 
 def format_error(error: BaseException) -> str:
-    """Return an exception's traceback, with those of the exceptions that led to it.
+    """Format an exception's traceback, with those of the exceptions that led to it.
 
-    It begins at the learner's first line and is free of mcnb's frames and of those that libraries
-    hide.
+    The traceback begins at the learner's first line, and omits frames of mcnb and frames that
+    libraries hide.
     """
     parts: list[str] = []
     for reason, link in _chain(error):
@@ -90,19 +90,19 @@ def learner_traceback(error: BaseException) -> TracebackType | None:
     """Return the error's traceback from the first line of a cell on, without hidden frames.
 
     Returns:
-        The traceback, or None where no cell is in it.
+        The traceback, or None if it contains no cell.
     """
     frames: list[TracebackType] = []
     frame = error.__traceback__
     while frame:
-        # A cell without a label is mcnb's own.
+        # A cell with an empty label is mcnb's own.
         if frames or cell_label(frame.tb_frame.f_code.co_filename):
             frames.append(frame)
         frame = frame.tb_next
     shown = None
     for frame in reversed(frames):
         module = str(frame.tb_frame.f_globals.get("__name__", ""))
-        # JAX marks its inner frames in this way, as pytest and IPython know it.
+        # JAX marks its inner frames with this variable, which pytest and IPython also use.
         hidden = frame.tb_frame.f_locals.get("__tracebackhide__", False)
         if not (hidden or module.partition(".")[0] == "mcnb"):
             shown = TracebackType(shown, frame.tb_frame, frame.tb_lasti, _line(frame))
@@ -114,7 +114,7 @@ def _line(frame: TracebackType) -> int:
 
 
 def _chain(error: BaseException) -> list[tuple[str, BaseException]]:
-    """Return an exception and those that led to it, the first first, each with how it follows."""
+    """Return an exception and those that led to it, oldest first, each with its relation."""
     links: list[tuple[str, BaseException]] = []
     seen: set[int] = set()
     link: BaseException | None = error
@@ -167,7 +167,7 @@ def _exception_only(error: BaseException) -> list[str]:
     try:
         if isinstance(error, BaseExceptionGroup):
             described = traceback.TracebackException(type(error), error, None)
-            described.__cause__ = described.__context__ = None  # they stand above it already
+            described.__cause__ = described.__context__ = None  # already shown above
             text = "".join(described.format())
         else:
             text = "".join(traceback.format_exception_only(type(error), error))

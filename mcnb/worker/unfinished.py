@@ -1,14 +1,14 @@
-"""Find what a cell has left running in its process: computations, threads, child processes.
+"""Find the computations, threads and child processes that a cell left running.
 
-JAX launches computations asynchronously, so that one may run on when Python is through with its
-cell, and no interrupt reaches it. Nor does JAX say what a device is doing. Three signs together
-tell that nothing runs any more:
+JAX launches computations asynchronously, so a computation may still run after Python has finished
+the cell, and no interrupt reaches it. JAX does not report what a device is doing either. Three
+signs together show that nothing runs any more:
 
-- all arrays that are alive have their values;
-- a computation that is put behind all others, on each device, comes to its end. XLA keeps one queue
-  for computations on a single device, by device and launching thread, and another one for those on
-  several devices at once: a computation is put behind each;
-- no thread of native code uses the processor.
+- all live arrays have their values;
+- a computation that is queued behind all others, on each device, finishes. XLA keeps one queue for
+  computations on a single device, by device and launching thread, and another one for those on
+  several devices at once: a computation is queued behind each;
+- no native thread uses the processor.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from mcnb.worker.shell import WorkerShell
 
 POLL_S = 0.005
-# How long threads that were interrupted have to end before they are said to run on.
+# How long interrupted threads have to end before they are reported as running.
 THREADS_S = 0.4
-# Over what time the use of the processor is measured, and which share of it is use: threads of BLAS
-# and of XLA look for new work for some milliseconds before they sleep.
+# The period in which processor use is measured, and the share of it that counts as use: threads of
+# BLAS and of XLA look for new work for some milliseconds before they sleep.
 WINDOW_S, BUSY_SHARE = 0.02, 0.25
 # A computation for a device takes some milliseconds to compile. With more devices than these, only
-# the computation on all of them at once is put behind the others.
+# the computation on all of them at once is queued behind the others.
 MOST_SINGLE = 32
-# How long they have to come to their end, where native code uses the processor and where it does
-# not. On an idle device, that takes microseconds, but for the other work of the machine.
+# How long the queued computations have to finish, if native code uses the processor and if it does
+# not. On an idle device they take microseconds, unless the machine is busy.
 BUSY_S, IDLE_S = 0.6, 1.0
-# After what time with no array in the making, but native code at work, they are launched.
+# They are launched after this time without pending arrays, but with native code at work.
 MARK_AFTER_S = 0.15
 MOST_NAMES = 5
-# How the threads are called in which XLA compiles, from jaxlib 0.12 on.
+# The name of the threads in which XLA compiles, from jaxlib 0.12 on.
 COMPILERS = "tf_XLACompile"
-# The results of what was launched behind all others, as long as they are waited for.
+# The results of the queued computations, until they are ready.
 _marks: list[Any] = []
 
 
@@ -52,13 +52,13 @@ def wind_down(shell: WorkerShell, ends: bool, heals: bool, budget_s: float) -> U
 
     Args:
         shell: The process's shell.
-        ends: Whether the cell was told to end: then its threads are interrupted.
-        heals: Whether the process is healed next: then a computation is put behind the others only
-            where native code uses the processor, because to compile it takes time.
-        budget_s: For how many seconds to wait at most.
+        ends: Whether the cell has to end: then its threads are interrupted.
+        heals: Whether the process heals next. Then a computation is queued behind the others only
+            if native code uses the processor, because compiling it takes time.
+        budget_s: The most seconds to wait.
 
     Returns:
-        What still runs then.
+        The computations, threads and processes that still run.
     """
     deadline = time.monotonic() + budget_s
     shell.worker.monitor.begin("")
@@ -84,13 +84,13 @@ def _wind_down(shell: WorkerShell, ends: bool, heals: bool, deadline: float) -> 
         if now - at >= WINDOW_S:
             last, native = native, native_busy_s()
             used = _used(last, native) > BUSY_SHARE * (now - at)
-            # The system counts the time in the queue for a core only when it is over.
+            # The system counts the time in the queue for a core only at its end.
             busy, at = used or native_ready(), now
         threads = ends and now < began + THREADS_S and shell.worker.session.threads_of_the_cell()
         if not (devices or busy or threads) or now > deadline:
             break
         if ends and not marked and not devices and now > began + MARK_AFTER_S:
-            # It may be a computation that nobody holds an array of.
+            # A computation may run of which no array is alive.
             compiled, marked = native_busy_s(COMPILERS), now
             _marks[:] = _launch_behind_all_others()
             deadline = max(deadline, time.monotonic() + BUSY_S)
@@ -101,7 +101,7 @@ def _wind_down(shell: WorkerShell, ends: bool, heals: bool, deadline: float) -> 
         devices = _wait_for_marks(BUSY_S if busy else IDLE_S)
     compiles = _used(compiled, native_busy_s(COMPILERS))
     if marked and compiles > BUSY_SHARE * (time.monotonic() - marked):
-        # Newer XLA compiles in threads of its own, and a launch waits until it can.
+        # Newer XLA compiles in threads of its own, and a launch waits for a free one.
         devices, used = set(), True
     if not devices:
         _marks.clear()
@@ -109,7 +109,7 @@ def _wind_down(shell: WorkerShell, ends: bool, heals: bool, deadline: float) -> 
 
 
 def _used(before: dict[int, float], now: dict[int, float]) -> float:
-    """Return how much processor time threads have used in between, in seconds."""
+    """Return the processor time that threads used in between, in seconds."""
     return sum(now[task] - before.get(task, now[task]) for task in now)
 
 
@@ -133,7 +133,7 @@ def _described(shell: WorkerShell, devices: set[int], native: bool) -> Unfinishe
 
 
 def _unready() -> tuple[set[int], list[Any]]:
-    """Return the local positions of devices on which arrays have no value yet, and these arrays."""
+    """Return the local positions of the devices with pending arrays, and these arrays."""
     import jax
 
     arrays = [one for one in jax.live_arrays() if not one.is_deleted() and not one.is_ready()]
@@ -168,13 +168,13 @@ def _launch_behind_all_others() -> list[Any]:
 
 
 def _wait_for_marks(budget_s: float) -> set[int]:
-    """Wait for what was launched behind all others.
+    """Wait for the computations that were launched behind all others.
 
     Args:
-        budget_s: For how many seconds at most.
+        budget_s: The most seconds to wait.
 
     Returns:
-        The local positions of the devices that have not finished it by then.
+        The local positions of the devices that have not finished by then.
     """
     import jax
 

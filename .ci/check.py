@@ -138,7 +138,7 @@ def pods() -> bool:
         if not module(*pip, required.partition(";")[0]):
             return False
         settings = {"PYTHONPATH": str(libraries)}
-        command = (sys.executable, "-m", "pytest", "--quiet", "tests/test_pods.py")
+        command = (sys.executable, "-m", "pytest", "--quiet", "tests/unit/pods/test_pod.py")
         tested = run(*command, settings=settings)
         (lesson,) = (ROOT / "notebooks").glob("11_*.ipynb")
         return as_stored([without_skipping(lesson, copies)], settings) and tested

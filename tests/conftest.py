@@ -6,6 +6,7 @@ import contextlib
 import gc
 import linecache
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ once = pytest.mark.skipif(
 )
 ROOT = Path(__file__).resolve().parent.parent
 RESIDUE_S = 5.0
+# A shell that runs the tests in the background has them ignore Ctrl-C, and their child processes.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Keeps a core busy, for as long as the tests run.
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10000))"
 

@@ -113,9 +113,10 @@ def cells(cluster: mcnb.Cluster, rounds: int) -> None:
         processes = other._lifetime.processes
         assert processes is not None
         for name in ("begin", "finish", "fail"):
-            setattr(processes.referee, name, lambda *_, **__: None)
+            setattr(processes.referee, name, lambda *_, **__: 0)
         processes.referee.waits = dict  # type: ignore[method-assign, assignment]
-        other.run("get_ipython().lockstep.client.close(); get_ipython().lockstep.client = None")
+        unchecked = "session = get_ipython().worker.session; session.client.close()"
+        other.run(f"{unchecked}; session.client = None").raise_for_errors()
         for _ in range(rounds):
             taken: tuple[list[float], list[float]] = ([], [])
             for _ in range(50):

@@ -155,7 +155,8 @@ def _python(host: str, words: Sequence[str], code: str, *arguments: str, given: 
     """
     command = shlex.join([sys.executable, "-P", "-c", code, *arguments])
     name, _, port = host.partition(":")
-    plain = " ".join(["ssh -o BatchMode=yes", *words, *(["-p", port] if port else []), name])
+    command_line = " ".join([*words, *(["-p", port] if port else []), name])
+    plain = f"ssh -o BatchMode=yes {command_line}"
     try:
         asked = subprocess.run(
             _ssh(host, words, command),
@@ -169,7 +170,7 @@ def _python(host: str, words: Sequence[str], code: str, *arguments: str, given: 
         raise ClusterError(f"The host {host} does not answer. Try: {plain}") from None
     [said] = asked.stderr.strip().splitlines()[-1:] or [f"exit code {asked.returncode}"]
     if asked.returncode == _FAILED:
-        raise ClusterError(f"{_why_not(host, said.rstrip('.'))}. Try: {plain}")
+        raise ClusterError(_why_not(host, said.rstrip("."), command_line))
     if asked.returncode:
         raise ClusterError(
             f"The host {host} can't run mcnb: {said}. It needs the same Python as this one, at the "
@@ -178,10 +179,20 @@ def _python(host: str, words: Sequence[str], code: str, *arguments: str, given: 
     return asked.stdout
 
 
-def _why_not(host: str, said: str) -> str:
-    """Return an error message for a failure of ssh itself, with a remedy."""
+def _why_not(host: str, said: str, command_line: str) -> str:
+    """Return an error message for a failure of ssh itself, with a remedy.
+
+    Args:
+        host: The host.
+        said: The last line that ssh wrote.
+        command_line: The options and the host of an ssh command that reaches it.
+    """
+    if "Host key" in said:  # in batch mode, ssh accepts none
+        return (
+            f"ssh does not know the key of the host {host} ({said}). Log in once and accept the "
+            f"key: ssh {command_line}"
+        )
+    what = f"can't be reached: {said}. Try"
     if "Permission denied" in said:
-        return f"The host {host} does not let this one in without a password: {said}"
-    if "Host key" in said:
-        return f"The host {host} is not known yet ({said}): log in once by hand, to accept its key"
-    return f"The host {host} can't be reached: {said}"
+        what = f"refused a login without a password: {said}. Set up a key with ssh-copy-id, and try"
+    return f"The host {host} {what}: ssh -o BatchMode=yes {command_line}"

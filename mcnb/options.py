@@ -371,12 +371,17 @@ OPTIONS = (
         "run the cell on these processes only, such as 0 or 0,2-3",
         (CELL,),
     ),
-    Option(("--fold",), "", "show the output when all is done, what is equal once", (RUN,)),
+    Option(
+        ("--fold",),
+        "",
+        "show the output when the program has ended, with identical output shown once",
+        (RUN,),
+    ),
     Option(
         ("--unchecked",),
         "",
-        "let launches go ahead without looking whether all processes are there, to see what "
-        "becomes of processes that part",
+        "turn the check off: launches do not wait for the other processes, to show what happens "
+        "when processes diverge",
         ("start", "connect", CELL, RUN),
         "checked",
         operator.not_,
@@ -409,7 +414,8 @@ OPTIONS = (
     Option(
         ("--listen",),
         "ADDRESS",
-        "at which of this machine's addresses processes of others reach it; found out by default",
+        "the address of this machine at which processes on other hosts connect to the notebook "
+        "kernel; detected by default",
         ("start", "connect"),
         "listen",
     ),

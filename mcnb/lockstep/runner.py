@@ -32,8 +32,8 @@ from mcnb.lockstep.wire import Address
 USAGE = """\
 usage: python -m mcnb.lockstep [--unchecked] FILE.py [ARGS]
 
-Run a JAX program in one of several processes, with its launches checked: processes that part say
-which of them, and at which line. Whoever starts the processes puts it before the program:
+Run a JAX program in one of several processes, with its launches checked: if processes diverge, the
+error names the process and the line. Put it in front of the program in the launcher's command:
 
   srun python -m mcnb.lockstep train.py
   mpirun -np 4 python -m mcnb.lockstep train.py

@@ -142,15 +142,15 @@ class McjaxMagics(Magics):
 
         Commands:
           start      start N JAX processes (default 4), each with D CPU devices (default 2), and
-                     have them join into one system
-          connect    make the engines of an ipyparallel cluster that runs already JAX processes of
-                     one system
-          status     say what runs; so does %mcjax alone
-          log        show what the processes launched in the last cell that spans processes
-          timeline   draw what the processes did in the last cell, and when: a lane for each, joined
-                     where they launch something together
-          interrupt  interrupt the cell that runs
-          heal       heal: reconnect the same processes; variables are kept
+                     connect them to each other
+          connect    connect to a running ipyparallel cluster, and make its engines JAX processes
+                     that compute together
+          status     show the state of the cluster; so does %mcjax alone
+          log        show the launches of the last cell that span processes
+          timeline   draw what each process did in the last cell, and when: a lane for each process,
+                     joined where processes launch a computation together
+          interrupt  interrupt the running cell
+          heal       reconnect the same processes; variables are kept
           restart    restart the processes; variables are lost
           stop       end the processes
 
@@ -184,9 +184,8 @@ class McjaxMagics(Magics):
         Usage:
         {usage}
 
-        What all processes say is shown once and labelled [all 4]; what they say differently is
-        shown for each, in order. Where no cluster runs yet, one of 4 processes with 2 CPU devices
-        each is started.
+        Identical output is shown once, labelled [all 4]; output that differs is labelled by
+        process. If no cluster is running, one of 4 processes with 2 CPU devices each is started.
 
         Options:
         {options}

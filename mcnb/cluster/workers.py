@@ -24,7 +24,7 @@ from mcnb.lockstep.messages import exit_text
 from mcnb.lockstep.model import ProcessExit
 from mcnb.lockstep.server import Server, Waits
 from mcnb.messages import Healed, ProcessError, Progress
-from mcnb.options import LOCAL, Options
+from mcnb.options import Options
 from mcnb.worker.capture import LastOutput, read_crash_log
 from mcnb.worker.gpus import share
 from mcnb.worker.join import Location, heal, hold_port, in_order, join, locate
@@ -238,7 +238,7 @@ class WorkerClient:
 
     def _find_out(self) -> None:
         """Determine the locations of the processes, and sort the processes by index."""
-        answers = self.ask(locate, self._start.host or LOOPBACK)
+        answers = self.ask(locate, self._start.host or LOOPBACK, self._start.rank_variables)
         found = [answers[i] for i in range(len(self._views))]
         order = list(range(len(found))) if self._start.numbered else in_order(found)
         self._views = [self._views[i] for i in order]
@@ -282,7 +282,7 @@ class WorkerClient:
             raise ClusterError(
                 f"{name_processes(missing, self.options.processes)} did not {aim} within "
                 f"{START_TIMEOUT_S:.0f} seconds."
-                f"{last_lines(self.output(name)) or self._start.said()}"
+                f"{last_lines(self.output(name)) or self._start.output_lines()}"
             )
 
     def _not_there(self) -> list[int]:
@@ -358,11 +358,11 @@ class Processes:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.exits: dict[str, ProcessExit] = {}
-        self._start = _start_of(options)
+        self._start = _create_launcher(options)
         self._losses = (
             None
             if self._start.watched
-            else ExitReporter(self._start.ending, self._lose, self._start.told_s)
+            else ExitReporter(self._start.exit_of, self._lose, self._start.exit_delay_s)
         )
         self._workers = WorkerClient(options, self._start, self.exits, self._lost)
         try:
@@ -550,17 +550,10 @@ class Processes:
         self._communicator_ports = {one.communicator_port for one in joined.values()} - {0}
 
 
-def _start_of(options: Options) -> Launcher:
-    if not options.ours:
-        from mcnb.launchers.existing import ExistingLauncher
+def _create_launcher(options: Options) -> Launcher:
+    if options.ours:
+        # A fork server preloads the processes' modules while this process imports ipyparallel.
+        preload(process_environment(options, os.environ), gently=False)
+    from mcnb.launchers.registry import create_launcher
 
-        return ExistingLauncher(options)
-    # A fork server preloads the processes' modules while this process imports ipyparallel.
-    preload(process_environment(options, os.environ), gently=False)
-    if options.launcher == LOCAL:
-        from mcnb.launchers.local import LocalLauncher
-
-        return LocalLauncher(options)
-    from mcnb.launchers.batch import IpyparallelLauncher
-
-    return IpyparallelLauncher(options)
+    return create_launcher(options)

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from mcnb.lockstep.model import ProcessExit
+from mcnb.lockstep.ranks import RANK_VARIABLES
 from mcnb.options import Options
 
 THREADS_FOR_EACH, MOST_THREADS = 8, 64
-
+# Prefixes of the notebook kernel's variables that processes on other hosts receive, too.
+_FORWARDED = ("JAX_", "XLA_")
 
 OnExit = Callable[[str, ProcessExit], None]
 
@@ -20,22 +22,28 @@ OnExit = Callable[[str, ProcessExit], None]
 class Launcher(ABC):
     """Base class of launchers, which start processes as ipyparallel engines.
 
+    Another package adds a launcher with an entry point in the group `mcnb.launchers`: the name for
+    `--launcher`, and a subclass that takes the cluster's options as its only argument.
+
     Attributes:
         folder: The private folder, for this user only, of the files that the processes share.
         host: The address of this host at which the processes reach the referee; empty if a socket
             in the folder is enough.
         watched: Whether the launcher reports each process's exit, and can send the process signals.
         numbered: Whether the engine ids are the process indices.
+        rank_variables: The environment variables of which the first that a process has contains its
+            rank. The ranks become the process indices, if the engine ids are not.
         patient: Whether processes may wait in a queue for an unlimited time before they start.
-        told_s: How many seconds the launcher may need to find out an exit reason.
+        exit_delay_s: How many seconds the launcher may need to find out an exit reason.
     """
 
     folder: Path
     host: str = ""
     watched: bool = False
     numbered: bool = False
+    rank_variables: tuple[str, ...] = RANK_VARIABLES
     patient: bool = False
-    told_s: float = 0.0
+    exit_delay_s: float = 0.0
 
     @abstractmethod
     def begin(self, exits: dict[str, ProcessExit], on_exit: OnExit) -> None:
@@ -57,11 +65,11 @@ class Launcher(ABC):
         """Return why the missing processes can never start; empty if no reason is known."""
         return ""
 
-    def said(self) -> str:
+    def output_lines(self) -> str:
         """Return the launcher's output, to be appended to a sentence; empty if there is none."""
         return ""
 
-    def ending(self, k: int) -> ProcessExit | None:
+    def exit_of(self, k: int) -> ProcessExit | None:
         """Return the exit reason of a process that was lost; None if the reason is not known."""
         del k
         return None
@@ -128,6 +136,12 @@ def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[
     env["PYTHONIOENCODING"] = "utf-8"
     env.update(options.env)
     return env
+
+
+def forwarded_environment(options: Options) -> dict[str, str]:
+    """Return the environment of processes that don't inherit the notebook kernel's variables."""
+    inherited = {k: v for k, v in os.environ.items() if k.startswith(_FORWARDED)}
+    return process_environment(options, inherited)
 
 
 def threads_for(devices: int) -> int:

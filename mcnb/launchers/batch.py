@@ -1,4 +1,4 @@
-"""Start the processes with ipyparallel's engine launchers, and configure each of them for mcnb."""
+"""Start processes with one of ipyparallel's engine launchers, such as those of batch systems."""
 
 from __future__ import annotations
 
@@ -6,79 +6,71 @@ import contextlib
 import os
 import shlex
 import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections import Counter
-from collections.abc import Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from ipyparallel.cluster.launcher import (
-    BatchSystemLauncher,
-    EngineLauncher,
-    MPIEngineSetLauncher,
-)
+from ipyparallel.cluster.launcher import EngineLauncher
 from traitlets.config import Config
 
-from mcnb._system import LOOPBACK, address_toward, check_listen, outward_address
+from mcnb._system import check_listen, outward_address
 from mcnb.errors import ClusterError, OptionError
-from mcnb.launchers.base import process_environment
-from mcnb.launchers.exits import ending_of, said_lines
-from mcnb.launchers.local import ENGINE_ARGS, ForkedCluster, LocalLauncher
-from mcnb.launchers.ssh import SshEngines
+from mcnb.launchers.base import forwarded_environment
+from mcnb.launchers.exits import CONTROLLER, output_lines
+from mcnb.launchers.local import ENGINE_ARGS, ForkedCluster, LocalLauncher, python_command
 from mcnb.lockstep.model import ProcessExit
+from mcnb.lockstep.ranks import RANK_VARIABLES
 from mcnb.options import Options
-from mcnb.worker.settings import FILE, Settings, leave_settings
+from mcnb.worker.settings import Settings, leave_settings
 
 FOLDER = "MCNB_FOLDER"
 LOOK_S = 1.0  # how often to check whether a job still exists
-GROUP = "ipyparallel.engine_launchers"
-# The command that checks whether a job still exists: its output is then not empty.
-_QUEUES = {"slurm": ("squeue", "--noheader", "--jobs")}
-# By default Open MPI refuses more processes than cores. The settings are for versions 4 and 5.
-_MORE_THAN_CORES = {
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-}
-# Set inside a job to which hosts are allocated, possibly other hosts than this one.
-_ALLOCATIONS = ("SLURM_JOB_ID", "PBS_NODEFILE", "PE_HOSTFILE", "LSB_HOSTS")
-# Prefixes of the notebook kernel's variables that processes on other hosts receive, too.
-HANDED_ON = ("JAX_", "XLA_")
+# The traits of ipyparallel's launchers with the commands that must be installed.
+_COMMANDS = ("mpi_cmd", "submit_command", "delete_command")
 
 
-class IpyparallelLauncher(LocalLauncher):
+class BatchLauncher(LocalLauncher):
     """A launcher that uses a fork server for the controller, and ipyparallel for the engines.
+
+    It serves PBS, SGE, LSF and HTCondor as it is. Subclasses override what is special about their
+    launcher.
 
     Args:
         options: The cluster's options.
+        engines: ipyparallel's launcher of the engines, if the class does not set it.
 
     Raises:
-        OptionError: The launcher is unknown, or an option is invalid.
+        OptionError: An option is invalid.
         ClusterError: A command that the launcher needs is not installed.
+
+    Attributes:
+        engines: ipyparallel's launcher of the engines.
+        sent: Whether the processes' files are sent to their hosts; otherwise hosts share a folder.
+        words: Additional options for the launcher's command.
     """
 
     watched = numbered = False
-    told_s = 3.0
+    rank_variables = RANK_VARIABLES
+    exit_delay_s = 3.0
+    engines: type[EngineLauncher]
+    sent = False
 
-    def __init__(self, options: Options) -> None:
-        from mcnb.launchers.ssh import address_from
-
-        self._kind = options.launcher
-        cls = launcher_class(self._kind)
-        self.patient = hasattr(cls, "submit_command")
-        for command in commands_of(self._kind):
+    def __init__(self, options: Options, engines: type[EngineLauncher] | None = None) -> None:
+        if engines is not None:
+            self.engines = engines
+        self.patient = hasattr(self.engines, "submit_command")
+        for command in self.commands():
             if shutil.which(command) is None:
                 raise ClusterError(
-                    f"--launcher {self._kind} needs the command {command}, which is not installed"
+                    f"--launcher {options.launcher} needs the command {command}, which is not "
+                    "installed"
                 )
         check_listen(options.listen)
-        self._words = split_words(options.launcher_options)
-        # Called even if the address is given, to check that ssh can log in to the hosts.
-        found = address_from(options.hosts, self._words) if options.hosts else self._find_host()
+        self.words = split_words(options.launcher_options)
+        self.options = options
+        found = self.find_host()  # called in any case: it may check the hosts
         self.host = options.listen or found
         super().__init__(options)
         self._looked = 0.0
@@ -86,49 +78,88 @@ class IpyparallelLauncher(LocalLauncher):
         self._launching = False
         self._closed = threading.Event()
 
-    def _find_host(self) -> str:
-        if self._kind == "slurm":
-            return address_toward(_slurm_nodes())
-        if self._kind == "mpi":
-            allocated = any(os.environ.get(name) for name in _ALLOCATIONS)
-            named = any("host" in word or "machinefile" in word for word in self._words)
-            return outward_address() if allocated or named or "-H" in self._words else LOOPBACK
+    def commands(self) -> list[str]:
+        """Return the commands that must be installed."""
+        traits = self.engines.class_traits()
+        return [traits[name].default()[0] for name in _COMMANDS if name in traits]
+
+    def find_host(self) -> str:
+        """Return the address of this host at which the processes reach it.
+
+        Raises:
+            ClusterError: The hosts of the processes can't be reached.
+        """
         return outward_address()
 
-    def _make_folder(self) -> Path:
-        """Create the cluster's folder, where possible on a file system that other hosts share.
+    def folder_parent(self) -> Path | None:
+        """Return the parent of the cluster's folder; None for this host's temporary folder.
 
-        Even on this host, a job's /tmp may differ from this process's /tmp.
+        The processes' hosts must share it. Even on this host, a job's /tmp may differ from this
+        process's /tmp.
         """
-        if os.environ.get(FOLDER):
-            parent = Path(os.environ[FOLDER])
-        elif self._kind == "ssh" or (self._kind == "mpi" and self.host == LOOPBACK):
+        return Path.home() / ".cache" / "mcnb"
+
+    def engine_traits(self) -> dict[str, Any]:
+        """Return the configuration of ipyparallel's launcher, besides the engines' command line."""
+        if not self.patient:
+            return {}
+        submit = self.engines.class_traits()["submit_command"].default()
+        return {
+            "batch_file_name": str(self.folder / f"{self.options.launcher}.job"),
+            "submit_command": [*submit, *self.words],
+        }
+
+    def has_ended(self) -> bool:
+        """Return whether the job or command of `engine_set` is known to have ended."""
+        return not self.patient and self.engine_set.poll() is not None
+
+    @staticmethod
+    def parse_exit(process: int, text: str) -> ProcessExit | None:
+        """Parse a process's exit reason from the launcher's output.
+
+        Args:
+            process: The rank of the process, which is its index.
+            text: The output of the launcher or its job.
+
+        Returns:
+            The exit reason; None if the output does not contain it.
+        """
+        del process, text
+        return None
+
+    @property
+    def engine_set(self) -> Any:
+        """The instance of ipyparallel's launcher; None before it starts the engines."""
+        return self.cluster.engine_set if self.cluster is not None else None
+
+    def _make_folder(self) -> Path:
+        parent = Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else self.folder_parent()
+        if parent is None:
             return super()._make_folder()
-        else:
-            parent = Path.home() / ".cache" / "mcnb"
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix="mcnb-", dir=parent))
 
     def _cluster(self, exits: dict[str, ProcessExit]) -> ForkedCluster:
-        options = self.options
-        config = configure(
-            self._kind,
-            self.folder,
-            options.processes,
-            options.hosts,
-            self._words,
-            one_host=self.host == LOOPBACK,
+        arguments = [f"--profile-dir={self.folder}", *ENGINE_ARGS]
+        command = python_command("mcnb.worker")
+        config = Config()
+        config[self.engines.__name__].update(
+            {"engine_cmd": command, "engine_args": arguments, **self.engine_traits()}
         )
-        cls = launcher_class(self._kind)
         return ForkedCluster(
-            self.forkserver, self.folder, options, exits, engines=cls, host=self.host, config=config
+            self.forkserver,
+            self.folder,
+            self.options,
+            exits,
+            engines=self.engines,
+            host=self.host,
+            config=config,
         )
 
     def _start(self, cluster: ForkedCluster) -> None:
         cluster.start_reachable_controller_sync()
-        env = {k: v for k, v in os.environ.items() if k.startswith(HANDED_ON)}
-        env = process_environment(self.options, env)
-        leave_settings(Settings(env, str(Path.cwd()), sent=self._kind == "ssh"), self.folder)
+        settings = Settings(forwarded_environment(self.options), str(Path.cwd()), self.sent)
+        leave_settings(settings, self.folder)
         (self.folder / "log").mkdir(mode=0o700, exist_ok=True)
         with self._turn:
             if self._closed.is_set():
@@ -138,7 +169,7 @@ class IpyparallelLauncher(LocalLauncher):
             cluster.start_engines_sync(n=self.options.processes)
         except Exception as error:
             raise ClusterError(
-                f"{self._kind} could not start the processes: {_said(error)}"
+                f"{self.options.launcher} could not start the processes: {_said(error)}"
             ) from None
         finally:
             with self._turn:
@@ -148,24 +179,24 @@ class IpyparallelLauncher(LocalLauncher):
 
     def failure(self) -> str:
         """Return why the processes can't start: the launcher's job has ended; else empty."""
-        launcher = self._launcher
-        if launcher is None or time.monotonic() < self._looked + LOOK_S:
+        if self.engine_set is None or time.monotonic() < self._looked + LOOK_S:
             return ""
         self._looked = time.monotonic()
-        if not is_gone(self._kind, launcher):
+        if not self.has_ended():
             return ""
-        return f"what {self._kind} started ended before it could join.{self.said()}"
+        what = "job" if self.patient else "command"
+        return (
+            f"The {what} of {self.options.launcher} ended before its processes had connected."
+            f"{self.output_lines()}"
+        )
 
-    def said(self) -> str:
+    def output_lines(self) -> str:
         """Return the output of the launcher or its job, to be appended to a sentence."""
-        return said_lines(self._output())
+        return output_lines(self._output())
 
-    def ending(self, k: int) -> ProcessExit | None:
+    def exit_of(self, k: int) -> ProcessExit | None:
         """Return a process's exit reason, if the launcher has reported it."""
-        endings = getattr(self._launcher, "endings", None)
-        if endings is not None:  # exit reasons of all processes, in an order unknown here
-            return next(iter(endings()), None)
-        return ending_of(k, self._output())
+        return self.parse_exit(k, self._output())
 
     def signal(self, k: int, number: int) -> None:
         """Raise NotImplementedError: these launchers can't signal a single process."""
@@ -173,7 +204,7 @@ class IpyparallelLauncher(LocalLauncher):
 
     def output(self, name: str) -> str:
         """Return the base path of the controller's output files; empty for the processes."""
-        return super().output(name) if name == "controller" else ""
+        return super().output(name) if name == CONTROLLER else ""
 
     def close(self, grace_s: float | None = None) -> None:
         """End the job and the controller; the processes exit when the referee closes."""
@@ -186,36 +217,18 @@ class IpyparallelLauncher(LocalLauncher):
         super().close(grace_s)
 
     def _stop_launched(self) -> None:
-        cluster = self.cluster
-        if cluster is not None and self._launcher is not None:
+        if self.cluster is not None and self.engine_set is not None:
             with contextlib.suppress(Exception):  # an error means that the job has ended
-                cluster.stop_engines_sync()
-
-    @property
-    def _launcher(self) -> Any:
-        return self.cluster.engine_set if self.cluster is not None else None
+                self.cluster.stop_engines_sync()
 
     def _output(self) -> str:
         """Return the raw output of the launcher or its job."""
-        launcher = self._launcher
-        if launcher is None:
+        if self.engine_set is None:
             return ""
-        path = getattr(launcher, "output_file", "")
+        path = getattr(self.engine_set, "output_file", "")
         if path and Path(path).is_file():
             return Path(path).read_text(errors="replace")
-        return str(launcher.get_output())  # ipyparallel reads the file and removes it
-
-
-def _slurm_nodes() -> list[str]:
-    asked = subprocess.run(
-        ["sinfo", "--noheader", "--Node", "--format=%o"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if asked.returncode:
-        raise ClusterError(f"Slurm does not answer: {asked.stderr.strip()}")
-    return sorted(set(asked.stdout.split()))
+        return str(self.engine_set.get_output())  # ipyparallel reads the file and removes it
 
 
 def _said(error: Exception) -> str:
@@ -223,123 +236,6 @@ def _said(error: Exception) -> str:
     said = getattr(error, "stderr", None) or getattr(error, "output", None) or ""
     text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
     return text.strip() or str(error)
-
-
-class MpiEngines(MPIEngineSetLauncher):
-    """Launcher of engines with Open MPI or MPICH, which set the ranks in the environment.
-
-    With ipyparallel's own option, engines would ask MPI for their ranks, which requires mpi4py.
-    """
-
-    @property
-    def program(self) -> list[str]:
-        """The command line of an engine."""
-        command: list[str] = self.engine_cmd
-        return command
-
-
-_OWN: dict[str, type[EngineLauncher]] = {"mpi": MpiEngines, "ssh": SshEngines}
-
-
-def launcher_class(name: str) -> type[EngineLauncher]:
-    """Return a launcher class by its name.
-
-    Args:
-        name: The name of the ipyparallel launcher, such as `"mpi"`, `"ssh"` or `"slurm"`.
-
-    Raises:
-        OptionError: There is no launcher of that name.
-    """
-    known = {point.name: point for point in entry_points(group=GROUP)}
-    if name not in known:
-        names = ", ".join(sorted(known))
-        raise OptionError(f"--launcher {name}: there is no such launcher. There are: {names}")
-    loaded: type[EngineLauncher] = _OWN.get(name) or known[name].load()
-    return loaded
-
-
-def spread(processes: int, hosts: Sequence[str]) -> dict[str, int]:
-    """Return the number of processes per host, with neighbouring processes on the same host.
-
-    A host that is listed twice gets twice as many processes.
-
-    Example:
-        >>> spread(4, ["a", "b", "c"])
-        {'a': 2, 'b': 1, 'c': 1}
-        >>> spread(4, ["a", "a", "b", "b"])
-        {'a': 2, 'b': 2}
-    """
-    each, more = divmod(processes, len(hosts))
-    counts: Counter[str] = Counter()
-    for i, host in enumerate(hosts):
-        counts[host] += each + (i < more)
-    return {host: count for host, count in counts.items() if count}
-
-
-def configure(
-    name: str,
-    folder: Path,
-    processes: int,
-    hosts: Sequence[str],
-    words: Sequence[str],
-    *,
-    one_host: bool,
-) -> Config:
-    """Return the traitlets configuration of a launcher.
-
-    Args:
-        name: The launcher's name.
-        folder: The cluster's folder.
-        processes: The number of processes to start.
-        hosts: The hosts, for ssh.
-        words: Additional options for the launcher's command.
-        one_host: Whether all processes run on this host.
-    """
-    cls = launcher_class(name)
-    command = [sys.executable, "-P", "-m", "mcnb.worker"]
-    told: dict[str, Any] = {"engine_cmd": command}
-    profile = str(folder)
-    if issubclass(cls, BatchSystemLauncher):
-        told["batch_file_name"] = str(folder / f"{name}.job")
-        told["submit_command"] = [*cls.class_traits()["submit_command"].default(), *words]
-    elif issubclass(cls, SshEngines):
-        profile = f".cache/mcnb/{folder.name}"
-        told |= {
-            "hosts": spread(processes, hosts),
-            "words": list(words),
-            "remote_folder": profile,
-            "files": ["security/ipcontroller-engine.json", f"security/{FILE}"],
-        }
-    elif issubclass(cls, MPIEngineSetLauncher):
-        told["mpi_args"] = list(words)
-        if one_host:
-            told["environment"] = {k: v for k, v in _MORE_THAN_CORES.items() if k not in os.environ}
-    told["engine_args"] = [f"--profile-dir={profile}", *ENGINE_ARGS]
-    config = Config()
-    config[cls.__name__].update(told)
-    return config
-
-
-def commands_of(name: str) -> list[str]:
-    """Return the commands that a launcher calls and that must be installed."""
-    cls = launcher_class(name)
-    traits = cls.class_traits()
-    kinds = ("mpi_cmd", "submit_command", "delete_command")
-    found = [traits[kind].default()[0] for kind in kinds if kind in traits]
-    return ["ssh"] if cls is SshEngines else found
-
-
-def is_gone(name: str, launcher: Any) -> bool:
-    """Return whether a launcher's job or command is known to have ended."""
-    if isinstance(launcher, BatchSystemLauncher):
-        queue = _QUEUES.get(name)
-        if queue is None:
-            return False
-        asked = subprocess.run(
-            [*queue, launcher.job_id], capture_output=True, text=True, check=False
-        )
-        return not asked.stdout.strip()
-    return launcher.poll() is not None
 
 
 def split_words(text: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -14,8 +13,7 @@ from typing import Any
 from mcnb._system import check_listen, local_end, outward_address
 from mcnb._text import index_ranges
 from mcnb.errors import ClusterError
-from mcnb.launchers.base import Launcher, OnExit, process_environment
-from mcnb.launchers.batch import HANDED_ON
+from mcnb.launchers.base import Launcher, OnExit, forwarded_environment
 from mcnb.lockstep.model import ProcessExit
 from mcnb.options import Options
 from mcnb.worker.adopt import Adopt
@@ -111,8 +109,7 @@ class ExistingLauncher(Launcher):
             ClusterError: An engine does not reply, or can't run mcnb.
         """
         del exits, on_exit
-        env = {k: v for k, v in os.environ.items() if k.startswith(HANDED_ON)}
-        adopt = Adopt(process_environment(self.options, env), str(self.folder))
+        adopt = Adopt(forwarded_environment(self.options), str(self.folder))
         client = self.connect()
         try:
             engines = sorted(client.ids)

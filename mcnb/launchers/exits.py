@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import re
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -21,25 +20,6 @@ MOST_LINES = 10
 LOOK_S = 0.05
 # The prefix of XLA's log messages: a severity letter, the time and the thread.
 _LOG_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ ")
-# Slurm ends all processes of a job at once, and logs the reason:
-# slurmstepd: error: *** STEP 7.0 ON node CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***
-_CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT \S+(?P<why>[A-Z ]*)\*\*\*")
-_REASONS = {
-    "DUE TO TIME LIMIT": "time limit",
-    "DUE TO PREEMPTION": "preempted",
-    "DUE TO NODE FAILURE": "node failure",
-}
-# srun: error: node: tasks 0,2-3: Killed
-_SRUN = re.compile(r"^srun: error: \S+ tasks? (?P<who>[\d,-]+): (?P<how>.+)$", re.MULTILINE)
-# mpirun noticed that process rank 2 with PID 0 on node x exited on signal 9 (Killed).
-_MPIRUN = re.compile(
-    r"that process rank (?P<who>\d+) with(?:.|\n){1,300}?exited\s+on\s+signal\s+(?P<signal>\d+)"
-)
-# Process name: [[1234,1],2]
-#   Exit code:    3
-_MPIRUN_CODE = re.compile(r"Process name: \[[^]]*\],(?P<who>\d+)\]\s+Exit code:\s+(?P<code>\d+)")
-_EXIT_CODE = re.compile(r"Exited with exit code (\d+)")
-_SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 # JAX logs this if a launcher ends processes because one has died, which mcnb reports elsewhere.
 _SIGTERM_NOTE = re.compile(r"^.* preemption_notifier\.cc:\d+\] SIGTERM .*\n", re.MULTILINE)
 
@@ -69,18 +49,18 @@ def last_lines(output: str) -> str:
     return lines_of(crash_report(read_crash_log(output).err)) if output else ""
 
 
-def said_lines(text: str) -> str:
+def output_lines(text: str) -> str:
     r"""Return the first and last lines of a launcher's output, to be appended to a sentence.
 
     Example:
-        >>> print(said_lines("no such host\n"))
-         It said:
+        >>> print(output_lines("no such host\n"))
+         Its output:
         no such host
     """
     lines = text.strip().splitlines()
     if len(lines) > 2 * MOST_LINES:
         lines = [*lines[:MOST_LINES], "…", *lines[-MOST_LINES:]]
-    return " It said:\n" + "\n".join(lines) if lines else ""
+    return " Its output:\n" + "\n".join(lines) if lines else ""
 
 
 def lines_of(text: str) -> str:
@@ -101,20 +81,20 @@ class ExitReporter:
     The first lost process is usually the cause: mpirun, for example, then ends the others.
 
     Args:
-        ending: Returns a process's exit reason; None if the reason is not known yet.
-        tell: Called from another thread with a process and its exit reason.
-        told_s: How many seconds to wait for the exit reason of the first lost process.
+        exit_of: Returns a process's exit reason; None if the reason is not known yet.
+        report: Called from another thread with a process and its exit reason.
+        delay_s: How many seconds to wait for the exit reason of the first lost process.
     """
 
     def __init__(
         self,
-        ending: Callable[[int], ProcessExit | None],
-        tell: Callable[[int, ProcessExit], None],
-        told_s: float,
+        exit_of: Callable[[int], ProcessExit | None],
+        report: Callable[[int, ProcessExit], None],
+        delay_s: float,
     ) -> None:
-        self._ending = ending
-        self._tell = tell
-        self._told_s = told_s
+        self._exit_of = exit_of
+        self._report = report
+        self._delay_s = delay_s
         self._lost: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mcnb exits", daemon=True)
@@ -134,53 +114,13 @@ class ExitReporter:
         first = self._lost.get()
         if first is None:
             return
-        deadline = time.monotonic() + self._told_s
-        while (how := self._ending(first)) is None and time.monotonic() < deadline:
+        deadline = time.monotonic() + self._delay_s
+        while (how := self._exit_of(first)) is None and time.monotonic() < deadline:
             if self._closed.wait(LOOK_S):
                 return
-        self._tell(first, how or ProcessExit())
+        self._report(first, how or ProcessExit())
         while (k := self._lost.get()) is not None and not self._closed.is_set():
-            self._tell(k, self._ending(k) or ProcessExit(ExitSource.FOLLOWED))
-
-
-def ending_of(process: int, text: str) -> ProcessExit | None:
-    """Parse a process's exit reason from a launcher's output; None if the output has none.
-
-    Args:
-        process: The process's rank, which is its index.
-        text: The launcher's output.
-
-    Example:
-        >>> ending_of(2, "srun: error: node: tasks 0,2: Killed").status
-        -9
-    """
-    cancelled = _CANCELLED.search(text)
-    if cancelled:
-        reason = _REASONS.get(cancelled["why"].strip(), "cancelled")
-        return ProcessExit(ExitSource.SLURM, reason=reason)
-    for found in _SRUN.finditer(text):
-        if _includes(found["who"], process):
-            code = _EXIT_CODE.search(found["how"])
-            number = _SIGNALS.get(found["how"].removesuffix(" (core dumped)"))
-            status = int(code[1]) if code else -number if number else None
-            reason = found["how"] if status is None else ""
-            return ProcessExit(ExitSource.LAUNCHER, status, reason)
-    for found in _MPIRUN.finditer(text):
-        if int(found["who"]) == process:
-            return ProcessExit(ExitSource.LAUNCHER, -int(found["signal"]))
-    for found in _MPIRUN_CODE.finditer(text):
-        if int(found["who"]) == process:
-            return ProcessExit(ExitSource.LAUNCHER, int(found["code"]))
-    return None
-
-
-def _includes(ranges: str, process: int) -> bool:
-    """Return whether a list such as `0,2-3` includes a process."""
-    for part in ranges.split(","):
-        first, _, last = part.partition("-")
-        if int(first) <= process <= int(last or first):
-            return True
-    return False
+            self._report(k, self._exit_of(k) or ProcessExit(ExitSource.FOLLOWED))
 
 
 def crash_report(err: str) -> str:

@@ -126,7 +126,7 @@ class ForkedController(ControllerLauncher):
     def find_args(self) -> list[str]:
         """Return the controller's command line."""
         return [
-            *_python("mcnb.launchers.controller"),
+            *python_command("mcnb.launchers.controller"),
             f"--profile-dir={self.profile_dir}",
             f"--work-dir={self.parent.cwd}",
             f"--HeartMonitor.expected={self.parent.n}",
@@ -179,7 +179,7 @@ class ForkedEngines(EngineLauncher):
     def find_args(self) -> list[str]:
         """Return an engine's command line without the process index."""
         return [
-            *_python("mcnb.worker"),
+            *python_command("mcnb.worker"),
             f"--profile-dir={self.profile_dir}",
             f"--work-dir={self.parent.cwd}",
             *ENGINE_ARGS,
@@ -257,7 +257,7 @@ class ForkedCluster(ipyparallel.Cluster):
 
     def start_kept(self, name: str, argv: list[str], env: Mapping[str, str]) -> None:
         """Start a process with the fork server, in the notebook kernel's working directory."""
-        module, *arguments = argv[len(_python()) :]
+        module, *arguments = argv[len(python_command()) :]
         self.forkserver.start(
             self.folder,
             name,
@@ -278,7 +278,8 @@ class ForkedCluster(ipyparallel.Cluster):
         )
 
 
-def _python(*module: str) -> list[str]:
+def python_command(*module: str) -> list[str]:
+    """Return the command line of a module, without its arguments."""
     return [sys.executable, "-P", "-m", *module]
 
 

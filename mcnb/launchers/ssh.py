@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,10 @@ from traitlets import Dict, List, Unicode
 
 from mcnb._system import LOOPBACK, is_own, outward_address
 from mcnb.errors import ClusterError
+from mcnb.launchers.batch import BatchLauncher
+from mcnb.launchers.local import ENGINE_ARGS
 from mcnb.lockstep.model import ExitSource, ProcessExit
+from mcnb.worker.settings import FILE
 
 _TIMEOUT_S = 60
 _ENDING_S = 3.0  # for processes to exit, before their connections are closed
@@ -40,24 +44,6 @@ for path, text in json.load(sys.stdin).items():
         file.write(text)
 """
 _REMOVE = "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)"
-
-
-def address_from(hosts: Sequence[str], words: Sequence[str]) -> str:
-    """Return the address of this host as seen from other hosts; loopback if all are this host.
-
-    Args:
-        hosts: The hosts, as given to ssh.
-        words: Additional options for ssh.
-
-    Raises:
-        ClusterError: A host can't be reached, or can't run mcnb.
-    """
-    seen = [LOOPBACK]
-    for host in dict.fromkeys(hosts):
-        connection = _python(host, words, _ASK).split()
-        if len(connection) == 4 and not is_own(connection[2]):
-            seen.append(connection[0] if is_own(connection[0]) else outward_address())
-    return seen[-1]
 
 
 class SshEngines(EngineLauncher):
@@ -102,7 +88,7 @@ class SshEngines(EngineLauncher):
         """Return the exit code of the first ended process, or None while all processes run."""
         return next((code for p in self.processes if (code := p.poll()) is not None), None)
 
-    def endings(self) -> list[ProcessExit]:
+    def exits(self) -> list[ProcessExit]:
         """Return the exit reasons of the processes that failed."""
         codes = [process.poll() for process in self.processes]
         return [
@@ -140,6 +126,70 @@ class SshEngines(EngineLauncher):
 
     def _log(self, i: int) -> Path:
         return Path(self.profile_dir) / "log" / f"ssh-{i}.log"
+
+
+class SshLauncher(BatchLauncher):
+    """A launcher that starts the processes on other hosts by ssh, and copies their files there."""
+
+    engines = SshEngines
+    rank_variables = ()
+    sent = True
+
+    def commands(self) -> list[str]:
+        """Return the commands that must be installed."""
+        return ["ssh"]
+
+    def find_host(self) -> str:
+        """Return the address of this host as seen from the others; loopback if all are this host.
+
+        Raises:
+            ClusterError: A host can't be reached, or can't run mcnb.
+        """
+        seen = [LOOPBACK]
+        for host in dict.fromkeys(self.options.hosts):
+            connection = _python(host, self.words, _ASK).split()
+            if len(connection) == 4 and not is_own(connection[2]):
+                seen.append(connection[0] if is_own(connection[0]) else outward_address())
+        return seen[-1]
+
+    def folder_parent(self) -> Path | None:
+        """Return None, because the hosts share no folder."""
+        return None
+
+    def engine_traits(self) -> dict[str, Any]:
+        """Return the hosts, and the files to send to them."""
+        remote = f".cache/mcnb/{self.folder.name}"
+        return {
+            "hosts": spread(self.options.processes, self.options.hosts),
+            "words": self.words,
+            "remote_folder": remote,
+            "files": ["security/ipcontroller-engine.json", f"security/{FILE}"],
+            "engine_args": [f"--profile-dir={remote}", *ENGINE_ARGS],
+        }
+
+    def exit_of(self, k: int) -> ProcessExit | None:
+        """Return the first reported exit reason: which process it belongs to is unknown."""
+        del k
+        exits = [] if self.engine_set is None else self.engine_set.exits()
+        return next(iter(exits), None)
+
+
+def spread(processes: int, hosts: Sequence[str]) -> dict[str, int]:
+    """Return the number of processes per host, with neighbouring processes on the same host.
+
+    A host that is listed twice gets twice as many processes.
+
+    Example:
+        >>> spread(4, ["a", "b", "c"])
+        {'a': 2, 'b': 1, 'c': 1}
+        >>> spread(4, ["a", "a", "b", "b"])
+        {'a': 2, 'b': 2}
+    """
+    each, more = divmod(processes, len(hosts))
+    counts: Counter[str] = Counter()
+    for i, host in enumerate(hosts):
+        counts[host] += each + (i < more)
+    return {host: count for host, count in counts.items() if count}
 
 
 def _ssh(host: str, words: Sequence[str], command: str) -> list[str]:

@@ -72,6 +72,8 @@ _LAUNCHERS = (
         ("SLURM_STEP_NUM_NODES", "1"),
     ),
 )
+# The variables that contain a process's rank, with the most specific ones first.
+RANK_VARIABLES = tuple(launcher.process for launcher in _LAUNCHERS if launcher.name != OURS)
 
 
 def identify(environment: Mapping[str, str]) -> Identity:

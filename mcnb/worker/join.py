@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mcnb._system import local_end, reserve_port
-from mcnb.errors import ClusterError
 from mcnb.lockstep import _jax
 from mcnb.lockstep.abort import listening_ports
-from mcnb.lockstep.ranks import identify
 from mcnb.lockstep.wire import Address
 from mcnb.messages import Healed
 from mcnb.recovery.heal import heal as heal_here
@@ -135,21 +133,20 @@ class Location:
     gpus: tuple[str, ...] = ()
 
 
-def locate(shell: WorkerShell, notebook: str) -> Location:
+def locate(shell: WorkerShell, notebook: str, rank_variables: Sequence[str]) -> Location:
     """Return the location of this process.
 
     Args:
         shell: The process's shell.
         notebook: The notebook kernel's address.
+        rank_variables: The environment variables of which the first that is set contains the rank.
     """
-    try:
-        rank: int | None = identify(os.environ).process
-    except ClusterError:
-        rank = None
+    ranks = (os.environ[name] for name in rank_variables if name in os.environ)
+    rank = next(ranks, "")
     return Location(
         socket.gethostname(),
         local_end(notebook),
-        rank,
+        int(rank) if rank.isdecimal() else None,
         shell.worker.output,
         visible_gpus(os.environ) if os.environ.get("JAX_PLATFORMS") == "cuda" else (),
     )

@@ -63,10 +63,9 @@ def wind_down(shell: WorkerShell, ends: bool, heals: bool, budget_s: float) -> U
     deadline = time.monotonic() + budget_s
     shell.worker.monitor.begin("")
     try:
-        with shell.worker.session.unseen(), signals.armed():
+        # Not armed: an interrupt of the cell may arrive late, and would hide what still runs.
+        with shell.worker.session.unseen():
             return _wind_down(shell, ends, heals, deadline)
-    except KeyboardInterrupt:
-        return _described(shell, _unready()[0], True)
     finally:
         shell.worker.monitor.end()
 
@@ -79,7 +78,7 @@ def _wind_down(shell: WorkerShell, ends: bool, heals: bool, deadline: float) -> 
     compiled, marked = native, 0.0
     used = busy = True
     while True:
-        devices, _ = _unready()
+        devices = _unready()
         now = time.monotonic()
         if now - at >= WINDOW_S:
             last, native = native, native_busy_s()
@@ -132,8 +131,8 @@ def _described(shell: WorkerShell, devices: set[int], native: bool) -> Unfinishe
     )
 
 
-def _unready() -> tuple[set[int], list[Any]]:
-    """Return the local positions of the devices with pending arrays, and these arrays."""
+def _unready() -> set[int]:
+    """Return the local positions of the devices with pending arrays."""
     import jax
 
     arrays = [one for one in jax.live_arrays() if not one.is_deleted() and not one.is_ready()]
@@ -143,7 +142,7 @@ def _unready() -> tuple[set[int], list[Any]]:
         for one in arrays
         for shard in one.addressable_shards
         if shard.device in positions and not shard.data.is_ready()
-    }, arrays
+    }
 
 
 def _launch_behind_all_others() -> list[Any]:

@@ -20,7 +20,7 @@ def test_a_command_that_is_not_installed() -> None:
 
 @pytest.mark.parametrize("address", ["192.0.2.7", "nonsense"])
 def test_an_address_that_is_not_ours(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcnb.launchers.batch.commands_of", lambda _: [])
+    monkeypatch.setattr("mcnb.launchers.batch.BatchLauncher.commands", lambda _: [])
     with pytest.raises(OptionError) as refused:
         mcnb.Cluster(2, 1, launcher="mpi", listen=address).start()
     assert str(refused.value).startswith(
@@ -30,7 +30,7 @@ def test_an_address_that_is_not_ours(address: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_folder_that_can_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcnb.launchers.batch.commands_of", lambda _: [])
+    monkeypatch.setattr("mcnb.launchers.batch.BatchLauncher.commands", lambda _: [])
     monkeypatch.setenv("MCNB_FOLDER", "/proc/none")
     with pytest.raises(mcnb.ClusterError) as refused:
         mcnb.Cluster(2, 1, launcher="mpi").start()

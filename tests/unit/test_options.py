@@ -256,3 +256,44 @@ def test_plural() -> None:
 
 def test_one_process_needs_no_list() -> None:
     assert process_set(0, 4) == (0,)
+
+
+SSH = "--launcher ssh: on which hosts? For example: --launcher ssh --hosts alice@one,two"
+LISTS = "name hosts with commas between them. For example: --hosts alice@one,two"
+NOT_SSH = "--hosts belongs to --launcher ssh. For mpi, for example: --options '--host one,two'"
+OTHERS = "belongs to processes that others start than mcnb itself. For example: --launcher mpi"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"launcher": "ssh"}, SSH),
+        ({"launcher": "mpi", "hosts": "one"}, NOT_SSH),
+        ({"hosts": "one"}, NOT_SSH),
+        ({"launcher": "ssh", "hosts": "one,"}, f"--hosts one,: {LISTS}"),
+        ({"launcher": "ssh", "hosts": "one two"}, f"--hosts one two: {LISTS}"),
+        ({"launcher_options": "-v"}, f"--options {OTHERS}"),
+        ({"listen": "127.0.0.1"}, f"--listen {OTHERS}"),
+        (
+            {"launcher": "mpi", "launcher_options": ["-v"]},
+            "launcher_options=['-v']: the options of a launcher's command are text, as one writes "
+            "them in a shell. For example: '--time=30'",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        mcnb.Cluster(2, 1, **given)  # type: ignore[arg-type]
+    assert str(refused.value) == sentence
+
+
+def test_hosts_are_named_with_commas_between() -> None:
+    cluster = mcnb.Cluster(2, 1, launcher="ssh", hosts="alice@one, two")
+    assert cluster.options.hosts == ("alice@one", "two")
+
+
+@pytest.mark.parametrize("words", ["--time=30", "-n 3", "-x 'A=b c'"])
+def test_options_begin_with_a_dash(words: str) -> None:
+    line = f'start --launcher slurm --options "{words}" -n 2'
+    args = line_parser().parse(line)
+    assert (args.options, args.processes, args.launcher) == (words, "2", "slurm")

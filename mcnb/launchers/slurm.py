@@ -1,0 +1,84 @@
+"""Start processes as a job of Slurm."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+
+from ipyparallel.cluster.launcher import SlurmEngineSetLauncher
+
+from mcnb._system import address_toward
+from mcnb.errors import ClusterError
+from mcnb.launchers.batch import BatchLauncher
+from mcnb.lockstep.model import ExitSource, ProcessExit
+
+# Slurm ends all processes of a job at once, and logs the reason:
+# slurmstepd: error: *** STEP 7.0 ON node CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***
+_CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT \S+(?P<why>[A-Z ]*)\*\*\*")
+_REASONS = {
+    "DUE TO TIME LIMIT": "time limit",
+    "DUE TO PREEMPTION": "preempted",
+    "DUE TO NODE FAILURE": "node failure",
+}
+# srun: error: node: tasks 0,2-3: Killed
+_SRUN = re.compile(r"^srun: error: \S+ tasks? (?P<who>[\d,-]+): (?P<how>.+)$", re.MULTILINE)
+_EXIT_CODE = re.compile(r"Exited with exit code (\d+)")
+_SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
+
+
+class SlurmLauncher(BatchLauncher):
+    """A launcher that submits the processes to Slurm, as one job.
+
+    See https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
+    """
+
+    engines = SlurmEngineSetLauncher
+    rank_variables = ("SLURM_PROCID",)
+
+    def find_host(self) -> str:
+        """Return the address of this host toward Slurm's nodes."""
+        asked = subprocess.run(
+            ["sinfo", "--noheader", "--Node", "--format=%o"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if asked.returncode:
+            raise ClusterError(f"Slurm does not answer: {asked.stderr.strip()}")
+        return address_toward(sorted(set(asked.stdout.split())))
+
+    def has_ended(self) -> bool:
+        """Return whether the job has left the queue."""
+        asked = subprocess.run(
+            ["squeue", "--noheader", "--jobs", self.engine_set.job_id],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return not asked.stdout.strip()
+
+    @staticmethod
+    def parse_exit(process: int, text: str) -> ProcessExit | None:
+        """Parse a process's exit reason from the output of srun and of Slurm's daemons."""
+        cancelled = _CANCELLED.search(text)
+        if cancelled:
+            reason = _REASONS.get(cancelled["why"].strip(), "cancelled")
+            return ProcessExit(ExitSource.SLURM, reason=reason)
+        for found in _SRUN.finditer(text):
+            if _includes(found["who"], process):
+                code = _EXIT_CODE.search(found["how"])
+                number = _SIGNALS.get(found["how"].removesuffix(" (core dumped)"))
+                status = int(code[1]) if code else -number if number else None
+                reason = found["how"] if status is None else ""
+                return ProcessExit(ExitSource.LAUNCHER, status, reason)
+        return None
+
+
+def _includes(ranges: str, process: int) -> bool:
+    """Return whether a list such as `0,2-3` includes a process."""
+    for part in ranges.split(","):
+        first, _, last = part.partition("-")
+        if int(first) <= process <= int(last or first):
+            return True
+    return False

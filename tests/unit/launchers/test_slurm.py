@@ -1,0 +1,50 @@
+"""What Slurm reports of the end of processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcnb.launchers.slurm import SlurmLauncher
+from mcnb.lockstep.messages import exit_text
+
+KILLED = "was killed by SIGKILL (from outside, or because the machine ran out of memory)"
+CANCELLED = "slurmstepd: error: *** JOB 12 ON a1 CANCELLED AT 2026-01-01T00:00:00"
+SRUN = """\
+slurmstepd: error: *** STEP 3.0 ON vm FAILED (non-zero exit code or other failure mode) ***
+srun: error: vm: task 0: Exited with exit code 3
+srun: error: vm: tasks 1,4-6: Killed
+srun: error: vm: task 2: Segmentation fault (core dumped)
+srun: error: vm: task 7: Something new
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "process", "sentence"),
+    [
+        (SRUN, 0, "ended with exit code 3"),
+        (SRUN, 1, KILLED),
+        (SRUN, 2, "was killed by SIGSEGV (a fault in native code)"),
+        (SRUN, 3, ""),
+        (SRUN, 5, KILLED),
+        (SRUN, 7, "ended (Something new)"),
+        (
+            f"{CANCELLED} DUE TO TIME LIMIT ***",
+            1,
+            "was ended by Slurm: the job reached its time limit",
+        ),
+        (
+            "slurmstepd: error: *** STEP 12.0 ON a1 CANCELLED AT 2026-01-01T00:00:00 ***",
+            0,
+            "was ended by Slurm: the job was cancelled",
+        ),
+        (
+            f"{CANCELLED} DUE TO PREEMPTION ***",
+            0,
+            "was ended by Slurm: the job was preempted",
+        ),
+        ("", 0, ""),
+    ],
+)
+def test_exit_reasons(text: str, process: int, sentence: str) -> None:
+    how = SlurmLauncher.parse_exit(process, text)
+    assert ("" if how is None else exit_text(how)) == sentence

@@ -13,6 +13,8 @@ from typing import Any
 from mcnb.errors import ClusterError, OptionError
 
 _PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
+_IOLBF = 1  # in <stdio.h> of Linux and macOS
+_LINES_BYTES = 1 << 13
 LOOPBACK = "127.0.0.1"
 # An address that belongs to no host: https://www.rfc-editor.org/rfc/rfc5737. Connecting to it by
 # UDP sends nothing, and shows the address that this host would use.
@@ -29,6 +31,22 @@ def prctl(option: int, value: Any) -> None:
 def die_with_parent() -> None:
     """Let the system kill this process when its parent ends, if the system can."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def write_whole_lines() -> None:
+    """Make C's stdout line-buffered, which Python's unbuffered mode turns off.
+
+    Unbuffered, C++ writes a line in pieces, between which another thread's text can appear.
+    """
+    with contextlib.suppress(ValueError):
+        library = ctypes.CDLL(None)
+        stdout = ctypes.c_void_p.in_dll(
+            library, "__stdoutp" if sys.platform == "darwin" else "stdout"
+        )
+        # Never freed, because C writes the last line after Python has ended.
+        library.malloc.restype = ctypes.c_void_p
+        buffer = ctypes.c_void_p(library.malloc(_LINES_BYTES))
+        library.setvbuf(stdout, buffer, _IOLBF, ctypes.c_size_t(_LINES_BYTES))
 
 
 def reserve_port(host: str) -> tuple[socket.socket, int]:

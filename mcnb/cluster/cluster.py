@@ -9,8 +9,10 @@ from typing import Any, Self
 from mcnb.cluster.execution import Execution, Watcher
 from mcnb.cluster.history import Cell, History, Push, Replay
 from mcnb.cluster.lifetime import Absence, Lifetime
-from mcnb.cluster.result import Outcome, Result, aftermath, answers_of, healing, result_of
+from mcnb.cluster.outcome import Outcome, aftermath, healing
+from mcnb.cluster.result import Result
 from mcnb.cluster.shielding import to_the_end
+from mcnb.cluster.workers import Processes
 from mcnb.errors import CellError, ClusterError
 from mcnb.messages import Healed, Reply
 from mcnb.options import LOCAL, Options, host_list, process_set, seconds
@@ -170,7 +172,7 @@ class Cluster:
             KeyboardInterrupt: Ctrl-C or the stop button; `last` is the result so far.
         """
         with self._lock:
-            self._lifetime.ready()
+            now = self._lifetime.ready()
             self._cells += 1
             cell = Cell(
                 source,
@@ -180,7 +182,7 @@ class Cluster:
                 self.options.checked if checked is None else checked,
                 None if timeout is None else seconds("--timeout", timeout),
             )
-            return self._run(cell, watcher)
+            return self._run(now, cell, watcher)
 
     def examine(self, source: str, *, timeout: float) -> Result:
         """Run mcnb's own code on all processes, without changing the history or `last`.
@@ -196,11 +198,10 @@ class Cluster:
             ClusterError: The cluster is not running, or broke.
         """
         with self._lock:
-            self._lifetime.ready()
-            last = self.last
+            now, last = self._lifetime.ready(), self.last
             try:
                 cell = Cell(source, self._targets(None), "", timeout=timeout)
-                return self._run(cell, remembered=False)
+                return self._run(now, cell, remembered=False)
             finally:
                 self.last = last
 
@@ -282,9 +283,9 @@ class Cluster:
         Raises:
             ClusterError: The cluster is not running.
         """
-        conductor = self._execution
-        if conductor is not None:
-            conductor.interrupt()
+        execution = self._execution
+        if execution is not None:
+            execution.interrupt()
         elif self._lifetime.processes is None:
             raise ClusterError(self._lifetime.absence_sentence())
 
@@ -354,7 +355,7 @@ class Cluster:
                 if isinstance(step, Push):
                     self.push(step.values, step.targets)
                     pushed |= dict.fromkeys(step.values)
-                elif not (result := self._run(step, watcher)).ok:
+                elif not (result := self._run(self._lifetime.ready(), step, watcher)).ok:
                     behind = sum(isinstance(one, Cell) for one in steps[number + 1 :])
                     self.replay = Replay(
                         tuple(ran), tuple(pushed), step.label, behind, left_out, endless
@@ -376,63 +377,63 @@ class Cluster:
         return tuple(range(count)) if processes is None else process_set(processes, count)
 
     def _run(
-        self, cell: Cell, watcher: Watcher | None = None, *, remembered: bool = True
+        self,
+        processes: Processes,
+        cell: Cell,
+        watcher: Watcher | None = None,
+        *,
+        remembered: bool = True,
     ) -> Result:
-        count = self.options.processes
+        count, ours = self.options.processes, self.options.ours
         error = syntax_error(cell.source, cell.label, cell.first_line)
         if error is not None:
             self.last = Result({k: Reply(error=error) for k in cell.targets}, count)
             return self.last
-        conductor = self._execution = Execution(self._lifetime.ready(), watcher)
-        with conductor.catching_ctrl_c():
+        execution = self._execution = Execution(processes, watcher)
+        with execution.catching_ctrl_c():
             try:
-                outcome = conductor.run(cell)
+                self.last = execution.run(cell)
             except ClusterError as error:
                 self._lifetime.lose()
-                renewed = aftermath(Outcome(intact=False), count, ours=self.options.ours)
+                renewed = aftermath(Outcome(intact=False), count, ours=ours)
                 raise ClusterError(f"{str(error).rstrip('.')}. {renewed}") from None
             finally:
                 self._execution = None
-            self.last = result_of(outcome, count, ours=self.options.ours)
-            if not outcome.intact:
-                self._lifetime.lose()
-            self._history.exclude(outcome.endless)
-            if remembered and not conductor.asked_by_ctrl_c:
+            self._take_note(self.last)
+            if remembered and not execution.asked_by_ctrl_c:
                 if self.last.ok:
                     self._history.add(cell)
                 else:
                     self._history.leave_out(cell)
-        if conductor.asked_by_ctrl_c:
+        if execution.asked_by_ctrl_c:
             raise KeyboardInterrupt
         return self.last
 
     def _call(self, function: Any, *args: Any, processes: str | int | Iterable[int] | None) -> Any:
         with self._lock:
-            return self._call_now(function, args, self._targets(processes))
+            targets = self._targets(processes)
+            execution = self._execution = Execution(self._lifetime.ready())
+            with execution.catching_ctrl_c():
+                try:
+                    result, values = execution.call(function, args, targets)
+                finally:
+                    self._execution = None
+                self._take_note(result)
+            if execution.asked_by_ctrl_c:
+                raise KeyboardInterrupt(result.aftermath)
+            result.raise_for_errors()
+            return values
 
-    def _call_now(self, function: Any, args: tuple[Any, ...], targets: tuple[int, ...]) -> Any:
-        conductor = self._execution = Execution(self._lifetime.ready())
-        with conductor.catching_ctrl_c():
-            try:
-                outcome, answers = conductor.call(function, args, targets)
-            finally:
-                self._execution = None
-            self._history.exclude(outcome.endless)
-            if not outcome.intact and not outcome.died:
-                self._lifetime.lose()
-        if conductor.asked_by_ctrl_c:
-            raise KeyboardInterrupt(
-                aftermath(outcome, self.options.processes, ours=self.options.ours)
-            )
-        if outcome.died:
-            self._lifetime.ready()
-        return answers_of(outcome, answers, self.options.processes, ours=self.options.ours)
+    def _take_note(self, result: Result) -> None:
+        if not result.outcome.intact:
+            self._lifetime.lose()
+        self._history.exclude(result.outcome.endless)
 
     def _state(self) -> str:
-        conductor = self._execution
-        if conductor is None:
+        execution = self._execution
+        if execution is None:
             return self._lifetime.state()
-        return f"running a cell. {conductor.stage}" if conductor.stage else "running a cell"
+        return f"running a cell. {execution.stage}" if execution.stage else "running a cell"
 
 
 _current: Cluster | None = None

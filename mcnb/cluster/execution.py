@@ -17,13 +17,14 @@ from types import FrameType
 from typing import Any
 
 from mcnb.cluster.history import Cell
-from mcnb.cluster.result import Outcome
+from mcnb.cluster.outcome import Outcome
+from mcnb.cluster.result import Result
 from mcnb.cluster.stopping import WAITS_S, PressedAgainError, Presses, Stopper
 from mcnb.cluster.workers import Pending, Processes
 from mcnb.errors import CellError, ClusterError, LockstepError
 from mcnb.launchers.exits import crash_line, crash_report
 from mcnb.lockstep.model import Doing, Happened, Verdict
-from mcnb.messages import Reply, Text
+from mcnb.messages import ProcessError, Reply, Text
 from mcnb.worker.rpc import run_cell, settle
 
 TICK_S = 0.1
@@ -65,8 +66,8 @@ class Execution:
         if not (self._presses and threading.get_ident() == self._watched_by):
             self._presses.press()
 
-    def run(self, cell: Cell) -> Outcome:
-        """Run a cell, and return its outcome.
+    def run(self, cell: Cell) -> Result:
+        """Run a cell, and return its result.
 
         Raises:
             ClusterError: The connection to the processes broke, or a process can't run the cell.
@@ -76,17 +77,17 @@ class Execution:
         if not cell.checked and outcome.verdict is not None:
             happened = _happened(outcome, pending)
             outcome.verdict = replace(outcome.verdict, happened=happened)
-        for k, answer in sorted(pending.answers.items()):
+        replies = {}
+        for k in cell.targets:
+            answer = pending.answers[k] if k in pending.answers else self._last_reply(k)
             if not isinstance(answer, Reply):
                 raise ClusterError(f"process {k} could not run the cell. {answer.summary()}")
-            outcome.replies[k] = answer
-        for k in pending.waiting:
-            outcome.replies[k] = self._last_reply(k)
-        return outcome
+            replies[k] = answer
+        return self._result(replies, outcome)
 
     def call(
         self, function: Callable[..., Any], args: tuple[Any, ...], targets: tuple[int, ...]
-    ) -> tuple[Outcome, dict[int, Any]]:
+    ) -> tuple[Result, dict[int, Any]]:
         """Call one of mcnb's own functions in processes, in lockstep.
 
         Args:
@@ -95,14 +96,20 @@ class Execution:
             targets: The processes in which to call the function.
 
         Returns:
-            The outcome of the call, and the replies that were received, by process.
+            The result of the call, and the received values by process.
 
         Raises:
             CellError: An argument can't be sent.
             ClusterError: The connection to the processes broke.
         """
         outcome, pending = self._see_through(Cell("", targets, ""), function, *args)
-        return outcome, pending.answers
+        answers = dict(sorted(pending.answers.items()))
+        errors = {k: Reply(error=a) for k, a in answers.items() if isinstance(a, ProcessError)}
+        return self._result(errors, outcome), answers
+
+    def _result(self, replies: dict[int, Reply], outcome: Outcome) -> Result:
+        options = self._processes.options
+        return Result(replies, options.processes, outcome, options.ours)
 
     def _see_through(
         self, cell: Cell, function: Callable[..., Any], *args: Any
@@ -120,12 +127,17 @@ class Execution:
         self._stopper = Stopper(
             self._processes, outcome, self._presses, lambda stage: self._show(pending, stage)
         )
+
+        def patience() -> float | None:
+            self._report(pending, targets)
+            pending.waits = referee.waits()
+            self._show(pending, "")
+            if self._over(pending, outcome):
+                return None
+            return SHORT_TICK_S if pending.waits else TICK_S
+
         try:
-            while not self._over(pending, outcome):
-                pending.wait(SHORT_TICK_S if pending.waits else TICK_S)
-                self._report(pending, targets)
-                pending.waits = referee.waits()
-                self._show(pending, "")
+            pending.follow(patience)
             self._report(pending, targets)
             if outcome.verdict is None:
                 outcome.verdict = referee.verdict
@@ -139,7 +151,7 @@ class Execution:
         outcome.pressed_late = bool(self._presses) and not outcome.interrupted and not self._late
         outcome.interrupted |= outcome.pressed_late and not outcome.intact
         self._report(pending, targets)
-        if self._processes.exits and not outcome.died:
+        if self._processes.exits and not outcome.exits:
             self._collect_deaths(outcome)
         return outcome, pending
 
@@ -223,11 +235,13 @@ class Execution:
         if not outcome.intact or self._processes.exits:
             return
         pending = self._processes.call(settle)
-        while pending.waiting and not self._processes.exits and not self._presses:
-            pending.wait(TICK_S)
+
+        def patience() -> float | None:
             self._show(pending, "")
-            if all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting):
-                break
+            waits = all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting)
+            return None if waits or self._processes.exits or self._presses else TICK_S
+
+        pending.follow(patience)
         if self._presses and pending.waiting:
             outcome.interrupted = True
             self._stopper.stop(pending)
@@ -254,9 +268,9 @@ class Execution:
         first = next(iter(died.values()))
         for k in sorted(k for k, how in died.items() if how == first):
             line = crash_line(self._processes.last_words(k).err, self._cell.label)
-            outcome.died[k] = replace(first, line=line)
+            outcome.exits[k] = replace(first, line=line)
         referee = self._processes.referee
-        for k, how in outcome.died.items():
+        for k, how in outcome.exits.items():
             referee.die(k, how)
         if outcome.verdict is None:
             outcome.verdict = referee.verdict or Verdict("died", referee.stands())
@@ -270,7 +284,7 @@ class Execution:
 
 def _happened(outcome: Outcome, pending: Pending) -> Happened:
     """Return the consequence of a divergence with the check off."""
-    if outcome.died:
+    if outcome.exits:
         return "crashed"
     if outcome.cut or outcome.stopped:
         return "hung"

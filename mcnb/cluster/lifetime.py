@@ -11,7 +11,7 @@ import warnings
 import weakref
 from enum import Enum
 
-from mcnb.cluster.result import Outcome, aftermath, died_sentence
+from mcnb.cluster.outcome import Outcome, aftermath, died_sentence
 from mcnb.cluster.shielding import Task, to_the_end
 from mcnb.cluster.workers import Processes, start_processes
 from mcnb.errors import ClusterError, McnbError, OptionError

@@ -1,253 +1,26 @@
-"""Define the result and outcome of a cell, and describe errors and the cluster's state in words."""
+"""Define the result of a cell: outputs, errors and verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from mcnb._text import label, name_processes, plural
+from mcnb._text import label, name_processes
+from mcnb.cluster.outcome import Outcome, aftermath, died_sentence
 from mcnb.errors import CellError, ClusterError, LockstepError, McnbError
 from mcnb.lockstep.messages import exit_text, explain, left_waiting, met_nobody, other_lines
 from mcnb.lockstep.model import LaunchRecord, ProcessExit, Verdict
-from mcnb.messages import STREAMS, Healed, ProcessError, Reply, Stream, Text, Unfinished
+from mcnb.messages import STREAMS, ProcessError, Reply, Stream, Text
 from mcnb.output.fold import Block, fold_events
 from mcnb.output.text import entries, without_escapes
 
 if TYPE_CHECKING:
     from mcnb.pictures.picture import Picture
 
-NOT_OURS = (
-    "The processes can't communicate any more. Restart them with the tool that started them; then: "
-    "%mcjax connect"
-)
 # Errors that a process raises because it was interrupted, or because its computation was aborted.
 _OF_BEING_STOPPED = ("KeyboardInterrupt", "JaxRuntimeError", "XlaRuntimeError")
-
-
-@dataclass
-class Outcome:
-    """The outcome of a cell's execution.
-
-    Attributes:
-        replies: The reply of each process; reconstructed from its output files if it sent none.
-        stopped: The processes that were stopped, with the line at which each was then.
-        died: The processes that ended on their own, with their exit reasons.
-        interrupted: Whether the user ended the cell.
-        intact: Whether the processes can continue; if not, they must be restarted.
-        verdict: How the processes diverged, if they did.
-        time_limit: The time limit that ended the cell, in seconds.
-        cut: Whether computations had to be aborted.
-        healed: The restored variables, by process, if the processes had to reconnect.
-        unfreed: The processes that could not be interrupted.
-        unhealed: Why the processes could not be healed.
-        failed: Whether an unawaited computation failed.
-        unfinished: The work that still runs, by process, for processes with such work.
-        silent: The processes that did not report their unfinished work.
-        given_up: Whether the user chose not to wait for the cell to end.
-        verified: Whether the devices were seen to be idle, and a test gather to be correct.
-        pressed_late: Whether the user's request to end the cell came just after the cell's end.
-        endless: The labels of cells whose computations did not end and were aborted.
-    """
-
-    replies: dict[int, Reply] = field(default_factory=dict)
-    stopped: dict[int, int | None] = field(default_factory=dict)
-    died: dict[int, ProcessExit] = field(default_factory=dict)
-    interrupted: bool = False
-    intact: bool = True
-    verdict: Verdict | None = None
-    time_limit: float | None = None
-    cut: bool = False
-    healed: dict[int, Healed] = field(default_factory=dict)
-    unfreed: tuple[int, ...] = ()
-    unhealed: str = ""
-    failed: bool = False
-    unfinished: dict[int, Unfinished] = field(default_factory=dict)
-    silent: tuple[int, ...] = ()
-    given_up: bool = False
-    verified: bool = False
-    pressed_late: bool = False
-    endless: frozenset[str] = frozenset()
-
-
-def aftermath(outcome: Outcome, count: int, *, ours: bool = True) -> str:
-    """Describe how a cell was ended, and the state of the cluster afterwards.
-
-    Args:
-        outcome: The outcome of the cell.
-        count: The number of processes.
-        ours: Whether mcnb started the processes, and so can restart them.
-
-    Example:
-        >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)
-        'Processes 1,2 (line 3) waited and were stopped. All 4 processes were restarted: their \
-variables are lost. To re-run the cells that defined them: %mcjax restart --replay'
-    """
-    sentences = []
-    if outcome.stopped:
-        asked = outcome.interrupted or outcome.time_limit is not None
-        was = "was" if len(outcome.stopped) == 1 else "were"
-        what = f"{was} interrupted" if asked else f"waited and {was} stopped"
-        if outcome.time_limit is not None:
-            what += f" at the time limit of {outcome.time_limit:g} s"
-        name = name_processes(list(outcome.stopped), count)
-        sentences.append(f"{name}{_lines(list(outcome.stopped.values()))} {what}")
-    elif outcome.pressed_late:
-        sentences.append("the cell had ended before it could be interrupted")
-    if not outcome.intact:
-        sentences += _reasons(outcome, count)
-        everyone = name_processes(list(range(count)), count)
-        was, their = ("was", "its") if count == 1 else ("were", "their")
-        if ours:
-            sentences.append(f"{everyone} {was} restarted: {their} variables are lost")
-            sentences.append("To re-run the cells that defined them: %mcjax restart --replay")
-        else:
-            sentences.append(NOT_OURS)
-    else:
-        # Unfinished work is reported only if the cell was to end; otherwise it is legitimate.
-        ended = outcome.interrupted or outcome.pressed_late or outcome.time_limit is not None
-        left = leftovers(outcome.unfinished, count) if ended else []
-        if outcome.healed:
-            sentences += healing(outcome.healed, count)
-        elif outcome.verified and not left and (ended or outcome.verdict is not None):
-            sentences.append("The cluster is intact; all variables are kept")
-        elif ended or outcome.verdict is not None:
-            sentences.append("All variables are kept")
-            left = left or _computing_on(outcome.unfinished, count)
-        sentences += left
-    return ". ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
-
-
-def _reasons(outcome: Outcome, count: int) -> list[str]:
-    """Describe why the processes can't continue."""
-    if outcome.given_up:
-        return ["you pressed stop a second time"]
-    if outcome.unfreed:
-        name = name_processes(list(outcome.unfreed), count)
-        where = _lines([outcome.stopped.get(k) for k in outcome.unfreed])
-        return [f"native code on {name}{where} did not react to the interrupt"]
-    if outcome.unhealed:
-        return [outcome.unhealed]
-    said = _computing(outcome.unfinished, count)
-    if said:
-        said.append(
-            "a computation that does not communicate can't be aborted"
-            if outcome.cut
-            else "it can't be aborted"
-        )
-    if outcome.silent:
-        name = name_processes(list(outcome.silent), count)
-        said.append(f"{name} did not report whether a device still computes")
-    return said
-
-
-def _computing_on(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
-    return [f"{sentence}. %mcjax restart ends it" for sentence in _computing(unfinished, count)]
-
-
-def _computing(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
-    said = []
-    computing = {k: (u.devices, u.arrays, u.newest) for k, u in unfinished.items() if u.devices}
-    for (devices, arrays, newest), ks in _grouped(computing):
-        still = "still computes" if len(ks) == 1 else "still compute"
-        where = f"device{'s' * (len(devices) > 1)} {', '.join(map(str, devices))}"
-        values = f", for {', '.join(arrays)}" if arrays else ""
-        launch = f"; the newest launch is {newest}" if newest else ""
-        said.append(f"{name_processes(ks, count)} {still} on {where}{values}{launch}")
-    return said
-
-
-def leftovers(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
-    """Describe the work that still runs after a cell, and how to end that work.
-
-    Args:
-        unfinished: The unfinished work, by process.
-        count: The number of processes.
-
-    Example:
-        >>> for sentence in leftovers({0: Unfinished(threads=(3,)), 1: Unfinished(native=True)}, 4):
-        ...     print(sentence)
-        process 0 still runs a thread of the cell (line 3). %mcjax restart ends it
-        process 1 still uses the processor in native code, for an unknown computation. %mcjax \
-restart ends it
-    """
-    said = _computing_on(unfinished, count)
-    for lines, ks in _grouped({k: u.threads for k, u in unfinished.items() if u.threads}):
-        still = "still runs" if len(ks) == 1 else "still run"
-        what, it = ("a thread", "it") if len(lines) == 1 else (f"{len(lines)} threads", "them")
-        name = name_processes(ks, count)
-        said.append(f"{name} {still} {what} of the cell{_lines(lines)}. %mcjax restart ends {it}")
-    native = [k for k, one in unfinished.items() if one.native and not one.devices]
-    native = [k for k in native if not unfinished[k].threads]
-    if native:
-        uses = "uses" if len(native) == 1 else "use"
-        said.append(
-            f"{name_processes(native, count)} still {uses} the processor in native code, for an "
-            "unknown computation. %mcjax restart ends it"
-        )
-    for names, ks in _grouped({k: u.children for k, u in unfinished.items() if u.children}):
-        has = "has" if len(ks) == 1 else "have"
-        what = f"child process{'es' * (len(names) > 1)}"
-        name = name_processes(ks, count)
-        it = "it" if len(names) == 1 else "them"
-        said.append(f"{name} still {has} the {what} {', '.join(names)}. %mcjax restart ends {it}")
-    return said
-
-
-_Same = TypeVar("_Same")
-
-
-def _grouped(by_process: Mapping[int, _Same]) -> list[tuple[_Same, list[int]]]:
-    """Group processes by equal values."""
-    groups: dict[_Same, list[int]] = {}
-    for k, value in by_process.items():
-        groups.setdefault(value, []).append(k)
-    return list(groups.items())
-
-
-def _lines(lines: Sequence[int | None]) -> str:
-    known = sorted({line for line in lines if line is not None})
-    if not known:
-        return ""
-    return f" ({'line' if len(known) == 1 else 'lines'} {', '.join(map(str, known))})"
-
-
-def healing(healed: Mapping[int, Healed], count: int) -> list[str]:
-    """Describe the effect of healing the cluster.
-
-    Args:
-        healed: The restored variables, by process.
-        count: The number of processes.
-
-    Example:
-        >>> for sentence in healing({0: Healed(2, lost=("y",)), 1: Healed(2, lost=("y",))}, 2):
-        ...     print(sentence)
-        The cluster was healed: the same processes reconnected, and their variables are kept \
-(2 arrays)
-        Without a value, because the computation was aborted: y
-    """
-    arrays = max(one.arrays for one in healed.values())
-    same, their = ("process", "its") if count == 1 else ("processes", "their")
-    sentences = [
-        f"The cluster was healed: the same {same} reconnected, and {their} variables are kept "
-        f"({plural(arrays, 'array', 'arrays')})"
-    ]
-    for words, chosen in (
-        (
-            "Without a value, because the computation was aborted",
-            {k: h.lost for k, h in healed.items()},
-        ),
-        ("Not restored", {k: h.stale for k, h in healed.items()}),
-    ):
-        by_names: dict[tuple[str, ...], list[int]] = {}
-        for k, names in chosen.items():
-            if names:
-                by_names.setdefault(names, []).append(k)
-        for names, ks in by_names.items():
-            where = "" if len(ks) == count else f", on {name_processes(ks, count)}"
-            sentences.append(f"{words}{where}: {', '.join(names)}")
-    return sentences
 
 
 @dataclass(frozen=True)
@@ -257,13 +30,8 @@ class Result:
     Attributes:
         replies: The reply of each process that ran the cell.
         count: The number of processes of the cluster.
-        stopped: The processes that did not end the cell by themselves but were stopped, by the user
-            or because they waited for a process that raised.
-        interrupted: Whether the user ended the cell.
-        exits: The exit reasons of the processes that ended during the cell.
-        time_limit: The time limit that ended the cell, in seconds; None if none did.
-        aftermath: How the cell was ended, in sentences; empty if the cell ended by itself.
-        verdict: How the processes diverged, or None if they did not.
+        outcome: How the cell ended, and what was done to the cluster.
+        ours: Whether mcnb started the processes, and so can restart them.
 
     Example:
         >>> from mcnb.messages import Reply, Text
@@ -274,12 +42,41 @@ class Result:
 
     replies: Mapping[int, Reply]
     count: int
-    stopped: tuple[int, ...] = ()
-    interrupted: bool = False
-    exits: Mapping[int, ProcessExit] = field(default_factory=dict)
-    time_limit: float | None = None
-    aftermath: str = ""
-    verdict: Verdict | None = None
+    outcome: Outcome = field(default_factory=Outcome)
+    ours: bool = True
+
+    @property
+    def stopped(self) -> tuple[int, ...]:
+        """The processes that did not end the cell by themselves but were stopped.
+
+        The user or the time limit ended the cell, or they waited for a process that raised.
+        """
+        return tuple(self.outcome.stopped)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user ended the cell."""
+        return self.outcome.interrupted
+
+    @property
+    def time_limit(self) -> float | None:
+        """The time limit that ended the cell, in seconds; None if none did."""
+        return self.outcome.time_limit
+
+    @property
+    def exits(self) -> Mapping[int, ProcessExit]:
+        """The exit reasons of the processes that ended during the cell."""
+        return self.outcome.exits
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """How the processes diverged, or None if they did not."""
+        return self.outcome.verdict
+
+    @cached_property
+    def aftermath(self) -> str:
+        """How the cell was ended, in sentences; empty if the cell ended by itself."""
+        return aftermath(self.outcome, self.count, ours=self.ours)
 
     @property
     def ok(self) -> bool:
@@ -472,62 +269,6 @@ class Result:
         return lines[1:]
 
 
-def died_sentence(died: Mapping[int, ProcessExit], count: int) -> str:
-    """Describe which processes died, and their exit reasons.
-
-    Example:
-        >>> from mcnb.lockstep.model import ExitSource
-        >>> how = ProcessExit(ExitSource.OBSERVED, status=3)
-        >>> died_sentence({1: how, 2: how}, 4)
-        'processes 1,2 ended with exit code 3'
-    """
-    return "; ".join(
-        f"{name_processes(ks, count)} {exit_text(how, plural=len(ks) > 1)}"
-        for how, ks in _grouped(died)
-    )
-
-
 def _plain_text(item: object) -> str:
     data = getattr(item, "data", {})
     return str(data.get("text/plain", f"<{', '.join(sorted(data))}>"))
-
-
-def answers_of(
-    outcome: Outcome, answers: Mapping[int, Any], count: int, *, ours: bool
-) -> dict[int, Any]:
-    """Return the processes' replies to a call of one of mcnb's own functions.
-
-    Args:
-        outcome: The outcome of the call.
-        answers: The replies, by process.
-        count: The number of processes.
-        ours: Whether mcnb started the processes, and so can restart them.
-
-    Raises:
-        CellError: A process raised an error, or was stopped.
-    """
-    errors = {k: a for k, a in sorted(answers.items()) if isinstance(a, ProcessError)}
-    if errors or outcome.stopped:
-        outcome.replies = {k: Reply(error=error) for k, error in errors.items()}
-        result_of(outcome, count, ours=ours).raise_for_errors()
-    return dict(sorted(answers.items()))
-
-
-def result_of(outcome: Outcome, count: int, *, ours: bool) -> Result:
-    """Return the result of a cell.
-
-    Args:
-        outcome: The outcome of the cell.
-        count: The number of processes.
-        ours: Whether mcnb started the processes, and so can restart them.
-    """
-    return Result(
-        replies=dict(sorted(outcome.replies.items())),
-        count=count,
-        stopped=tuple(outcome.stopped),
-        exits=outcome.died,
-        interrupted=outcome.interrupted,
-        time_limit=outcome.time_limit,
-        aftermath=aftermath(outcome, count, ours=ours),
-        verdict=outcome.verdict,
-    )

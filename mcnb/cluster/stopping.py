@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterable
 
 from mcnb._text import name_processes
-from mcnb.cluster.result import Outcome
-from mcnb.cluster.workers import Pending, Processes
+from mcnb.cluster.outcome import Outcome
+from mcnb.cluster.workers import Pending, Policy, Processes
 from mcnb.errors import ClusterError
 from mcnb.messages import Unfinished
 from mcnb.worker.rpc import probe
@@ -108,16 +108,24 @@ class Stopper:
         asked = self._presses or self._outcome.time_limit is not None
         return "Stopping" if asked else "Ending the cell"
 
-    def wait(self, pending: Pending, timeout_s: float) -> bool:
-        """Wait briefly for replies to a call or another event; return whether one occurred.
+    def follow(self, pending: Pending, policy: Policy) -> bool:
+        """Wait for replies as `Pending.follow` does, until a process ends.
+
+        Returns:
+            Whether there is nothing to wait for any more; otherwise, the policy has given up.
 
         Raises:
             PressedAgainError: The user has pressed the stop button a second time.
         """
-        if self._presses.again:
-            raise PressedAgainError
-        self._show(self._stage)
-        return pending.wait(min(timeout_s, TICK_S))
+
+        def patience() -> float | None:
+            if self._presses.again:
+                raise PressedAgainError
+            self._show(self._stage)
+            timeout = None if self._processes.exits else policy()
+            return None if timeout is None else min(timeout, TICK_S)
+
+        return pending.follow(patience) or bool(self._processes.exits)
 
     def begin(self, stage: str) -> None:
         """Start a step, and show its description at once."""
@@ -138,15 +146,18 @@ class Stopper:
         self.begin(f"{self._ending}: interrupting {self._name(stopped)} …")
         began = time.monotonic()
         attempts = 0
-        while pending.waiting and not self._processes.exits:
+
+        def patience() -> float | None:
+            nonlocal attempts
             since = time.monotonic() - began
             if since > INTERRUPT_S or (attempts and self._all_hang(pending, since)):
-                break
+                return None
             if attempts < len(ATTEMPTS_S) and since >= ATTEMPTS_S[attempts]:
                 attempts += 1
                 self._interrupt(pending, attempts)
-            self.wait(pending, INTERRUPT_S - since)
-        if pending.waiting and not self._processes.exits:
+            return INTERRUPT_S - since
+
+        if not self.follow(pending, patience):
             self.abort(pending, attempts)
 
     def abort(self, pending: Pending, attempts: int = 0) -> None:
@@ -161,22 +172,27 @@ class Stopper:
         """
         name = self._name(pending.waiting)
         self.begin(f"{self._ending}: aborting the computations of {name} …")
-        if self._processes.abort():
-            self._outcome.cut = True
-            began = aborted = time.monotonic()
-            while pending.waiting and not self._processes.exits:
-                now = time.monotonic()
-                if now > began + ABORT_S:
-                    break
-                if now > aborted + AGAIN_S:
-                    aborted = now
-                    self._processes.abort()
-                    attempts += 1
-                    self._interrupt(pending, attempts)
-                self.wait(pending, AGAIN_S)
-        if pending.waiting and not self._processes.exits:
-            self._outcome.intact = False
-            self._outcome.unfreed = tuple(sorted(pending.waiting))
+        began = aborted = time.monotonic()
+
+        def patience() -> float | None:
+            nonlocal aborted, attempts
+            now = time.monotonic()
+            if not self._outcome.cut or now > began + ABORT_S:
+                return None
+            if now > aborted + AGAIN_S:
+                aborted = now
+                self._processes.abort()
+                attempts += 1
+                self._interrupt(pending, attempts)
+            return AGAIN_S
+
+        self._outcome.cut |= self._processes.abort()
+        if not self.follow(pending, patience):
+            self._give_up(pending)
+
+    def _give_up(self, pending: Pending) -> None:
+        self._outcome.intact = False
+        self._outcome.unfreed = tuple(sorted(pending.waiting))
 
     def verify(self, *, ended: bool, heal: bool, salt: int) -> None:
         """Check whether the processes can compute together, and heal them if that helps.
@@ -239,12 +255,13 @@ class Stopper:
     def _wound(self, limit_s: float) -> dict[int, Unfinished]:
         pending = self._winding
         deadline = pending.started + limit_s
-        while pending.waiting and not self._processes.exits:
-            now = time.monotonic()
+
+        def patience() -> float | None:
             # If the other processes are idle, a late process may just be slow.
-            if now > deadline + (0 if _compute(_answers(pending)) else SLOW_S):
-                break
-            self.wait(pending, TICK_S)
+            late_s = 0 if _compute(_answers(pending)) else SLOW_S
+            return None if time.monotonic() > deadline + late_s else TICK_S
+
+        self.follow(pending, patience)
         found = _answers(pending)
         everyone = range(self._processes.options.processes)
         self._outcome.silent = tuple(k for k in everyone if k not in found)
@@ -256,15 +273,17 @@ class Stopper:
         An interrupt may have arrived between two processes' launches of the same collective.
         """
         pending = self._processes.call(probe, salt, GATHER_S)
-        while pending.waiting and not self._processes.exits:
+
+        def patience() -> float | None:
+            late = time.monotonic() > pending.started + GATHER_S + ANSWER_S
+            return None if late or self._all_wait_in_jax(pending) else TICK_S
+
+        if not self.follow(pending, patience):
             if self._all_wait_in_jax(pending):
                 self.abort(pending)
-                return False
-            if time.monotonic() > pending.started + GATHER_S + ANSWER_S:
-                self._outcome.intact = False
-                self._outcome.unfreed = tuple(sorted(pending.waiting))
-                return False
-            self.wait(pending, TICK_S)
+            else:
+                self._give_up(pending)
+            return False
         right = all(answer is True for answer in pending.answers.values())
         if not right and not self._processes.exits and self._processes.abort():
             self._outcome.cut = True  # the test gather is still running
@@ -273,7 +292,7 @@ class Stopper:
     def _heal(self, size: int) -> None:
         self.begin("Healing the cluster: reconnecting the processes, with their variables …")
         try:
-            self._outcome.healed = self._processes.heal(size, self.wait)
+            self._outcome.healed = self._processes.heal(size, self.follow)
         except ClusterError as error:
             self._outcome.intact = False
             self._outcome.unhealed = str(error)

@@ -42,6 +42,10 @@ HEAL_STANDS_STILL_S = 1.5
 HEAL_TICK_S = 0.1
 
 
+# Called before each wait for replies: returns how many seconds to wait, or None to give up.
+Policy = Callable[[], float | None]
+
+
 class Pending:
     """A pending call to several processes, of which some have not replied yet.
 
@@ -114,6 +118,23 @@ class Pending:
                 self.waiting.remove(k)
                 raise ClusterError(f"process {k} could not be reached: {error}") from None
         return happened
+
+    def follow(self, policy: Policy) -> bool:
+        """Wait for the replies of all processes, for as long as a policy says.
+
+        Args:
+            policy: Called before each wait; returns the most seconds to wait until the next call,
+                or None to give up.
+
+        Returns:
+            Whether all processes have replied.
+
+        Raises:
+            ClusterError: A reply is an ipyparallel error: the engine has died, or is not mcnb's.
+        """
+        while self.waiting and (timeout := policy()) is not None:
+            self.wait(timeout)
+        return not self.waiting
 
     def progress(self, k: int) -> Progress:
         """Return a process's last reported progress."""
@@ -252,14 +273,17 @@ class WorkerClient:
         """
         pending = self.call(function, *args, **which)
         deadline = time.monotonic() + START_TIMEOUT_S
-        while pending.waiting:
-            pending.wait(1.0)
+
+        def patience() -> float | None:
             if any(isinstance(answer, ProcessError) for answer in pending.answers.values()):
-                # The other processes are likely to report the same error soon.
-                while pending.waiting and pending.wait(FAILURES_S):
-                    pass
-                break
+                return None
             self._check(deadline, "join the others", sorted(pending.waiting))
+            return 1.0
+
+        if not pending.follow(patience):
+            # The other processes are likely to report the same error soon.
+            while pending.waiting and pending.wait(FAILURES_S):
+                pass
         failures: dict[str, list[int]] = {}
         for k, answer in sorted(pending.answers.items()):
             if isinstance(answer, ProcessError):
@@ -447,7 +471,7 @@ class Processes:
         return True
 
     def heal(
-        self, size: int = 0, wait: Callable[[Pending, float], object] | None = None
+        self, size: int = 0, follow: Callable[[Pending, Policy], object] = Pending.follow
     ) -> dict[int, Healed]:
         """Disconnect and reconnect all processes, and restore the learner's arrays.
 
@@ -455,7 +479,7 @@ class Processes:
 
         Args:
             size: The maximum number of bytes of arrays that a process has to copy.
-            wait: Waits for replies, with a timeout in seconds; may raise to give up.
+            follow: Waits for the replies as `Pending.follow` does; may raise to give up.
 
         Returns:
             The restored variables, by process.
@@ -465,30 +489,32 @@ class Processes:
         """
         budget = HEAL_S + HEAL_S_PER_GB * size / 1e9
         pending = self.call(heal, self._coordinator(), self.options.processes)
-        while pending.waiting:
-            if wait is None:
-                pending.wait(HEAL_TICK_S)
-            else:
-                wait(pending, HEAL_TICK_S)
-            failed = [a for a in pending.answers.values() if isinstance(a, ProcessError)]
-            if why := failed[0].summary() if failed else self._heals_in_vain(pending, budget):
-                raise ClusterError(f"the processes could not be healed: {why}")
+
+        def patience() -> float | None:
+            self._check_heal(pending, budget)
+            return HEAL_TICK_S
+
+        follow(pending, patience)
+        self._check_heal(pending, budget)
         self._communicator_ports = {port for _, port in pending.answers.values()} - {0}
         return {k: healed for k, (healed, _) in sorted(pending.answers.items())}
 
-    def _heals_in_vain(self, pending: Pending, budget_s: float) -> str:
-        """Return why a heal can't finish; empty if the heal may still finish."""
-        if self.exits:
-            return "a process ended"
-        if not pending.waiting:
-            return ""
+    def _check_heal(self, pending: Pending, budget_s: float) -> None:
+        """Raise ClusterError if a heal has failed, or can't finish."""
+        failed = [a for a in pending.answers.values() if isinstance(a, ProcessError)]
         left = sorted(pending.waiting)
-        name = name_processes(left, self.options.processes)
-        if all(pending.progress(k).waits_s >= HEAL_STANDS_STILL_S for k in left):
-            return f"{name} waited in vain"
-        if time.monotonic() > pending.started + budget_s:
-            return f"{name} did not finish within {budget_s:.0f} s"
-        return ""
+        name = name_processes(left, self.options.processes) if left else ""
+        if failed:
+            why = failed[0].summary()
+        elif self.exits:
+            why = "a process ended"
+        elif left and all(pending.progress(k).waits_s >= HEAL_STANDS_STILL_S for k in left):
+            why = f"{name} waited for the others and made no progress"
+        elif left and time.monotonic() > pending.started + budget_s:
+            why = f"{name} did not finish within {budget_s:.0f} s"
+        else:
+            return
+        raise ClusterError(f"the processes could not be healed: {why}")
 
     def wake(self) -> None:
         """Wake up a `Pending.wait` that is in progress."""

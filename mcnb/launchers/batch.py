@@ -184,11 +184,8 @@ class BatchLauncher(LocalLauncher):
         self._looked = time.monotonic()
         if not self.has_ended():
             return ""
-        what = "job" if self.patient else "command"
-        return (
-            f"The {what} of {self.options.launcher} ended before its processes had connected."
-            f"{self.output_lines()}"
-        )
+        what = f"{self.options.launcher} {'job' if self.patient else 'launcher'}"
+        return f"The {what} ended before its processes had connected.{self.output_lines()}"
 
     def output_lines(self) -> str:
         """Return the output of the launcher or its job, to be appended to a sentence."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from mcnb._system import die_with_parent
+from mcnb._system import die_with_parent, write_whole_lines
 from mcnb.errors import ClusterError, LockstepError, McnbError
 from mcnb.lockstep import _jax, rendezvous
 from mcnb.lockstep.checking import check_launches
@@ -68,6 +68,7 @@ def main(words: Sequence[str]) -> int:
         identity = identify(os.environ)
         if identity.launcher == OURS:
             die_with_parent()
+            write_whole_lines()  # mcnb run leaves out Gloo's
     except McnbError as error:
         print(f"python -m mcnb.lockstep: {error}", file=sys.stderr)
         return EXIT_USAGE

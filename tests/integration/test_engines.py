@@ -177,7 +177,8 @@ def test_processes_that_can_not_begin(launcher: Engines) -> None:
             launcher_options=f"{launcher.options} --no-such-option".strip(),
         ).start()
     assert re.match(
-        r"The cluster did not start: (what mpi started ended before it could join\. It said:"
+        r"The cluster did not start: (The mpi launcher ended before its processes had "
+        r"connected\. Its output:"
         r"|slurm could not start the processes: |The host one can't be reached: )",
         str(failed.value),
     )

@@ -70,6 +70,7 @@ def run(folder: Path, program: str, *words: str) -> tuple[int, list[str], list[s
         out, err = process.communicate(timeout=120)
     finally:
         process.kill()
+        process.communicate()
     by_process = re.compile(r"^\[(\d+)\]")
 
     def ordered(text: str) -> list[str]:
@@ -165,6 +166,18 @@ def test_those_that_do_not_listen_are_ended_too(tmp_path: Path) -> None:
     )
 
 
+def test_gloo_says_nothing_while_the_program_prints(tmp_path: Path) -> None:
+    """Gloo writes its notes in pieces, from a thread of its own."""
+    program = (
+        "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.printf(b'[Gloo] Rank ')\nprint('mine')\n"
+        "for piece in b'0', b' is connected to ', b'1', b' peer ranks. ':\n    libc.printf(piece)\n"
+        "print('more')\nlibc.printf(b'Expected number of connected peer ranks is : ')\n"
+        "libc.printf(b'1\\n')\nlibc.printf(b'native\\n')\njax.distributed.initialize()\n"
+    )
+    code, out, _ = run(tmp_path, f"import jax\n{program}", "train.py", "-n", "1")
+    assert (code, out) == (0, ["[0] mine", "[0] more", "[0] native"])
+
+
 def test_ctrl_c_reaches_all_of_them_once(tmp_path: Path) -> None:
     process = start(tmp_path, BEGIN + WAIT, "train.py", "-n", "2")
     try:
@@ -175,6 +188,7 @@ def test_ctrl_c_reaches_all_of_them_once(tmp_path: Path) -> None:
         _, err = process.communicate(timeout=30)
     finally:
         process.kill()
+        process.communicate()
     assert process.returncode == 128 + signal.SIGINT
     assert sorted(err.splitlines()) == [
         *(f"[{k}] KeyboardInterrupt at train.py:{AT}" for k in range(2)),
@@ -211,6 +225,7 @@ def test_ctrl_c_ends_what_does_not_listen(tmp_path: Path, again: bool) -> None:
         over = since(pressed)
     finally:
         process.kill()
+        process.communicate()
     assert first == "mcnb run: interrupting both processes. To kill them: Ctrl-C once more\n"
     assert err == "mcnb run: interrupted. Both processes did not end and were killed\n"
     assert process.returncode == 128 + signal.SIGINT

@@ -74,7 +74,8 @@ def test_what_a_job_said_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(mcnb.ClusterError) as failed:
         mcnb.Cluster(2, 1, launcher="slurm").start()
     assert str(failed.value).startswith(
-        "The cluster did not start: what slurm started ended before it could join. It said:"
+        "The cluster did not start: The slurm job ended before its processes had connected. Its "
+        "output:"
     )
     assert "no licence is left" in str(failed.value)
 
@@ -95,7 +96,7 @@ def test_a_job_that_is_cancelled_in_the_queue() -> None:
     command("scancel", command("squeue", "--noheader", "--format=%i"))
     starting.join(30)
     assert str(failures[0]).startswith(
-        "The cluster did not start: what slurm started ended before it could join."
+        "The cluster did not start: The slurm job ended before its processes had connected."
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import mcnb
-from mcnb.cluster.result import Result, died_sentence
+from mcnb.cluster.outcome import Outcome, died_sentence
+from mcnb.cluster.result import Result
 from mcnb.messages import Display, ProcessError, Reply, Text
 from tests.support.stands import WAS_KILLED, exited, killed
 
@@ -13,7 +14,10 @@ OK = Reply()
 DIVISION = ProcessError("ZeroDivisionError", "division by zero", 4, "\x1b[31mtraceback\x1b[39m")
 KEY = ProcessError("KeyError", "'x'", 2, "key traceback")
 STOPPED = ProcessError("KeyboardInterrupt", "", 7, "stopped traceback")
-ANEW = "All 4 processes were restarted: their variables are lost"
+RESTARTED = (
+    "All 4 processes were restarted: their variables are lost. To re-run the cells that defined "
+    "them: %mcjax restart --replay"
+)
 
 
 def failed(error: ProcessError, *texts: str) -> Reply:
@@ -102,9 +106,9 @@ def test_only_the_first_line_of_a_message_is_in_the_headline() -> None:
 
 
 def test_processes_that_were_stopped_are_no_headline() -> None:
-    aftermath = f"Processes 0,1,3 (line 7) waited and were stopped. {ANEW}"
+    aftermath = f"Processes 0,1,3 (line 7) waited and were stopped. {RESTARTED}"
     replies = {k: failed(STOPPED) for k in (0, 1, 3)} | {2: failed(DIVISION)}
-    result = Result(replies, 4, stopped=(0, 1, 3), aftermath=aftermath)
+    result = Result(replies, 4, Outcome(stopped=dict.fromkeys((0, 1, 3), 7), intact=False))
     assert message(result) == (
         f"process 2 raised ZeroDivisionError: division by zero (line 4). {aftermath}"
     )
@@ -112,16 +116,20 @@ def test_processes_that_were_stopped_are_no_headline() -> None:
 
 
 def test_own_errors_come_before_those_of_stopped_processes() -> None:
-    result = Result({0: failed(KEY), 1: failed(STOPPED), 3: failed(DIVISION)}, 4, stopped=(0, 1))
+    result = Result(
+        {0: failed(KEY), 1: failed(STOPPED), 3: failed(DIVISION)}, 4, Outcome(stopped={0: 7, 1: 7})
+    )
     assert message(result) == (
         "process 3 raised ZeroDivisionError: division by zero (line 4); "
-        "process 0 raised KeyError: 'x' (line 2)"
+        "process 0 raised KeyError: 'x' (line 2). Processes 0,1 (line 7) waited and were stopped"
     )
 
 
 def test_a_keyboard_interrupt_of_the_cells_own_is_an_error() -> None:
-    result = Result({0: failed(STOPPED), 1: failed(STOPPED)}, 2, stopped=(1,))
-    assert message(result) == "process 0 raised KeyboardInterrupt (line 7)"
+    result = Result({0: failed(STOPPED), 1: failed(STOPPED)}, 2, Outcome(stopped={1: 7}))
+    assert message(result) == (
+        "process 0 raised KeyboardInterrupt (line 7). Process 1 (line 7) waited and was stopped"
+    )
 
 
 def test_an_interrupted_cell() -> None:
@@ -131,9 +139,7 @@ def test_an_interrupted_cell() -> None:
     result = Result(
         {0: failed(STOPPED, "0\n"), 1: failed(STOPPED, "0\n")},
         2,
-        stopped=(0, 1),
-        interrupted=True,
-        aftermath=aftermath,
+        Outcome(stopped={0: 7, 1: 7}, interrupted=True, verified=True),
     )
     assert message(result) == f"The cell was interrupted. {aftermath}"
     assert result.text() == f"[all 2] 0\n\n{aftermath}\n"
@@ -143,21 +149,20 @@ def test_a_process_that_died() -> None:
     result = Result(
         {0: failed(KEY, "a\n"), 1: Reply((Text("stdout", "a\n"),)), 2: failed(STOPPED)},
         4,
-        stopped=(2,),
-        exits={1: killed(15), 3: killed(15)},
-        aftermath=ANEW,
+        Outcome(stopped={2: None}, exits={1: killed(15), 3: killed(15)}, intact=False),
     )
+    aftermath = f"Process 2 waited and was stopped. {RESTARTED}"
     assert not result.ok
     assert isinstance(result.error(), mcnb.ClusterError)
-    assert message(result) == f"processes 1,3 were killed by SIGTERM. {ANEW}"
+    assert message(result) == f"processes 1,3 were killed by SIGTERM. {aftermath}"
     assert result.text() == (
         "[0,1] a\n"
-        f"ClusterError: processes 1,3 were killed by SIGTERM. {ANEW}\n"
+        f"ClusterError: processes 1,3 were killed by SIGTERM. {aftermath}\n"
         "[0] KeyError in line 2\n"
         "key traceback\n"
     )
     assert result.died == {1: "was killed by SIGTERM", 3: "was killed by SIGTERM"}
-    assert not Result({}, 1, exits={0: exited(3)}).ok
+    assert not Result({}, 1, Outcome(exits={0: exited(3)})).ok
 
 
 def test_how_processes_died() -> None:
@@ -169,6 +174,9 @@ def test_how_processes_died() -> None:
 
 def test_an_interrupted_cell_without_an_answer_is_not_ok() -> None:
     # Processes that are blocked in native code don't answer: nothing of theirs is an error.
-    result = Result({0: Reply()}, count=1, stopped=(0,), interrupted=True, aftermath="It is gone")
+    result = Result({0: Reply()}, 1, Outcome(stopped={0: None}, interrupted=True, verified=True))
     assert not result.ok
-    assert str(result.error()) == "The cell was interrupted. It is gone"
+    assert str(result.error()) == (
+        "The cell was interrupted. Process 0 was interrupted. The cluster is intact; all variables "
+        "are kept"
+    )

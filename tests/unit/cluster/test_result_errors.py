@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result
 from mcnb.errors import CellError, ClusterError, LockstepError
 from mcnb.lockstep.messages import explain
@@ -11,15 +12,19 @@ from mcnb.lockstep.model import Stand, Verdict
 from mcnb.messages import ProcessError, Reply
 from tests.support.stands import FINISHED, MAX, WAS_KILLED, at, stands
 
-ANEW = "Both processes were restarted: their variables are lost"
-
+RESTARTED = (
+    "Both processes were restarted: their variables are lost. To re-run the cells that defined "
+    "them: %mcjax restart --replay"
+)
+ANEW = f"Process 0 waited and was stopped. {RESTARTED}"
 
 MINE = ProcessError("ValueError", "mine", 2, "traceback")
 
 
 def test_processes_that_parted_are_a_lockstep_error() -> None:
     verdict = Verdict("missing", stands(at(), FINISHED))
-    error = Result({}, 2, stopped=(0,), verdict=verdict, aftermath=ANEW).error()
+    outcome = Outcome(stopped={0: None}, verdict=verdict, intact=False)
+    error = Result({}, 2, outcome).error()
     assert type(error) is LockstepError
     assert error.kind == verdict.kind
     assert str(error) == (
@@ -38,7 +43,8 @@ def test_processes_that_parted_are_a_lockstep_error() -> None:
 
 def test_the_error_that_left_others_waiting_is_the_headline() -> None:
     verdict = Verdict("missing", stands(at(), Stand("raised", error="ValueError: mine")))
-    error = Result({1: Reply((), MINE)}, 2, stopped=(0,), verdict=verdict, aftermath=ANEW).error()
+    outcome = Outcome(stopped={0: None}, verdict=verdict, intact=False)
+    error = Result({1: Reply((), MINE)}, 2, outcome).error()
     assert type(error) is CellError
     assert str(error) == (
         "process 1 raised ValueError: mine (line 2). Process 0 waited at line 4 in sum. " + ANEW
@@ -49,11 +55,12 @@ def test_the_error_that_left_others_waiting_is_the_headline() -> None:
 
 def test_an_error_after_a_mismatch_is_not_the_headline() -> None:
     verdict = Verdict("mismatch", stands(at(), at(4, MAX)))
-    error = Result({1: Reply((), MINE)}, 2, stopped=(0,), verdict=verdict).error()
+    error = Result({1: Reply((), MINE)}, 2, Outcome(verdict=verdict, verified=True)).error()
     assert type(error) is LockstepError
     assert error.kind == verdict.kind
     assert str(error) == (
-        f"{explain(verdict, 2).sentence}. process 1 raised ValueError: mine (line 2)"
+        f"{explain(verdict, 2).sentence}. The cluster is intact; all variables are kept. process 1 "
+        "raised ValueError: mine (line 2)"
     )
     assert error.lines[0] == "LockstepError: Processes diverged: their launches do not match"
     assert error.lines[-3:] == ["", "[1] ValueError in line 2", "traceback"]
@@ -61,22 +68,30 @@ def test_an_error_after_a_mismatch_is_not_the_headline() -> None:
 
 def test_a_cell_that_took_too_long_is_no_lockstep_error() -> None:
     verdict = Verdict("stalled", stands(Stand("hangs", line=3), Stand("runs", line=5)))
-    error = Result({}, 2, stopped=(0, 1), time_limit=2.0, verdict=verdict).error()
+    outcome = Outcome(stopped={0: 3, 1: 5}, time_limit=2.0, verdict=verdict, verified=True)
+    error = Result({}, 2, outcome).error()
     assert type(error) is CellError
-    assert str(error) == "stalled: process 0 waited inside JAX at line 3; process 1 was at line 5"
+    assert str(error) == (
+        "stalled: process 0 waited inside JAX at line 3; process 1 was at line 5. Both processes "
+        "(lines 3, 5) were interrupted at the time limit of 2 s. The cluster is intact; all "
+        "variables are kept"
+    )
     assert error.lines[0] == "CellError: The cell stalled"
 
 
 def test_a_death_comes_before_what_parted() -> None:
     verdict = Verdict("mismatch", stands(at(), at(4, MAX)), happened="crashed")
-    result = Result({}, 2, exits={1: WAS_KILLED}, verdict=verdict, aftermath=ANEW)
+    outcome = Outcome(exits={1: WAS_KILLED}, verdict=verdict, intact=False)
+    result = Result({}, 2, outcome)
     error = result.error()
     assert type(error) is ClusterError
-    assert str(error) == (f"process 1 was killed. {ANEW}. {explain(verdict, 2).sentence}")
+    assert str(error) == (f"process 1 was killed. {RESTARTED}. {explain(verdict, 2).sentence}")
     assert error.lines == [
-        f"ClusterError: process 1 was killed. {ANEW}",
+        f"ClusterError: process 1 was killed. {RESTARTED}",
         "",
         *explain(verdict, 2).lines,
     ]
     verdict = Verdict("died", stands(at(), Stand("died", exit=WAS_KILLED)))
-    assert str(replace(result, verdict=verdict).error()) == f"process 1 was killed. {ANEW}"
+    assert str(Result({}, 2, replace(outcome, verdict=verdict)).error()) == (
+        f"process 1 was killed. {RESTARTED}"
+    )

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mcnb
+from mcnb.cluster.outcome import Outcome
 from mcnb.lockstep.model import Launch, LaunchRecord
 from mcnb.lockstep.trace import Sample, Span, Trace
 from mcnb.messages import ProcessError, Reply
@@ -258,7 +259,7 @@ def test_processes_that_have_no_lane() -> None:
     died = mcnb.Result(
         {k: Reply(trace=Trace(0.0, 1.0) if k else None) for k in range(2)},
         2,
-        exits={0: WAS_KILLED},
+        Outcome(exits={0: WAS_KILLED}),
     )
     assert "P0 was killed" in died.timeline().text().splitlines()
 
@@ -267,7 +268,7 @@ def test_nothing_to_draw() -> None:
     with pytest.raises(mcnb.PictureError) as not_run:
         result({0: None}, count=1).timeline()
     assert str(not_run.value) == "There is nothing to draw: the cell did not run"
-    dead = mcnb.Result({0: Reply()}, 1, exits={0: WAS_KILLED})
+    dead = mcnb.Result({0: Reply()}, 1, Outcome(exits={0: WAS_KILLED}))
     with pytest.raises(mcnb.PictureError) as died:
         dead.timeline()
     assert str(died.value) == (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcnb.cluster.result import Outcome, aftermath, healing
+from mcnb.cluster.outcome import Outcome, aftermath, healing
 from mcnb.lockstep.model import ProcessExit, Verdict
 from mcnb.messages import Healed, Unfinished
 
@@ -22,7 +22,7 @@ HEALED = (
     ("outcome", "count", "expected"),
     [
         (Outcome(), 4, ""),
-        (Outcome(died={1: ProcessExit()}), 4, ""),
+        (Outcome(exits={1: ProcessExit()}), 4, ""),
         (Outcome(verdict=PARTED, verified=True), 4, INTACT),
         (Outcome(interrupted=True, verified=True), 4, INTACT),
         (Outcome(stopped={1: 3}), 4, "Process 1 (line 3) waited and was stopped"),
@@ -74,7 +74,7 @@ HEALED = (
             f"Both processes were restarted: their variables are lost. {AGAIN}",
         ),
         (
-            Outcome(died={1: ProcessExit()}, intact=False),
+            Outcome(exits={1: ProcessExit()}, intact=False),
             12,
             f"All 12 processes were restarted: their variables are lost. {AGAIN}",
         ),

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mcnb.cluster.cluster import Cluster as Cluster
+    from mcnb.cluster.cluster import connect as connect
     from mcnb.cluster.cluster import current_cluster as current_cluster
-    from mcnb.cluster.connect import connect as connect
     from mcnb.cluster.result import Result as Result
     from mcnb.errors import CellError as CellError
     from mcnb.errors import ClusterError as ClusterError
@@ -57,7 +57,7 @@ _HOMES = {
     "Result": "cluster.result",
     "Verdict": "lockstep.model",
     "check": "exercises",
-    "connect": "cluster.connect",
+    "connect": "cluster.cluster",
     "current_cluster": "cluster.cluster",
     "picture": "pictures.show",
     "show": "pictures.show",

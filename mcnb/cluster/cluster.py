@@ -15,7 +15,7 @@ from mcnb.cluster.shielding import to_the_end
 from mcnb.cluster.workers import Processes
 from mcnb.errors import CellError, ClusterError
 from mcnb.messages import Healed, Reply
-from mcnb.options import LOCAL, Options, host_list, process_set, seconds
+from mcnb.options import CONNECTED, LOCAL, Options, host_list, process_set, seconds
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.scene import Scene
 from mcnb.worker import rpc
@@ -57,9 +57,9 @@ class Cluster:
 
     def __init__(
         self,
-        processes: int = 4,
-        devices_per_process: int = 2,
-        platform: str = "cpu",
+        processes: int = Options.processes,
+        devices_per_process: int = Options.devices_per_process,
+        platform: str = Options.platform,
         env: Mapping[str, str] | None = None,
         checked: bool = True,
         launcher: str = LOCAL,
@@ -434,6 +434,51 @@ class Cluster:
         if execution is None:
             return self._lifetime.state()
         return f"running a cell. {execution.stage}" if execution.stage else "running a cell"
+
+
+def connect(
+    profile: str = "default",
+    cluster_id: str = "",
+    devices_per_process: int = Options.devices_per_process,
+    env: Mapping[str, str] | None = None,
+    checked: bool = True,
+    listen: str = "",
+) -> Cluster:
+    """Connect to the engines of an ipyparallel cluster that mcnb did not start.
+
+    All engines become JAX processes. mcnb does not end them.
+
+    Args:
+        profile: The IPython profile under which the cluster was started.
+        cluster_id: The cluster's id, if several clusters run under one profile.
+        devices_per_process: The number of devices per process.
+        env: Environment variables for the processes.
+        checked: Whether each launch waits until all its participants have reached it.
+        listen: The address of this machine at which the processes reach the notebook kernel;
+            determined automatically by default.
+
+    Returns:
+        The cluster, whose processes have joined.
+
+    Raises:
+        ClusterError: There is no such cluster, or an engine does not reply or has used JAX.
+    """
+    from mcnb.launchers.existing import engines_of
+
+    cluster = Cluster.of(
+        Options(
+            engines_of(profile, cluster_id),
+            devices_per_process,
+            env=dict(env or {}),
+            checked=checked,
+            launcher=CONNECTED,
+            listen=listen,
+            profile=profile,
+            cluster_id=cluster_id,
+        )
+    )
+    cluster.start()
+    return cluster
 
 
 _current: Cluster | None = None

@@ -20,6 +20,7 @@ import functools
 import gc
 import importlib
 import inspect
+import operator
 import sys
 import threading
 import warnings
@@ -53,19 +54,25 @@ _describe: Describe | None = None
 _described: weakref.WeakKeyDictionary[Any, Launch | None] = weakref.WeakKeyDictionary()
 _lasting: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 _left_behind: list[Any] = []
-# Every private name that this file uses, by module; `install` probes them all.
+# The private names that this file uses, by module; `install` probes all of them. Modules or names
+# with a bar between them are alternatives, the newer one first.
 PRIVATE_NAMES = {
     "jax._src.api": ("clean_up",),
     "jax._src.array": ("ArrayImpl",),
     "jax._src.callback": (),
     "jax._src.dispatch": ("runtime_tokens", "wait_for_tokens"),
     "jax._src.distributed": ("global_state",),
-    "jax._src.interpreters.pxla": ("ExecuteReplicated", "MeshExecutable"),
+    "jax._src.interpreters.pxla": ("ExecuteReplicated", "MeshExecutable._xla_in_layouts"),
+    "jax._src.layout": ("Layout._to_xla_layout",),
     "jax._src.mesh": ("get_concrete_mesh",),
     "jax._src.pjit": ("_get_fastpath_data",),
-    "jax._src.sharding_impls": ("GSPMDSharding", "make_single_device_sharding"),
+    "jax._src.sharding": ("Sharding._device_assignment",),
+    "jax._src.sharding_impls": (
+        "GSPMDSharding._hlo_sharding",
+        "make_single_device_sharding|SingleDeviceSharding",
+    ),
     "jax._src.xla_bridge": ("_backends", "backends_are_initialized"),
-    "jaxlib._hlo": ("HloPrintOptions",),
+    "jaxlib._hlo|jaxlib._jax": ("HloPrintOptions",),
 }
 # The logger to which JAX reports failed callbacks.
 CALLBACK_LOGGER = "jax._src.callback"
@@ -147,14 +154,28 @@ def backends_are_initialized() -> bool:
 def missing_names() -> list[str]:
     """Return the private names that this version of JAX lacks."""
     missing = []
-    for name, attributes in PRIVATE_NAMES.items():
-        try:
-            module = importlib.import_module(name)
-        except ImportError:
-            missing.append(name)
+    for modules, attributes in PRIVATE_NAMES.items():
+        module = _first_module(modules)
+        if module is None:
+            missing.append(modules)
         else:
-            missing += [f"{name}.{one}" for one in attributes if not hasattr(module, one)]
+            missing += [f"{module.__name__}.{one}" for one in attributes if not _has(module, one)]
     return missing
+
+
+def _first_module(alternatives: str) -> ModuleType | None:
+    for name in alternatives.split("|"):
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(name)
+    return None
+
+
+def _has(module: ModuleType, alternatives: str) -> bool:
+    for path in alternatives.split("|"):
+        with contextlib.suppress(AttributeError):
+            operator.attrgetter(path)(module)
+            return True
+    return False
 
 
 def _check() -> tuple[ModuleType, ModuleType]:
@@ -343,11 +364,12 @@ def _spans(execute: Any) -> bool:
 def devices_of(execute: Any) -> Sequence[Any]:
     """Return the devices that a computation runs on, in its order."""
     shardings = [*execute.in_handler.in_shardings, *execute.out_handler.out_shardings]
-    for sharding in shardings:
-        devices = getattr(sharding, "_device_assignment", None)
-        if devices:
-            return tuple(devices)
-    return ()
+    return next(filter(None, map(devices_of_sharding, shardings)), ())
+
+
+def devices_of_sharding(sharding: Any) -> tuple[Any, ...]:
+    """Return the devices of a sharding, in its order; empty if it names none."""
+    return tuple(getattr(sharding, "_device_assignment", None) or ())
 
 
 def _launch(execute: Any, args: Sequence[Any]) -> Launch | None:
@@ -372,9 +394,8 @@ def _launch(execute: Any, args: Sequence[Any]) -> Launch | None:
 
 
 def _print_options() -> Any:
-    from jaxlib import _hlo
-
-    options = _hlo.HloPrintOptions()
+    hlo: Any = _first_module("jaxlib._hlo|jaxlib._jax")
+    options = hlo.HloPrintOptions()
     options.print_metadata = False
     options.print_backend_config = False
     options.print_ids = False
@@ -466,12 +487,15 @@ def make_array(aval: Any, sharding: Any, parts: Sequence[Any], committed: bool) 
 
 def moved_inner_sharding(old: Any, devices: Sequence[Any]) -> Any:
     """Return a sharding of one of JAX's internal kinds on other devices, or None."""
-    from jax._src.sharding_impls import GSPMDSharding, make_single_device_sharding
+    from jax._src import sharding_impls
 
-    if isinstance(old, GSPMDSharding):
-        return GSPMDSharding(tuple(devices), old._hlo_sharding, memory_kind=old.memory_kind)
+    if isinstance(old, sharding_impls.GSPMDSharding):
+        kind, hlo = old.memory_kind, old._hlo_sharding
+        return sharding_impls.GSPMDSharding(tuple(devices), hlo, memory_kind=kind)
     if len(devices) == 1:
-        return make_single_device_sharding(devices[0], memory_kind=old.memory_kind)
+        single = getattr(sharding_impls, "make_single_device_sharding", None)
+        make = single or sharding_impls.SingleDeviceSharding
+        return make(devices[0], memory_kind=old.memory_kind)
     return None
 
 

@@ -15,8 +15,7 @@ from IPython.display import display
 from IPython.utils.process import arg_split
 
 from mcnb.cluster import cluster as clusters
-from mcnb.cluster.cluster import Cluster
-from mcnb.cluster.connect import connect
+from mcnb.cluster.cluster import Cluster, connect
 from mcnb.cluster.result import Result
 from mcnb.errors import ClusterError, OptionError
 from mcnb.launchers.forkserver_client import close_idle

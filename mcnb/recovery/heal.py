@@ -73,7 +73,7 @@ def moved_sharding(old: Any, new: Mapping[int, tuple[Any, Any]]) -> Any:
         if id(mesh) not in new:
             return None
         return jax.sharding.NamedSharding(new[id(mesh)][1], old.spec, memory_kind=old.memory_kind)
-    devices = tuple(getattr(old, "_device_assignment", None) or ())
+    devices = _jax.devices_of_sharding(old)
     if not devices or not all(id(device) in new for device in devices):
         return None
     return _jax.moved_inner_sharding(old, [new[id(device)][1] for device in devices])

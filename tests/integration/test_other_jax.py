@@ -21,11 +21,19 @@ CHANGES = {
     "a slot is gone": "pxla.ExecuteReplicated.__slots__.remove('in_handler')",
     "the class is gone": "real = pxla.ExecuteReplicated; del pxla.ExecuteReplicated",
     "the fast path is gone": "real = pjit._get_fastpath_data; del pjit._get_fastpath_data",
-    "programs can't be printed": "import jaxlib._hlo as hlo; del hlo.HloPrintOptions",
+    "programs can't be printed": (
+        "from mcnb.lockstep import _jax\n"
+        "del _jax._first_module('jaxlib._hlo|jaxlib._jax').HloPrintOptions"
+    ),
     "it can't be referred to weakly": "pxla.ExecuteReplicated.__slots__.remove('__weakref__')",
 }
 CHANGES |= {
-    f"no {module}.{name}": f"import {module} as one; del one.{name}"
+    f"no {name}": "\n".join(
+        [
+            f"import contextlib, {module} as one",
+            *(f"with contextlib.suppress(AttributeError): del one.{n}" for n in name.split("|")),
+        ]
+    )
     for module, names in _jax.PRIVATE_NAMES.items()
     for name in names
     # These are above.

@@ -184,7 +184,7 @@ For example: -n 4
             raise OptionError(
                 "--launcher ssh: on which hosts? For example: --launcher ssh --hosts alice@one,two"
                 if self.launcher == "ssh"
-                else "--hosts belongs to --launcher ssh. For mpi, for example: "
+                else "--hosts is only allowed with --launcher ssh. For mpi, for example: "
                 "--options '--host one,two'"
             )
         if not all(re.fullmatch(r"\S+", host) for host in self.hosts):
@@ -195,8 +195,8 @@ For example: -n 4
         for option, given in {"--options": self.launcher_options, "--listen": self.listen}.items():
             if given and self.launcher == LOCAL:
                 raise OptionError(
-                    f"{option} belongs to processes that others start than mcnb itself. "
-                    "For example: --launcher mpi"
+                    f"{option} is only allowed with another launcher than {LOCAL}. For example: "
+                    "--launcher mpi"
                 )
 
     @property

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any, Literal, TypeAlias
 
 from mcnb._system import reserved_port
-from mcnb._text import name_processes, plural
+from mcnb._text import name_processes
 from mcnb.errors import OptionError
 from mcnb.export.parse import find_lesson, is_lesson, run_lesson
 from mcnb.launchers.base import process_environment
@@ -214,10 +214,10 @@ ends all of them, and the root cause is told last.
 
 {_OPTIONS}
 
-The first word after FILE that is none of these begins ARGS, which are the program's; so does what
-follows two dashes. In them, {{process}} and {{processes}} stand for a process's index and the
-number of processes. A program that calls jax.distributed.initialize() without arguments needs no
-more. For example:
+Options of mcnb end at the first word after FILE that is not listed above, or at --. The rest are
+ARGS, the program's own arguments. In them, {{process}} and {{processes}} stand for a process's
+index and the number of processes. A program that calls jax.distributed.initialize() without
+arguments needs no more. For example:
 
   mcnb run train.py -n 4 -d 2 --steps 100
   mcnb run toy.py -n 4 -d 2 {{process}} {{processes}}
@@ -383,9 +383,8 @@ class Running:
             print(f"mcnb run: {cause.sentence}{ended}", file=sys.stderr)
         elif code == 0 and strangers(self._endings):
             print(
-                f"mcnb run: {self._path.name} never called jax.distributed.initialize(): these "
-                f"were {plural(len(self._endings), 'program', 'programs')} that knew nothing of "
-                "each other",
+                f"mcnb run: {self._path.name} never called jax.distributed.initialize(), so its "
+                f"{len(self._endings)} processes ran independently",
                 file=sys.stderr,
             )
         return code

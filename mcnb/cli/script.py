@@ -108,8 +108,8 @@ def _parse(words: Sequence[str]) -> tuple[Path, Path | None]:
     )
     if not is_lesson(lesson):
         raise OptionError(
-            f"mcnb script {lesson}: a lesson is a notebook, {' or '.join(ENDINGS)}, and this is "
-            "none"
+            f"mcnb script {lesson}: it is not a notebook. Expected a file that ends in "
+            f"{' or '.join(ENDINGS)}"
         )
     return lesson, None if target in (None, "-") else Path(str(target))
 

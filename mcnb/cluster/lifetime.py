@@ -49,7 +49,7 @@ class Absence(Enum):
 
     NOT_STARTED = "was not started yet"
     FAILED = "did not start"
-    NOT_JOINED = "could not be joined"
+    NOT_JOINED = "could not be connected to"
     INTERRUPTED = "was interrupted while it started"
     RESTARTING = "is being restarted"
     RESTART_INTERRUPTED = "was interrupted while it was restarted"
@@ -206,7 +206,8 @@ class Lifetime:
             outcome = aftermath(
                 Outcome(intact=False), self._options.processes, ours=self._options.ours
             )
-            raise ClusterError(f"{died[0].upper()}{died[1:]} since the last cell. {outcome}")
+            died = f"{died[0].upper()}{died[1:]}"
+            raise ClusterError(f"{died} after the last cell, so this one did not run. {outcome}")
         return self._processes
 
     def state(self) -> str:

@@ -158,8 +158,7 @@ def leftovers(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
         >>> for sentence in leftovers({0: Unfinished(threads=(3,)), 1: Unfinished(native=True)}, 4):
         ...     print(sentence)
         process 0 still runs a thread of the cell (line 3). %mcjax restart ends it
-        process 1 still uses the processor in native code, for an unknown computation. %mcjax \
-restart ends it
+        process 1 is still running native code; its computation is not known. %mcjax restart ends it
     """
     said = _computing_on(unfinished, count)
     for lines, ks in _grouped({k: u.threads for k, u in unfinished.items() if u.threads}):
@@ -170,10 +169,12 @@ restart ends it
     native = [k for k, one in unfinished.items() if one.native and not one.devices]
     native = [k for k in native if not unfinished[k].threads]
     if native:
-        uses = "uses" if len(native) == 1 else "use"
+        one = len(native) == 1
+        name = name_processes(native, count)
+        runs, its = ("is", "its") if one else ("are", "their")
         said.append(
-            f"{name_processes(native, count)} still {uses} the processor in native code, for an "
-            "unknown computation. %mcjax restart ends it"
+            f"{name} {runs} still running native code; {its} computation is not known. "
+            "%mcjax restart ends it"
         )
     for names, ks in _grouped({k: u.children for k, u in unfinished.items() if u.children}):
         has = "has" if len(ks) == 1 else "have"

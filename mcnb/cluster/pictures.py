@@ -85,7 +85,8 @@ def pictures_of(cluster: Variables, args: Sequence[Any], options: dict[str, Any]
     if not isinstance(what, str) or len(args) > 1:
         given = ", ".join(map(repr, args))
         raise PictureError(
-            f"With a cluster goes the name of a variable, not {given}: mcnb.show(cluster, 'x')"
+            f"mcnb.show(cluster, {given}): the argument after a cluster is the name of a variable. "
+            "For example: mcnb.show(cluster, 'x')"
         )
     try:
         compile(what, "<expression>", "eval")

@@ -18,7 +18,14 @@ from mcnb._text import name_processes
 from mcnb.cluster.shielding import Task, to_the_end
 from mcnb.errors import ClusterError
 from mcnb.launchers.base import Launcher, process_environment
-from mcnb.launchers.exits import FORKSERVER, ExitReporter, last_lines, process_index, process_name
+from mcnb.launchers.exits import (
+    CONTROLLER,
+    FORKSERVER,
+    ExitReporter,
+    last_lines,
+    process_index,
+    process_name,
+)
 from mcnb.launchers.forkserver_client import preload
 from mcnb.lockstep.messages import exit_text
 from mcnb.lockstep.model import ProcessExit
@@ -40,6 +47,7 @@ HEAL_S, HEAL_S_PER_GB = 8.0, 4.0
 # A heal in which all processes are inactive for so long will never end.
 HEAL_STANDS_STILL_S = 1.5
 HEAL_TICK_S = 0.1
+_SUBJECTS = {CONTROLLER: "ipyparallel's controller", FORKSERVER: "the fork server"}
 
 
 # Called before each wait for replies: returns how many seconds to wait, or None to give up.
@@ -297,7 +305,9 @@ class WorkerClient:
         self._check_open()
         for name, how in self.exits.items():
             lines = last_lines(self.output(name))
-            raise ClusterError(f"{name} {exit_text(how)} while starting.{lines}")
+            raise ClusterError(
+                f"{_SUBJECTS.get(name, name)} {exit_text(how)} during the start.{lines}"
+            )
         if failure := self._start.failure():
             raise ClusterError(failure)
         if time.monotonic() > deadline and not (self._start.patient and not self._views):

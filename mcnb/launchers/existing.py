@@ -44,9 +44,9 @@ def connection_file(profile: str, cluster_id: str) -> Path:
             return Path(folder) / name
     id_option = f" --cluster-id={cluster_id}" if cluster_id else ""
     raise ClusterError(
-        f"No ipyparallel cluster has left word under the profile {profile}"
-        f"{f' and the id {cluster_id}' if cluster_id else ''}. Start one: "
-        f"ipcluster start --profile={profile}{id_option} -n 4"
+        f"No running ipyparallel cluster was found for the profile {profile}"
+        f"{f' and the id {cluster_id}' if cluster_id else ''}: there is no connection file. Start "
+        f"one: ipcluster start --profile={profile}{id_option} -n 4"
     )
 
 
@@ -62,8 +62,8 @@ def client_of(file: Path) -> Any:
         client = ipyparallel.Client(str(file), timeout=CONNECT_S)
     except Exception as error:  # the controller has ended, or another program uses its port
         raise ClusterError(
-            f"The ipyparallel cluster that has left word in {file.name} does not answer "
-            f"({_first_line(error)}). If it is gone, start another: ipcluster start"
+            f"The ipyparallel cluster of the connection file {file.name} does not answer "
+            f"({_first_line(error)}). If it has ended, start another: ipcluster start"
         ) from None
     deadline = time.monotonic() + CONNECT_S
     while not client.ids and time.monotonic() < deadline:

@@ -138,7 +138,7 @@ def why_not(spec: Spec) -> str:
     except RuntimeError as error:  # raised by an audit hook of the interpreter
         return f"this Python forbids it: {error}"
     threads = len(list(_TASKS.iterdir()))
-    return f"there are {threads} threads" if threads > 1 else ""
+    return f"the fork server has {threads} threads, so it can't fork safely" if threads > 1 else ""
 
 
 def settle() -> None:

@@ -13,6 +13,7 @@ from mcnb._text import label, name_processes, plural
 from mcnb.lockstep.model import (
     Detail,
     ExitSource,
+    Kind,
     Launch,
     LaunchRecord,
     ProcessExit,
@@ -54,9 +55,9 @@ def exit_text(how: ProcessExit, *, plural: bool = False) -> str:
             ExitSource.LAUNCHER: f"ended ({how.reason})",
             ExitSource.SLURM: f"{was} ended by Slurm: {_SLURM_REASONS.get(how.reason)}",
             ExitSource.DISCONNECTED: f"{was} lost: its ssh connection broke",
-            ExitSource.FOLLOWED: f"{was} ended with it",
+            ExitSource.FOLLOWED: "ended after that",
             ExitSource.NOT_STARTED: f"could not be started ({how.reason})",
-            ExitSource.UNKNOWN: "ended without a word",
+            ExitSource.UNKNOWN: "ended, and the reason is not known",
         }[how.source]
     elif how.status >= 0:
         text = f"ended with exit code {how.status}"
@@ -142,15 +143,18 @@ def met_nobody(verdict: Verdict, records: Iterable[LaunchRecord], count: int) ->
             other, own = alone[0].launch, stand.launch
             how = ""
             if other.arguments != own.arguments:
-                how = f", with {' '.join(other.arguments)} where it takes {' '.join(own.arguments)}"
+                how = _instead("", other.arguments, own.arguments)
             elif other.shardings != own.shardings:
-                how = f", sharded as {' '.join(other.shardings)} instead of "
-                how += " ".join(own.shardings)
+                how = _instead("sharded as ", other.shardings, own.shardings)
             return (
-                f"{name_processes(ks, count)} launched {other.name} at line {stand.line}, too"
-                f"{how}: that launch does not communicate, so it does not match"
+                f"{name_processes(ks, count)} also launched {other.name} at line {stand.line}"
+                f"{how}, but without communication, so it does not match"
             )
     return ""
+
+
+def _instead(what: str, other: Sequence[str], own: Sequence[str]) -> str:
+    return f", {what or 'with '}{' '.join(other)} instead of {' '.join(own)}"
 
 
 _Group: TypeAlias = tuple[list[int], Stand]
@@ -211,7 +215,7 @@ _HEADINGS = {
     "not invited": "Processes diverged: a participant was not given this cell",
     "cycle": "Processes diverged: they wait for each other in a cycle",
     "died": "Processes diverged: a process died",
-    "stalled": "The cell stalled",
+    "stalled": "The cell did not finish within its time limit",
 }
 _HAPPENED = {
     "hung": "the processes hung until mcnb aborted the computations",
@@ -253,8 +257,8 @@ def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
 reaching it'
     """
     groups = _groups(verdict)
-    with_arguments = verdict.kind in ("mismatch", "cycle")
-    said = [f"{name_processes(ks, count)} {_does(s, ks, with_arguments)}" for ks, s in groups]
+    kind = verdict.kind
+    said = [f"{name_processes(ks, count)} {_does(stand, ks, kind)}" for ks, stand in groups]
     if verdict.kind == "cycle":
         said.append(_ring(verdict.ring))
     differs, why = _differs(verdict, count) if verdict.kind == "mismatch" else ("", "")
@@ -270,7 +274,7 @@ reaching it'
     width = max(len(label(ks, count)) for ks, _ in groups)
     lines = [_HEADINGS[verdict.kind], ""]
     for ks, stand in groups:
-        lines.append(f"{label(ks, count):<{width}} {_does(stand, ks, with_arguments)}")
+        lines.append(f"{label(ks, count):<{width}} {_does(stand, ks, kind)}")
         source = next((verdict.details[k].source for k in ks if k in verdict.details), "")
         if source and stand.line is not None:
             lines.append(f"{'':<{width}} ----> {stand.line} {source}")
@@ -308,22 +312,25 @@ def _groups(verdict: Verdict) -> list[_Group]:
     return sorted(groups.values(), key=lambda group: (order.get(group[1].doing, 1), group[0]))
 
 
-def _does(stand: Stand, ks: list[int], with_arguments: bool) -> str:
+def _does(stand: Stand, ks: list[int], kind: Kind) -> str:
     one = len(ks) == 1
+    was = "was" if one else "were"
+    stalled = f"{was} still running, at an unknown line"
+    missing = stalled if kind == "stalled" else "had not reached it yet"
     if stand.exit is not None:
         return exit_text(stand.exit, plural=not one)
     if stand.doing == "waits" and stand.launch is not None:
-        what = str(stand.launch) if with_arguments else stand.launch.name
+        what = str(stand.launch) if kind in ("mismatch", "cycle") else stand.launch.name
         where = f", {_where(stand)}" if _where(stand) else ""
         return f"{'is' if one else 'are'} waiting in {what}{where}"
     where = f" at {_where(stand)}" if _where(stand) else ""
     return {
-        "runs": f"{'was' if one else 'were'}{where}" if where else "had not reached it yet",
+        "runs": f"{was}{where}" if where else missing,
         "hangs": f"waited inside JAX{where}",
         "finished": "finished the cell without reaching it",
         "left": "exited without reaching it",
         "raised": f"raised {stand.error}",
-        "not invited": f"{'was' if one else 'were'} not given this cell",
+        "not invited": f"{was} not given this cell",
     }[stand.doing]
 
 

@@ -17,7 +17,7 @@ from mcnb.output.text import gutter
 FIRST_S = 1.0
 PERIOD_S = 0.5
 WIDEST_LINE = 100
-AGAIN = "To replace the processes at once, without their variables: press stop again"
+AGAIN = "Press stop again to restart the processes now; their variables are lost"
 
 
 class LiveView:

@@ -37,7 +37,7 @@ def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Conta
     Example:
         >>> error = ProcessError("NameError", "name 'jnp' is not defined", 2, "", "jnp")
         >>> missing_name({0: error, 1: error}, 2, {})
-        'Hint: run the cell first that defines jnp'
+        'Hint: jnp is not defined on these processes. First run the %%mcjax cell that defines it'
     """
     found = {error.undefined for error in errors.values()}
     if len(errors) < count or len(found) != 1 or "" in found:
@@ -45,10 +45,13 @@ def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Conta
     (name,) = found
     if name in notebook:
         return (
-            f"Hint: {name} is defined in the notebook's own Python, which is none of the "
-            f"processes. Define it in a cell that begins with %%mcjax"
+            f"Hint: {name} is defined in the notebook kernel, but not on these processes. Define "
+            "it in a cell that begins with %%mcjax"
         )
-    return f"Hint: run the cell first that defines {name}"
+    return (
+        f"Hint: {name} is not defined on these processes. First run the %%mcjax cell that defines "
+        "it"
+    )
 
 
 class SentenceParser(MagicArgumentParser):
@@ -338,7 +341,7 @@ class McjaxMagics(Magics):
     def _stop(self, _: Any) -> None:
         cluster = clusters.current_cluster()
         if not cluster.running:
-            print(f"Nothing to stop. {cluster.status()}")
+            print(f"Nothing to stop: the cluster ({cluster.options.describe()}) has no processes")
             return
         try:
             cluster.stop()
@@ -348,8 +351,8 @@ class McjaxMagics(Magics):
             print(f"Stopped: {cluster.options.describe()}")
         else:
             print(
-                f"Left: {cluster.options.describe()}. They run on, and can't be connected again; "
-                "ipcluster stop ends them"
+                f"Disconnected from {cluster.options.describe()}. They still run, but can't be "
+                "connected to again; to end them: ipcluster stop"
             )
 
     _commands = {  # noqa: RUF012

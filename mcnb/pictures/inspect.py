@@ -113,8 +113,8 @@ def layout_of(thing: Any, shape: Sequence[int] | None = None, dtype: Any = None)
         return _layout(thing, tuple(shape), str(kind or ""), kind.itemsize if kind else 0)
     if isinstance(thing, jax.Array) and thing.is_deleted():
         raise PictureError(
-            f"The array of shape {_shape(thing.shape)} has been deleted or donated, so it lies "
-            "nowhere. Show what was computed from it"
+            f"The array of shape {_shape(thing.shape)} has been deleted or donated, so it is on "
+            "no device. Show what was computed from it"
         )
     sharding = getattr(thing, "sharding", None)
     if sharding is None:
@@ -161,8 +161,8 @@ def _indices(
         sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*_parts(spec)))
     if spec is not None and len(_parts(spec)) > len(shape):
         raise PictureError(
-            f"An array of shape {_shape(shape)} can't be split as {spec_text(spec)}, which speaks "
-            f"of {plural(len(_parts(spec)), 'dimension', 'dimensions')}"
+            f"An array of shape {_shape(shape)} can't be split as {spec_text(spec)}, which has "
+            f"{plural(len(_parts(spec)), 'dimension', 'dimensions')}"
         )
     try:
         found: Mapping[Any, tuple[slice, ...]] = sharding.devices_indices_map(shape)
@@ -247,8 +247,8 @@ def compiled(
     if isinstance(function, (jax.stages.Compiled, jax.stages.Lowered)):
         if args or keywords:
             raise PictureError(
-                "What is compiled already takes no arguments: mcnb.show(compiled), or "
-                "mcnb.show(f, x) of the function itself"
+                "A compiled function takes no further arguments: mcnb.show(compiled). To compile "
+                "it for other arguments: mcnb.show(f, x)"
             )
         return function.compile() if isinstance(function, jax.stages.Lowered) else function
     name = getattr(function, "__name__", type(function).__name__)

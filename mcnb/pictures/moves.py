@@ -201,8 +201,7 @@ def change_of(before: Any, after: Any, more: Sequence[Any], **options: Any) -> S
     arrays = [one for one in (before, after) if not isinstance(one, jax.sharding.Sharding)]
     if arrays and more:
         raise PictureError(
-            "An array has a shape of its own, so there is nothing more to say: "
-            "mcnb.show(x, sharding)"
+            "An array already has a shape, so the shape must be left out: mcnb.show(x, sharding)"
         )
     if not arrays and not more:
         raise PictureError(

@@ -205,7 +205,7 @@ def scene_of(
     if keywords:
         raise PictureError(
             f"mcnb.show has no option {next(iter(keywords))}. Options: {', '.join(OPTIONS)}; a "
-            "function takes its own keyword arguments, too"
+            "function also takes its own keyword arguments"
         )
     if args and isinstance(thing, laid_out) and isinstance(args[0], laid_out):
         from mcnb.pictures.moves import change_of
@@ -253,13 +253,12 @@ def _no_more(thing: Any, args: Sequence[Any]) -> None:
         from mcnb._text import spec_text
 
         spec = spec_text(args[0])
-        raise PictureError(
-            f"{spec} says nothing of a mesh. Give a sharding: NamedSharding(mesh, {spec})"
-        )
-    what = "jax.Array" if isinstance(thing, jax.Array) else type(thing).__name__
+        raise PictureError(f"{spec} has no mesh. Give a sharding: NamedSharding(mesh, {spec})")
+    what = a_or_an("jax.Array" if isinstance(thing, jax.Array) else type(thing).__name__)
     raise PictureError(
-        f"{a_or_an(what)} takes no {type(args[0]).__name__} beside it. A sharding takes a shape; "
-        "an array, another array or a sharding; a function, its arguments; a cluster, a name"
+        f"mcnb.show does not accept a value of type {type(args[0]).__name__} after "
+        f"{what[0].lower()}{what[1:]}. Allowed: a shape after a sharding; an array or a sharding after an array; arguments after "
+        "a function; a name after a cluster"
     )
 
 

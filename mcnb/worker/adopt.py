@@ -29,11 +29,11 @@ class Adopt:
         os.environ.update(self.env)
         jax = sys.modules.get("jax")
         if jax is not None and jax.distributed.is_initialized():
-            return "belongs to another system of JAX processes since an earlier run"
+            return "is still connected to the JAX processes of an earlier %mcjax connect"
         from mcnb.lockstep import _jax
 
         if _jax.backends_are_initialized():
-            return "has computed with JAX by itself before"
+            return "has already initialized JAX, so it can't connect to other processes"
         from mcnb.worker.kernel import adopt
 
         try:

@@ -88,8 +88,8 @@ two processes can't have the same one. Start fewer processes, or name more hosts
             there = len({gpu for other, seen in visible if other == host for gpu in seen})
             if not there:
                 raise ClusterError(
-                    f"There is no GPU of NVIDIA's on the host {host}, as far as nvidia-smi -L "
-                    "tells. Without one: --platform cpu"
+                    f"No NVIDIA GPU is available on the host {host}: nvidia-smi -L lists none, or "
+                    f"{VISIBLE} hides them. Without a GPU: --platform cpu"
                 )
             size = plural(count, "process", "processes"), plural(each, "GPU", "GPUs")
             raise ClusterError(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mcnb._system import local_end, reserve_port
+from mcnb._text import plural
 from mcnb.lockstep import _jax
 from mcnb.lockstep.abort import listening_ports
 from mcnb.lockstep.wire import Address
@@ -225,9 +226,10 @@ def join(
     joined = Joined(jax.process_index(), jax.local_device_count(), jax.device_count(), port)
     if joined.process_index != process_index or joined.local_devices != expected:
         raise RuntimeError(
-            f"JAX made this process {joined.process_index} with {joined.local_devices} devices, "
-            f"where process {process_index} with {expected} was asked for. Look for settings of "
-            "JAX or XLA in the environment"
+            f"JAX started this process with index {joined.process_index} and "
+            f"{plural(joined.local_devices, 'device', 'devices')}; index {process_index} and "
+            f"{plural(expected, 'device', 'devices')} were expected. Check the JAX_* variables and "
+            "XLA_FLAGS in the environment"
         )
     gone = {"": None, "leaves": leave, "forgets": lambda: forget(shell.worker.output)}[alone]
     return replace(joined, unchecked=shell.worker.session.enter(referee, process_index, gone))

@@ -163,7 +163,7 @@ def test_a_process_that_can_not_even_begin(monkeypatch: pytest.MonkeyPatch) -> N
         mcnb.Cluster(1, 1).start()
     message = str(failed.value)
     assert message.startswith(
-        "The cluster did not start: process 0 ended with exit code 1 while starting. Its last "
+        "The cluster did not start: process 0 ended with exit code 1 during the start. Its last "
         "lines:"
     )
     assert "Bad config encountered during initialization" in message

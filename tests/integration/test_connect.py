@@ -95,8 +95,8 @@ def test_its_engines_become_processes(theirs: ipyparallel.Cluster) -> None:
     with pytest.raises(mcnb.ClusterError) as stale:
         mcnb.connect()
     assert str(stale.value) == (
-        "The cluster could not be joined: Engine 0 belongs to another system of JAX processes "
-        f"since an earlier run. {MEND}"
+        "The cluster could not be connected to: Engine 0 is still connected to the JAX processes "
+        f"of an earlier %mcjax connect. {MEND}"
     )
 
 
@@ -117,7 +117,7 @@ def test_an_interrupt_and_a_death(theirs: ipyparallel.Cluster) -> None:
         assert time.monotonic() - began < 20
         helper.join()
         died = cluster.run("import os\nif jax.process_index() == 2:\n    os.kill(os.getpid(), 9)")
-        assert str(died.error()) == f"process 2 ended without a word. {LOST} connect"
+        assert str(died.error()) == f"process 2 ended, and the reason is not known. {LOST} connect"
         with pytest.raises(mcnb.ClusterError) as lost:
             cluster.run("1")
         assert str(lost.value) == (
@@ -143,8 +143,8 @@ def test_the_magic(theirs: ipyparallel.Cluster, empty_notebook: Notebook) -> Non
     again = empty_notebook.run("%mcjax connect")
     assert again.stdout == f"Connected already: {COUNT} processes x 1 CPU device\n"
     assert empty_notebook.run("%mcjax stop").stdout == (
-        f"Left: {COUNT} processes x 1 CPU device. They run on, and can't be connected again; "
-        "ipcluster stop ends them\n"
+        f"Disconnected from {COUNT} processes x 1 CPU device. They still run, but can't be "
+        "connected to again; to end them: ipcluster stop\n"
     )
     clusters.set_current(None)
 
@@ -172,7 +172,8 @@ def test_an_engine_that_has_used_jax(theirs: ipyparallel.Cluster) -> None:
     with pytest.raises(mcnb.ClusterError) as stale:
         mcnb.connect()
     assert str(stale.value) == (
-        f"The cluster could not be joined: Engine 1 has computed with JAX by itself before. {MEND}"
+        "The cluster could not be connected to: Engine 1 has already initialized JAX, so it can't "
+        f"connect to other processes. {MEND}"
     )
 
 
@@ -186,8 +187,8 @@ def test_an_engine_that_does_not_answer(
     with pytest.raises(mcnb.ClusterError) as stale:
         mcnb.connect()
     assert str(stale.value) == (
-        "The cluster could not be joined: Engines 0-2 of 3 did not answer within 1 seconds: busy, "
-        f"or left over from an earlier run. {MEND}"
+        "The cluster could not be connected to: Engines 0-2 of 3 did not answer within 1 seconds: "
+        f"busy, or left over from an earlier run. {MEND}"
     )
     for process in stopped:
         os.kill(process.pid, signal.SIGCONT)
@@ -198,6 +199,6 @@ def test_no_such_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(mcnb.ClusterError) as missing:
         mcnb.connect("lab", "second")
     assert str(missing.value) == (
-        "No ipyparallel cluster has left word under the profile lab and the id second. Start one: "
-        "ipcluster start --profile=lab --cluster-id=second -n 4"
+        "No running ipyparallel cluster was found for the profile lab and the id second: there is "
+        "no connection file. Start one: ipcluster start --profile=lab --cluster-id=second -n 4"
     )

@@ -330,7 +330,7 @@ def test_a_death_between_cells(cluster: mcnb.Cluster) -> None:
         cluster.run("1")
     assert str(died.value) == (
         "Process 3 was killed by SIGKILL (from outside, or because the machine ran out of memory) "
-        f"since the last cell. {RENEWED}"
+        f"after the last cell, so this one did not run. {RENEWED}"
     )
     assert cluster.run("'fresh'").text() == "[all 4] 'fresh'\n"
 
@@ -348,7 +348,7 @@ def test_what_connects_the_processes_dies(cluster: mcnb.Cluster, what: str) -> N
         cluster.run("1")
     does = "connects" if what == "controller" else "looks after"
     assert str(broken.value).startswith(f"The {what}, which {does} the processes, was killed")
-    assert str(broken.value).endswith(f" since the last cell. {RENEWED}")
+    assert str(broken.value).endswith(f" after the last cell, so this one did not run. {RENEWED}")
     assert cluster.run("'fresh'").text() == "[all 4] 'fresh'\n"
 
 

@@ -172,7 +172,7 @@ def test_where_the_system_has_no_room_for_a_process(
         mcnb.Cluster(processes=2, devices_per_process=1).start()
     assert str(caught.value) == (
         "The cluster did not start: process 1 could not be started "
-        "(Resource temporarily unavailable) while starting."
+        "(Resource temporarily unavailable) during the start."
     )
 
 

@@ -64,8 +64,9 @@ def test_no_gpu_at_all() -> None:
     with pytest.raises(mcnb.ClusterError) as refused:
         mcnb.Cluster(4, 2, platform="cuda").start()
     assert str(refused.value) == (
-        f"The cluster did not start: There is no GPU of NVIDIA's on the host {HOST}, as far as "
-        "nvidia-smi -L tells. Without one: --platform cpu"
+        f"The cluster did not start: No NVIDIA GPU is available on the host {HOST}: "
+        "nvidia-smi -L lists none, or CUDA_VISIBLE_DEVICES hides them. Without a GPU: "
+        "--platform cpu"
     )
 
 

@@ -49,12 +49,15 @@ def test_a_name_that_the_processes_do_not_know(notebook: Notebook) -> None:
     def last(cell: str) -> str:
         return without_escapes(notebook.run(cell).stdout).splitlines()[-1]
 
-    assert last("%%mcjax\nnobody_made_me") == "Hint: run the cell first that defines nobody_made_me"
+    assert last("%%mcjax\nnobody_made_me") == (
+        "Hint: nobody_made_me is not defined on these processes. First run the %%mcjax cell that "
+        "defines it"
+    )
     notebook.run("only_here = 1")
     shown = without_escapes(notebook.run("%%mcjax\nonly_here").stdout).splitlines()
     assert " ".join(shown[-2:]) == (
-        "Hint: only_here is defined in the notebook's own Python, which is none of the processes. "
-        "Define it in a cell that begins with %%mcjax"
+        "Hint: only_here is defined in the notebook kernel, but not on these processes. Define it "
+        "in a cell that begins with %%mcjax"
     )
     one = "%%mcjax\nimport jax\nif jax.process_index() == 1: nobody_made_me"
     assert last(one) == "NameError: name 'nobody_made_me' is not defined"
@@ -96,7 +99,7 @@ def test_the_life_of_a_cluster(empty_notebook: Notebook) -> None:
     assert "NameError" in empty_notebook.error("%%mcjax\nx")
     assert run("%mcjax stop").stdout == "Stopped: 2 processes x 1 CPU device\n"
     assert run("%mcjax stop").stdout == (
-        "Nothing to stop. 2 processes x 1 CPU device: it was stopped\n"
+        "Nothing to stop: the cluster (2 processes x 1 CPU device) has no processes\n"
     )
     assert run("%mcjax stop").success
 
@@ -169,7 +172,7 @@ def test_the_live_view_says_at_once_how_a_cell_is_being_ended(
     live(pending)
     pending.stage, pending.replaceable = "Restarting the processes …", False
     live(pending)
-    again = "To replace the processes at once, without their variables: press stop again"
+    again = "Press stop again to restart the processes now; their variables are lost"
     assert shown == [
         f"Process 1 still runs, for 0 s\n[1] line 3\nStopping: interrupting process 1 …\n{again}",
         f"Stopping: checking that no device computes any more …\n{again}",

@@ -36,8 +36,8 @@ def test_a_sharding_that_needs_nobody(cluster: mcnb.Cluster) -> None:
     error = str(cluster.run("total(x if k < 2 else whole)").error())
     assert "missing: processes 0,1 are waiting in jit(<lambda>), line 1" in error
     assert (
-        "Processes 2,3 launched jit(<lambda>) at line 1, too, sharded as P() instead of P('a',): "
-        "that launch does not communicate, so it does not match"
+        "Processes 2,3 also launched jit(<lambda>) at line 1, sharded as P() instead of P('a',), "
+        "but without communication, so it does not match"
     ) in error
 
 

@@ -107,7 +107,8 @@ def test_what_cannot_be_drawn(prepared: mcnb.Cluster) -> None:
     with pytest.raises(mcnb.PictureError) as unnamed:
         mcnb.show(prepared, (4, 4))
     assert str(unnamed.value) == (
-        "With a cluster goes the name of a variable, not (4, 4): mcnb.show(cluster, 'x')"
+        "mcnb.show(cluster, (4, 4)): the argument after a cluster is the name of a variable. For "
+        "example: mcnb.show(cluster, 'x')"
     )
     result = prepared.run("mcnb.show(3)")
     assert "PictureError: An int is in host memory, not on a device" in str(result.error())

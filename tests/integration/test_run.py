@@ -264,8 +264,8 @@ def test_programs_that_never_joined(tmp_path: Path) -> None:
     code, out, err = run(tmp_path, "print('alone')\n")
     assert (code, out) == (0, ["[0] alone", "[1] alone", "[2] alone"])
     assert err == [
-        "mcnb run: train.py never called jax.distributed.initialize(): these were 3 programs that "
-        "knew nothing of each other"
+        "mcnb run: train.py never called jax.distributed.initialize(), so its 3 processes ran "
+        "independently"
     ]
 
 
@@ -365,7 +365,12 @@ FINAL
     ("final", "code", "last"),
     [
         ("%%mcjax\njax.device_count()", 0, "[all 2] 2"),
-        ("%%mcjax\nnone", 1, "Hint: run the cell first that defines none"),
+        (
+            "%%mcjax\nnone",
+            1,
+            "Hint: none is not defined on these processes. First run the %%mcjax cell that defines "
+            "it",
+        ),
         (":tags: [raises-exception]\n\n7", 1, "Out[3]: 7"),
     ],
 )

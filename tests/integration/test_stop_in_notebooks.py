@@ -89,7 +89,7 @@ def test_what_a_person_is_shown() -> None:
     )
     texts = [c["data"]["text/plain"] for kind, c in stopped if kind == "display_data"]
     stages = [text.splitlines()[-2:] for text in texts if "Stopping" in text]
-    again = "To replace the processes at once, without their variables: press stop again"
+    again = "Press stop again to restart the processes now; their variables are lost"
     assert stages[0] == ["Stopping: interrupting both processes …", again]
     assert errors(stopped) == [INTACT]
     # What was shown meanwhile is taken away, and what the cell printed stays.

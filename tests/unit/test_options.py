@@ -260,8 +260,10 @@ def test_one_process_needs_no_list() -> None:
 
 SSH = "--launcher ssh: on which hosts? For example: --launcher ssh --hosts alice@one,two"
 LISTS = "name hosts with commas between them. For example: --hosts alice@one,two"
-NOT_SSH = "--hosts belongs to --launcher ssh. For mpi, for example: --options '--host one,two'"
-OTHERS = "belongs to processes that others start than mcnb itself. For example: --launcher mpi"
+NOT_SSH = (
+    "--hosts is only allowed with --launcher ssh. For mpi, for example: --options '--host one,two'"
+)
+OTHERS = "is only allowed with another launcher than local. For example: --launcher mpi"
 
 
 @pytest.mark.parametrize(

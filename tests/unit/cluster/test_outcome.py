@@ -163,7 +163,7 @@ KEPT, RENEWED = "All variables are kept", f"were restarted: their variables are 
             ),
             f"{KEPT}. Process 0 still runs a thread of the cell (line 3). %mcjax restart ends it. "
             "Process 1 still runs 2 threads of the cell (line 3). %mcjax restart ends them. "
-            "Process 2 still uses the processor in native code, for an unknown computation. %mcjax "
+            "Process 2 is still running native code; its computation is not known. %mcjax "
             "restart ends it. Process 3 still has the child processes sh, sleep. %mcjax restart "
             "ends them",
         ),

@@ -76,7 +76,7 @@ def test_a_cell_that_took_too_long_is_no_lockstep_error() -> None:
         "(lines 3, 5) were interrupted at the time limit of 2 s. The cluster is intact; all "
         "variables are kept"
     )
-    assert error.lines[0] == "CellError: The cell stalled"
+    assert error.lines[0] == "CellError: The cell did not finish within its time limit"
 
 
 def test_a_death_comes_before_what_parted() -> None:

@@ -326,7 +326,7 @@ def test_whatever_the_cells_are_the_programs_are_python(sources: list[str], fail
         ),
         ("-x", " -x: there is no such option. There are: -o FILE.py, --help"),
         ("a.md -o", " -o: a file is missing. Say: -o hello.py"),
-        ("toy.py", " toy.py: a lesson is a notebook, .md or .ipynb, and this is none"),
+        ("toy.py", " toy.py: it is not a notebook. Expected a file that ends in .md or .ipynb"),
         (
             f"{FIRST}.md -o taken.py",
             " -o taken.py: taken.py is there, and mcnb script has not written it. Choose another "

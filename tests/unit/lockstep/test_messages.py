@@ -128,7 +128,7 @@ def lines(kind: Kind, *each: Stand, **more: Any) -> Sequence[str]:
         (
             "stalled",
             [Stand("hangs"), Stand("runs")],
-            "stalled: process 0 waited inside JAX; process 1 had not reached it yet",
+            "stalled: process 0 waited inside JAX; process 1 was still running, at an unknown line",
         ),
         (
             "stalled",
@@ -303,10 +303,10 @@ def test_the_same_line_of_two_files_is_two_places() -> None:
 
 def test_nothing_more_to_say_leaves_no_blank_line() -> None:
     assert lines("stalled", Stand("hangs", line=3), Stand("runs")) == (
-        "The cell stalled",
+        "The cell did not finish within its time limit",
         "",
         "[0] waited inside JAX at line 3",
-        "[1] had not reached it yet",
+        "[1] was still running, at an unknown line",
     )
 
 
@@ -346,13 +346,17 @@ def test_nothing_more_to_say_leaves_no_blank_line() -> None:
             "was lost: its ssh connection broke",
             "were lost: its ssh connection broke",
         ),
-        (ProcessExit(ExitSource.FOLLOWED), "was ended with it", "were ended with it"),
+        (ProcessExit(ExitSource.FOLLOWED), "ended after that", "ended after that"),
         (
             ProcessExit(ExitSource.NOT_STARTED, reason="No space left on device"),
             "could not be started (No space left on device)",
             "could not be started (No space left on device)",
         ),
-        (ProcessExit(), "ended without a word", "ended without a word"),
+        (
+            ProcessExit(),
+            "ended, and the reason is not known",
+            "ended, and the reason is not known",
+        ),
     ],
 )
 def test_how_processes_ended(how: ProcessExit, one: str, several: str) -> None:

@@ -44,8 +44,8 @@ def test_who_launched_it_without_communication_is_named() -> None:
     stands = {0: Stand("waits", F, 3), 2: Stand("finished")}
     records = [made(2, 3, alone), made(3, 3, alone)]
     assert met_nobody(Verdict("missing", stands), records, 4) == (
-        "processes 2,3 launched jit(f) at line 3, too, sharded as P() instead of P('a',): that "
-        "launch does not communicate, so it does not match"
+        "processes 2,3 also launched jit(f) at line 3, sharded as P() instead of P('a',), but "
+        "without communication, so it does not match"
     )
     assert met_nobody(Verdict("missing", stands), [made(2, 4, alone)], 4) == ""
     assert met_nobody(Verdict("missing", stands), [made(2, 3)], 4) == ""

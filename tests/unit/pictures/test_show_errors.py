@@ -55,7 +55,7 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "too few dimensions": (
         NamedSharding(MESH8, P("a", "b")),
         (8,),
-        "An array of shape (8,) can't be split as P('a', 'b'), which speaks of 2 dimensions",
+        "An array of shape (8,) can't be split as P('a', 'b'), which has 2 dimensions",
     ),
     "no sharding": (
         jax.ShapeDtypeStruct((2, 3), np.float32),
@@ -72,8 +72,9 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "too much": (
         MESH8,
         (8, 4),
-        "A Mesh takes no tuple beside it. A sharding takes a shape; an array, another array or a "
-        "sharding; a function, its arguments; a cluster, a name",
+        "mcnb.show does not accept a value of type tuple after a Mesh. Allowed: a shape after a "
+        "sharding; an array or a sharding after an array; arguments after a function; a name after "
+        "a cluster",
     ),
     "a name without a cluster": (
         np.ones(3),
@@ -99,36 +100,36 @@ MORE_BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "two shapes": (
         (NamedSharding(MESH8, P("a")), 8, 4),
         {},
-        "A NamedSharding takes no int beside it. A sharding takes a shape; an array, another array "
-        "or a sharding; a function, its arguments; a cluster, a name",
+        "mcnb.show does not accept a value of type int after a NamedSharding. Allowed: a shape "
+        "after a sharding; an array or a sharding after an array; arguments after a function; a "
+        "name after a cluster",
     ),
     "a spec": (
         (struct((8,), MESH8, "a"), P("b")),
         {},
-        "P('b') says nothing of a mesh. Give a sharding: NamedSharding(mesh, P('b'))",
+        "P('b') has no mesh. Give a sharding: NamedSharding(mesh, P('b'))",
     ),
     "an option that is not there": (
         (struct((8,), MESH8, "a"),),
         {"value": True},
-        "mcnb.show has no option value. Options: name, bounds, values, ids; a function takes its "
-        "own keyword arguments, too",
+        "mcnb.show has no option value. Options: name, bounds, values, ids; a function also takes "
+        "its own keyword arguments",
     ),
     "too many dimensions in a change": (
         (struct((8, 4), MESH8, "a"), NamedSharding(MESH8, P(None, None, "a"))),
         {},
-        "An array of shape (8, 4) can't be split as P(None, None, 'a'), which speaks of "
-        "3 dimensions",
+        "An array of shape (8, 4) can't be split as P(None, None, 'a'), which has 3 dimensions",
     ),
     "an array with a shape": (
         (struct((8, 4), MESH8, "a"), NamedSharding(MESH8, P("b")), (4, 4)),
         {},
-        "An array has a shape of its own, so there is nothing more to say: mcnb.show(x, sharding)",
+        "An array already has a shape, so the shape must be left out: mcnb.show(x, sharding)",
     ),
     "arguments of what is compiled": (
         (jax.jit(jax.numpy.sin).lower(1.0).compile(), 3),
         {},
-        "What is compiled already takes no arguments: mcnb.show(compiled), or mcnb.show(f, x) of "
-        "the function itself",
+        "A compiled function takes no further arguments: mcnb.show(compiled). To compile it for "
+        "other arguments: mcnb.show(f, x)",
     ),
 }
 
@@ -164,7 +165,7 @@ def test_a_deleted_array_and_values_that_are_not_there() -> None:
     with pytest.raises(mcnb.PictureError) as caught:
         mcnb.picture(x)
     assert str(caught.value) == (
-        "The array of shape (2, 3) has been deleted or donated, so it lies nowhere. "
+        "The array of shape (2, 3) has been deleted or donated, so it is on no device. "
         "Show what was computed from it"
     )
     with pytest.raises(mcnb.PictureError, match="has been deleted or donated"):

@@ -257,8 +257,8 @@ def _no_more(thing: Any, args: Sequence[Any]) -> None:
     what = a_or_an("jax.Array" if isinstance(thing, jax.Array) else type(thing).__name__)
     raise PictureError(
         f"mcnb.show does not accept a value of type {type(args[0]).__name__} after "
-        f"{what[0].lower()}{what[1:]}. Allowed: a shape after a sharding; an array or a sharding after an array; arguments after "
-        "a function; a name after a cluster"
+        f"{what[0].lower()}{what[1:]}. Allowed: a shape after a sharding; an array or a "
+        "sharding after an array; arguments after a function; a name after a cluster"
     )
 
 

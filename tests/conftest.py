@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
 
 import mcnb
 from mcnb._text import cell_label
@@ -23,14 +24,17 @@ from mcnb.launchers import forkserver_client
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.server import Server
 from mcnb.lockstep.source import Places, is_script
+from tests.support.clients import learners_of
 from tests.support.healing import SETUP
 from tests.support.learners import Program
-from tests.support.two_ends import learners_of
 
 # For tests of what lies outside of Python, where all is tested with several versions of it.
 once = pytest.mark.skipif(
     os.environ.get("MCNB_ONCE") == "done", reason="done with another version of Python"
 )
+# How long an example takes depends on what else the machine does.
+settings.register_profile("mcnb", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("mcnb")
 ROOT = Path(__file__).resolve().parent.parent
 RESIDUE_S = 5.0
 # A shell that runs the tests in the background has them ignore Ctrl-C, and their child processes.

@@ -167,10 +167,10 @@ def find_cause(ended: Sequence[Ended], count: int, verdict: Verdict | None) -> C
         first = _first(own)
         alike = sorted(one.process for one in own if _said(one) == _said(first))
         said = f"{name_processes(alike, count)} {_said(first, plural=len(alike) > 1)}"
-        waited = left_waiting(verdict.stands, count) if verdict is not None else ""
+        waited = left_waiting(verdict.states, count) if verdict is not None else ""
         sentence = f"{said}. {waited[0].upper()}{waited[1:]}" if waited else said
         return Cause(sentence, _code(first))
-    if verdict is not None and any(one.ending and one.ending.kind == "parted" for one in failed):
+    if verdict is not None and any(one.ending and one.ending.kind == "diverged" for one in failed):
         return Cause(explain(verdict, count).sentence, 1)
     return Cause("interrupted", EXIT_INTERRUPTED)
 
@@ -197,7 +197,7 @@ def _code(one: Ended) -> int:
     return one.status if one.status >= 0 else 128 - one.status
 
 
-def strangers(endings: Mapping[int, Ending]) -> bool:
+def never_joined(endings: Mapping[int, Ending]) -> bool:
     """Return whether several processes finished without ever joining each other."""
     return len(endings) > 1 and not any(ending.joined for ending in endings.values())
 
@@ -381,7 +381,7 @@ class Running:
             told = sorted(one.process for one in self._ended if one.ended_by_us)
             ended = f". {_capital(name_processes(told))} {_were(told)} ended" if told else ""
             print(f"mcnb run: {cause.sentence}{ended}", file=sys.stderr)
-        elif code == 0 and strangers(self._endings):
+        elif code == 0 and never_joined(self._endings):
             print(
                 f"mcnb run: {self._path.name} never called jax.distributed.initialize(), so its "
                 f"{len(self._endings)} processes ran independently",

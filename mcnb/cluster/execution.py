@@ -206,29 +206,29 @@ class Execution:
         if self._presses or self._late:
             outcome.interrupted = bool(self._presses)
             outcome.time_limit = None if self._presses else limit
-            outcome.verdict = self._where_they_stand(pending)
+            outcome.verdict = self._states_now(pending)
             self._stopper.stop(pending)
             return True
         raised = any(isinstance(a, Reply) and a.error for a in pending.answers.values())
-        parted = not self._cell.checked and self._processes.referee.verdict is not None
+        diverged = not self._cell.checked and self._processes.referee.verdict is not None
         hang = all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting)
-        if (raised or parted) and hang:
+        if (raised or diverged) and hang:
             self._stopper.stop(pending)
             return True
         return False
 
-    def _where_they_stand(self, pending: Pending) -> Verdict:
+    def _states_now(self, pending: Pending) -> Verdict:
         """Return the verdict at an interrupt: the referee's, or `stalled` with each position."""
         referee = self._processes.referee
         if referee.verdict is not None:
             return referee.verdict
-        stands = referee.stands()
+        states = referee.states()
         for k in pending.waiting:
-            if stands[k].doing == "runs":
+            if states[k].doing == "runs":
                 progress = pending.progress(k)
                 doing: Doing = "hangs" if progress.waits_s else "runs"
-                stands[k] = replace(stands[k], doing=doing, line=progress.line)
-        return Verdict("stalled", stands)
+                states[k] = replace(states[k], doing=doing, line=progress.line)
+        return Verdict("stalled", states)
 
     def _settle(self, outcome: Outcome) -> None:
         """Wait for unawaited launches that went ahead, and abort those that hang."""
@@ -273,7 +273,7 @@ class Execution:
         for k, how in outcome.exits.items():
             referee.die(k, how)
         if outcome.verdict is None:
-            outcome.verdict = referee.verdict or Verdict("died", referee.stands())
+            outcome.verdict = referee.verdict or Verdict("died", referee.states())
         outcome.intact = False
 
     def _last_reply(self, k: int) -> Reply:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 from mcnb._text import label, name_processes
 from mcnb.cluster.outcome import Outcome, aftermath, died_sentence
 from mcnb.errors import CellError, ClusterError, LockstepError, McnbError
-from mcnb.lockstep.messages import exit_text, explain, left_waiting, met_nobody, other_lines
+from mcnb.lockstep.messages import (
+    exit_text,
+    explain,
+    left_waiting,
+    other_lines,
+    without_communication,
+)
 from mcnb.lockstep.model import LaunchRecord, ProcessExit, Verdict
 from mcnb.messages import STREAMS, ProcessError, Reply, Stream, Text
 from mcnb.output.fold import Block, fold_events
@@ -124,7 +130,7 @@ class Result:
         """Sentences about suspicious launches that are no proof of a divergence."""
         found = [other_lines(self.launches, self.count)]
         if self.verdict is not None:
-            found.append(met_nobody(self.verdict, self.launches, self.count))
+            found.append(without_communication(self.verdict, self.launches, self.count))
         return tuple(f"{note[0].upper()}{note[1:]}" for note in found if note)
 
     def __mcnb_picture__(
@@ -181,7 +187,7 @@ class Result:
         if verdict is not None and not self.interrupted:
             if verdict.kind == "missing" and self._groups():
                 return self._left_waiting(verdict)
-            return self._parted(verdict)
+            return self._diverged(verdict)
         parts = self._summaries()
         if self.interrupted:
             parts.insert(0, "The cell was interrupted")
@@ -198,7 +204,7 @@ class Result:
 
     def _left_waiting(self, verdict: Verdict) -> CellError:
         """Return the error for failed processes, followed by the processes left waiting."""
-        waited = left_waiting(verdict.stands, self.count)
+        waited = left_waiting(verdict.states, self.count)
         waited = f"{waited[0].upper()}{waited[1:]}" if waited else ""
         message = ". ".join(filter(None, ("; ".join(self._summaries()), waited, self.aftermath)))
         rest = filter(None, (waited, self.aftermath))
@@ -212,7 +218,7 @@ class Result:
         others = self._traceback_lines()
         return CellError(wording.sentence, [*lines, "", *others] if others else lines)
 
-    def _parted(self, verdict: Verdict) -> LockstepError:
+    def _diverged(self, verdict: Verdict) -> LockstepError:
         """Return the error for processes that diverged, followed by other errors."""
         consequence = ". ".join(filter(None, (*self.notes, self.aftermath)))
         wording = explain(verdict, self.count, consequence)

@@ -17,7 +17,7 @@ from mcnb.lockstep.model import (
     Launch,
     LaunchRecord,
     ProcessExit,
-    Stand,
+    ProcessState,
     Verdict,
 )
 
@@ -117,7 +117,7 @@ so nothing hung; if these are different steps of the program, the values are wro
     )
 
 
-def met_nobody(verdict: Verdict, records: Iterable[LaunchRecord], count: int) -> str:
+def without_communication(verdict: Verdict, records: Iterable[LaunchRecord], count: int) -> str:
     """Report launches that do not communicate, but have the name and line of a waiting launch.
 
     Args:
@@ -128,26 +128,26 @@ def met_nobody(verdict: Verdict, records: Iterable[LaunchRecord], count: int) ->
     Returns:
         A sentence; empty if there are no such launches.
     """
-    for stand in verdict.stands.values():
-        if stand.doing != "waits" or stand.launch is None:
+    for state in verdict.states.values():
+        if state.doing != "waits" or state.launch is None:
             continue
         alone = [
             record
             for record in records
-            if (record.launch.name, record.line) == (stand.launch.name, stand.line)
+            if (record.launch.name, record.line) == (state.launch.name, state.line)
             and record.began is not None
             and not record.launch.communicates
         ]
         if alone:
             ks = sorted({record.process for record in alone})
-            other, own = alone[0].launch, stand.launch
+            other, own = alone[0].launch, state.launch
             how = ""
             if other.arguments != own.arguments:
                 how = _instead("", other.arguments, own.arguments)
             elif other.shardings != own.shardings:
                 how = _instead("sharded as ", other.shardings, own.shardings)
             return (
-                f"{name_processes(ks, count)} also launched {other.name} at line {stand.line}"
+                f"{name_processes(ks, count)} also launched {other.name} at line {state.line}"
                 f"{how}, but without communication, so it does not match"
             )
     return ""
@@ -157,7 +157,7 @@ def _instead(what: str, other: Sequence[str], own: Sequence[str]) -> str:
     return f", {what or 'with '}{' '.join(other)} instead of {' '.join(own)}"
 
 
-_Group: TypeAlias = tuple[list[int], Stand]
+_Group: TypeAlias = tuple[list[int], ProcessState]
 _HINTS = {
     "condition": (
         "{0} runs only if `{1}`. A collective must run on every participating process: move it out "
@@ -251,14 +251,14 @@ def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
 
     Example:
         >>> launch = Launch("device_put", "1", (0, 1))
-        >>> stands = {0: Stand("waits", launch, line=4), 1: Stand("finished")}
-        >>> explain(Verdict("missing", stands), 2).sentence
+        >>> states = {0: ProcessState("waits", launch, line=4), 1: ProcessState("finished")}
+        >>> explain(Verdict("missing", states), 2).sentence
         'missing: process 0 is waiting in device_put, line 4; process 1 finished the cell without \
 reaching it'
     """
     groups = _groups(verdict)
     kind = verdict.kind
-    said = [f"{name_processes(ks, count)} {_does(stand, ks, kind)}" for ks, stand in groups]
+    said = [f"{name_processes(ks, count)} {_does(state, ks, kind)}" for ks, state in groups]
     if verdict.kind == "cycle":
         said.append(_ring(verdict.ring))
     differs, why = _differs(verdict, count) if verdict.kind == "mismatch" else ("", "")
@@ -273,11 +273,11 @@ reaching it'
     sentence = ". ".join([f"{verdict.kind}: {'; '.join(said)}", *rest])
     width = max(len(label(ks, count)) for ks, _ in groups)
     lines = [_HEADINGS[verdict.kind], ""]
-    for ks, stand in groups:
-        lines.append(f"{label(ks, count):<{width}} {_does(stand, ks, kind)}")
+    for ks, state in groups:
+        lines.append(f"{label(ks, count):<{width}} {_does(state, ks, kind)}")
         source = next((verdict.details[k].source for k in ks if k in verdict.details), "")
-        if source and stand.line is not None:
-            lines.append(f"{'':<{width}} ----> {stand.line} {source}")
+        if source and state.line is not None:
+            lines.append(f"{'':<{width}} ----> {state.line} {source}")
     if verdict.kind == "cycle":
         lines.append(said[-1])
     if rest:
@@ -297,56 +297,56 @@ def _ring(ring: Sequence[int]) -> str:
 def _groups(verdict: Verdict) -> list[_Group]:
     """Group the processes by state: failed processes first, then waiting ones."""
     groups: dict[object, _Group] = {}
-    for k, stand in sorted(verdict.stands.items()):
-        launch = stand.launch
+    for k, state in sorted(verdict.states.items()):
+        launch = state.launch
         key = (
-            stand.doing,
+            state.doing,
             launch and str(launch),
-            stand.line,
-            stand.place,
-            stand.error,
-            stand.exit,
+            state.line,
+            state.place,
+            state.error,
+            state.exit,
         )
-        groups.setdefault(key, ([], stand))[0].append(k)
+        groups.setdefault(key, ([], state))[0].append(k)
     order = {"waits": 0, "raised": -1, "died": -1}
     return sorted(groups.values(), key=lambda group: (order.get(group[1].doing, 1), group[0]))
 
 
-def _does(stand: Stand, ks: list[int], kind: Kind) -> str:
+def _does(state: ProcessState, ks: list[int], kind: Kind) -> str:
     one = len(ks) == 1
     was = "was" if one else "were"
     stalled = f"{was} still running, at an unknown line"
     missing = stalled if kind == "stalled" else "had not reached it yet"
-    if stand.exit is not None:
-        return exit_text(stand.exit, plural=not one)
-    if stand.doing == "waits" and stand.launch is not None:
-        what = str(stand.launch) if kind in ("mismatch", "cycle") else stand.launch.name
-        where = f", {_where(stand)}" if _where(stand) else ""
+    if state.exit is not None:
+        return exit_text(state.exit, plural=not one)
+    if state.doing == "waits" and state.launch is not None:
+        what = str(state.launch) if kind in ("mismatch", "cycle") else state.launch.name
+        where = f", {_where(state)}" if _where(state) else ""
         return f"{'is' if one else 'are'} waiting in {what}{where}"
-    where = f" at {_where(stand)}" if _where(stand) else ""
+    where = f" at {_where(state)}" if _where(state) else ""
     return {
         "runs": f"{was}{where}" if where else missing,
         "hangs": f"waited inside JAX{where}",
         "finished": "finished the cell without reaching it",
         "left": "exited without reaching it",
-        "raised": f"raised {stand.error}",
+        "raised": f"raised {state.error}",
         "not invited": f"{was} not given this cell",
-    }[stand.doing]
+    }[state.doing]
 
 
-def _where(stand: Stand) -> str:
-    if stand.place:
-        return stand.place
-    return "" if stand.line is None else f"line {stand.line}"
+def _where(state: ProcessState) -> str:
+    if state.place:
+        return state.place
+    return "" if state.line is None else f"line {state.line}"
 
 
 def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
     """Return the first difference between the launches, and the kind of difference."""
     stood: dict[object, tuple[list[int], Launch]] = {}
-    for k, stand in sorted(verdict.stands.items()):
-        if stand.launch is not None:
-            key = (stand.launch.name, stand.launch.program, stand.launch.participants)
-            stood.setdefault(key, ([], stand.launch))[0].append(k)
+    for k, state in sorted(verdict.states.items()):
+        if state.launch is not None:
+            key = (state.launch.name, state.launch.program, state.launch.participants)
+            stood.setdefault(key, ([], state.launch))[0].append(k)
     waiting = list(stood.values())
     launches = [launch for _, launch in waiting]
     if len({(one.program, one.participants) for one in launches}) < 2:
@@ -425,7 +425,7 @@ def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
     loops = {detail.loop for detail in details}
     if verdict.kind in ("not invited", "cycle"):
         return _HINTS[verdict.kind]
-    if any(stand.doing == "raised" for _, stand in groups) or verdict.kind == "died":
+    if any(state.doing == "raised" for _, state in groups) or verdict.kind == "died":
         return ""
     if len(conditions) == 1 and "" not in conditions and verdict.kind == "missing":
         return _HINTS["condition"].format("this line", *conditions)
@@ -437,8 +437,8 @@ def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
         return _HINTS[hint].format(*loops, sorted(skips)[0])
     if verdict.kind == "mismatch" and all(
         any(k in verdict.details and verdict.details[k].condition for k in ks)
-        for ks, stand in groups
-        if stand.launch is not None
+        for ks, state in groups
+        if state.launch is not None
     ):
         return _HINTS["branch"]  # each group is in another branch of a condition
     if conditions - {""}:
@@ -451,8 +451,8 @@ def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
 def _conditional_line(verdict: Verdict, groups: list[_Group]) -> tuple[str, str]:
     """Return the first line that has a condition, and the condition."""
     line, condition = next(
-        (_where(stand), verdict.details[k].condition)
-        for ks, stand in groups
+        (_where(state), verdict.details[k].condition)
+        for ks, state in groups
         for k in ks
         if k in verdict.details and verdict.details[k].condition
     )
@@ -460,21 +460,21 @@ def _conditional_line(verdict: Verdict, groups: list[_Group]) -> tuple[str, str]
 
 
 def _same_line(groups: Iterable[_Group]) -> bool:
-    return len({(stand.line, stand.place) for _, stand in groups if stand.launch}) == 1
+    return len({(state.line, state.place) for _, state in groups if state.launch}) == 1
 
 
-def left_waiting(stands: Mapping[int, Stand], count: int) -> str:
+def left_waiting(states: Mapping[int, ProcessState], count: int) -> str:
     """Name the processes that waited for a failed process; empty if there are none.
 
     Example:
         >>> launch = Launch("device_put", "1", (0, 1))
-        >>> left_waiting({0: Stand("waits", launch, line=4), 1: Stand("raised")}, 2)
+        >>> left_waiting({0: ProcessState("waits", launch, line=4), 1: ProcessState("raised")}, 2)
         'process 0 waited at line 4 in device_put'
     """
     groups: dict[tuple[str, str], list[int]] = {}
-    for k, stand in sorted(stands.items()):
-        if stand.doing == "waits" and stand.launch is not None:
-            groups.setdefault((_where(stand), stand.launch.name), []).append(k)
+    for k, state in sorted(states.items()):
+        if state.doing == "waits" and state.launch is not None:
+            groups.setdefault((_where(state), state.launch.name), []).append(k)
     return "; ".join(
         f"{name_processes(ks, count)} waited{f' at {where}' if where else ''} in {name}"
         for (where, name), ks in groups.items()

@@ -153,7 +153,7 @@ Doing: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class ProcessState:
     """The state of a process in a cell.
 
     Attributes:
@@ -214,7 +214,7 @@ class Verdict:
             `"not invited"`: a participant was not given the cell. `"cycle"`: they wait for each
             other in a ring. `"died"`: a process died. `"stalled"`: nothing is proven, and the user
             or a time limit ended the cell.
-        stands: The states of the processes that are involved, by process index.
+        states: The states of the processes that are involved, by process index.
         ring: For a cycle, processes each of which waits for the next, and the last for the first.
         details: The details that processes sent of their launches, by process index.
         happened: The outcome with the check off: the cell `"hung"` and was aborted, it `"crashed"`
@@ -223,7 +223,7 @@ class Verdict:
     """
 
     kind: Kind
-    stands: Mapping[int, Stand]
+    states: Mapping[int, ProcessState]
     ring: tuple[int, ...] = ()
     details: Mapping[int, Detail] = field(default_factory=dict)
     happened: Happened = ""

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from mcnb.lockstep.model import Doing, Kind, Launch, ProcessExit, Stand, Verdict
+from mcnb.lockstep.model import Doing, Kind, Launch, ProcessExit, ProcessState, Verdict
 
 # Announcements match if they have the same program and the same participants.
 _Key: TypeAlias = tuple[str, tuple[int, ...]]
@@ -72,7 +72,7 @@ class _Process:
         doing: `"runs"`, `"not invited"`, or how the process ended.
         free: Whether a thread that does not wait may still announce a launch.
         waiting: The announcements of its waiting threads, by thread.
-        parted: The announcement for which the process received a verdict, or None.
+        diverged: The announcement for which the process received a verdict, or None.
         error: The text of its error, if the process raised one.
         exit: How the process ended, if it died.
         made: The number of its launches in this cell, by participants.
@@ -81,7 +81,7 @@ class _Process:
     doing: Doing = "runs"
     free: bool = True
     waiting: dict[int, _Waiting] = field(default_factory=dict)
-    parted: _Waiting | None = None
+    diverged: _Waiting | None = None
     error: str = ""
     exit: ProcessExit | None = None
     made: dict[tuple[int, ...], int] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Referee:
         >>> referee.announce(0, 0, both, line=3)
         []
         >>> [stop] = referee.finish(1)
-        >>> stop.verdict.kind, stop.verdict.stands[0].line, stop.verdict.stands[1].doing
+        >>> stop.verdict.kind, stop.verdict.states[0].line, stop.verdict.states[1].doing
         ('missing', 3, 'finished')
     """
 
@@ -125,7 +125,7 @@ class Referee:
             busy = process.doing != "runs" and process.free
             process.doing = "runs" if k in invited else "not invited"
             process.free = k in invited or busy
-            process.parted, process.error = None, ""
+            process.diverged, process.error = None, ""
             process.made.clear()
         return self._stuck()
 
@@ -151,7 +151,7 @@ class Referee:
         """
         process = self._processes[k]
         waiting = _Waiting(launch, line, place)
-        if process.parted is not None and process.doing == "runs":
+        if process.diverged is not None and process.doing == "runs":
             assert self.verdict is not None
             return [Stop(((k, thread),), self.verdict)]
         process.waiting[thread] = waiting
@@ -208,9 +208,9 @@ class Referee:
         """Return whether process k does not, or no longer, run the cell."""
         return self._processes[k].doing != "runs"
 
-    def stands(self) -> dict[int, Stand]:
+    def states(self) -> dict[int, ProcessState]:
         """Return the position of every process."""
-        return {k: self._stand(k) for k in range(len(self._processes))}
+        return {k: self._state(k) for k in range(len(self._processes))}
 
     def _end(
         self,
@@ -229,8 +229,8 @@ class Referee:
         if doing in ("left", "died"):
             for thread in list(process.waiting):
                 self._forget(k, thread)
-        if self.verdict is not None and k in self.verdict.stands:
-            self.verdict = replace(self.verdict, stands={**self.verdict.stands, k: self._stand(k)})
+        if self.verdict is not None and k in self.verdict.states:
+            self.verdict = replace(self.verdict, states={**self.verdict.states, k: self._state(k)})
         return self._stuck()
 
     def _forget(self, k: int, thread: int) -> _Waiting | None:
@@ -255,7 +255,7 @@ class Referee:
         for k, thread in waiters:
             self._forget(k, thread)
             process = self._processes[k]
-            process.free = process.parted is None or process.doing != "runs"
+            process.free = process.diverged is None or process.doing != "runs"
             process.made[key[1]] = process.made.get(key[1], 0) + 1
         return Go(waiters)
 
@@ -305,17 +305,17 @@ class Referee:
         )
         for k, thread in blocked:
             process = self._processes[k]
-            process.parted = process.parted or process.waiting[thread]
-        stands = {p: self._stand(p) for p in involved}
+            process.diverged = process.diverged or process.waiting[thread]
+        states = {p: self._state(p) for p in involved}
         waiters = tuple(sorted(blocked))
         for k, thread in waiters:
             self._forget(k, thread)
             # The process may run on, but its announcements in this cell are refused.
             self._processes[k].free = False
         if self.verdict is None:
-            self.verdict = Verdict(kind, stands, ring)
+            self.verdict = Verdict(kind, states, ring)
         else:
-            self.verdict = replace(self.verdict, stands={**self.verdict.stands, **stands})
+            self.verdict = replace(self.verdict, states={**self.verdict.states, **states})
         return [Stop(waiters, self.verdict), *self._stuck()]
 
     def _at(self, k: int, thread: int) -> _Waiting:
@@ -364,15 +364,15 @@ class Referee:
                         paths.append((*path, p))
         return best
 
-    def _stand(self, k: int) -> Stand:
+    def _state(self, k: int) -> ProcessState:
         process = self._processes[k]
-        at = process.parted or next(iter(process.waiting.values()), None)
+        at = process.diverged or next(iter(process.waiting.values()), None)
         doing = process.doing
         # The announcement says more than the state if the process diverged or a thread waits.
-        if at is not None and (process.parted is not None or doing not in _GONE):
+        if at is not None and (process.diverged is not None or doing not in _GONE):
             doing = doing if doing == "died" else "waits"
         made = process.made.get(at.launch.participants, 0) if at else sum(process.made.values())
         error = process.error if doing == "raised" else ""
         if at is None:
-            return Stand(doing, launches=made, error=error, exit=process.exit)
-        return Stand(doing, at.launch, at.line, at.place, made, error, process.exit)
+            return ProcessState(doing, launches=made, error=error, exit=process.exit)
+        return ProcessState(doing, at.launch, at.line, at.place, made, error, process.exit)

@@ -191,8 +191,8 @@ class Ending:
     """A process's own report of how its program ended.
 
     Attributes:
-        kind: `"done"`, `"raised"`, `"parted"` if the processes diverged, `"exit"` for an exit code
-            that is not 0, or `"interrupted"`.
+        kind: `"done"`, `"raised"`, `"diverged"`, `"exit"` for an exit code that is not 0, or
+            `"interrupted"`.
         error: The error, in a line.
         place: The file and line of the error.
         code: The exit code.
@@ -200,7 +200,7 @@ class Ending:
         verdict: The kind of the verdict, if the processes diverged.
     """
 
-    kind: Literal["done", "raised", "parted", "exit", "interrupted"] = "done"
+    kind: Literal["done", "raised", "diverged", "exit", "interrupted"] = "done"
     error: str = ""
     place: str = ""
     code: int = 0
@@ -286,7 +286,7 @@ def _failed(error: BaseException) -> Ending:
     if isinstance(error, KeyboardInterrupt):
         return Ending("interrupted", said, _place(error), EXIT_INTERRUPTED)
     if isinstance(error, LockstepError):
-        return Ending("parted", str(error), _place(error), EXIT_RAISED, verdict=error.kind)
+        return Ending("diverged", str(error), _place(error), EXIT_RAISED, verdict=error.kind)
     return Ending("raised", said, _place(error), EXIT_RAISED)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mcnb.lockstep.messages import explain
-from mcnb.lockstep.model import Detail, Launch, ProcessExit, Stand, Verdict
+from mcnb.lockstep.model import Detail, Launch, ProcessExit, ProcessState, Verdict
 from mcnb.lockstep.referee import Go, Referee, Ruling, Stop
 from mcnb.lockstep.wire import MOST_BYTES, Address, Inbox, Message, at_once, encode, nonce, proof
 
@@ -223,11 +223,11 @@ class Waits:
     """A process's wait for a launch.
 
     Attributes:
-        stand: The process's position.
+        state: The state of the process.
         since: The start of the wait, on the monotonic clock, in seconds.
     """
 
-    stand: Stand
+    state: ProcessState
     since: float
 
 
@@ -347,10 +347,10 @@ finished the cell without reaching it...
         with self._lock:
             self._rule(self._referee.die(process, how))
 
-    def stands(self) -> dict[int, Stand]:
+    def states(self) -> dict[int, ProcessState]:
         """Return the position of each process."""
         with self._lock:
-            return self._referee.stands()
+            return self._referee.states()
 
     def waits(self) -> dict[int, Waits]:
         """Return the processes that wait for a launch, with the start of each wait."""
@@ -359,9 +359,9 @@ finished the cell without reaching it...
             for (k, _), at in self._arrivals.items():
                 since[k] = min(at, since.get(k, at))
             return {
-                k: Waits(stand, since[k])
-                for k, stand in self._referee.stands().items()
-                if stand.doing == "waits" and k in since
+                k: Waits(state, since[k])
+                for k, state in self._referee.states().items()
+                if state.doing == "waits" and k in since
             }
 
     def abort(self, ports: Iterable[int]) -> None:

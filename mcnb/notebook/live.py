@@ -105,17 +105,17 @@ def waiting_text(waiting: Waits, waits: Mapping[int, Waits], now: float) -> str:
         waits: The waits of all processes that wait at a launch, by process index.
         now: The time on the monotonic clock, in seconds.
     """
-    stand = waiting.stand
-    assert stand.launch is not None
-    place = stand.place or ("" if stand.line is None else f"line {stand.line}")
+    state = waiting.state
+    assert state.launch is not None
+    place = state.place or ("" if state.line is None else f"line {state.line}")
     absent = [
         p
-        for p in stand.launch.participants
-        if p not in waits or getattr(waits[p].stand.launch, "program", "") != stand.launch.program
+        for p in state.launch.participants
+        if p not in waits or getattr(waits[p].state.launch, "program", "") != state.launch.program
     ]
     whom = f" for {name_processes(absent)}" if absent else ""
     where = f", {place}" if place else ""
-    return f"waiting in {stand.launch.name}{where}{whom}, for {now - waiting.since:.0f} s"
+    return f"waiting in {state.launch.name}{where}{whom}, for {now - waiting.since:.0f} s"
 
 
 def somebody_looks(shell: Any) -> bool:

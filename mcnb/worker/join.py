@@ -257,7 +257,7 @@ def heal(shell: WorkerShell, address: str, processes: int) -> tuple[Healed, int]
         time.sleep(CONNECT_POLL_S)
     shell.worker.monitor.begin("")
     try:
-        with shell.worker.session.unseen():
+        with shell.worker.session.suspended():
             healed = heal_here(
                 shell.user_ns, rejoin, keep_client=shell.worker.session.callbacks_run()
             )

@@ -143,7 +143,7 @@ def probe(shell: WorkerShell, salt: int, budget_s: float) -> bool:
     """
     shell.worker.monitor.begin("")
     try:
-        with shell.worker.session.unseen(), signals.armed():
+        with shell.worker.session.suspended(), signals.armed():
             return numbers_are_right(salt, budget_s)
     except KeyboardInterrupt:
         return False

@@ -45,7 +45,7 @@ class Session:
         self._label = ""
         self._threads_before: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._newest = self.newest_cell = ""
-        self._unseen = False
+        self._suspended = False
 
     @staticmethod
     def _is_news(record: logging.LogRecord) -> bool:
@@ -115,7 +115,7 @@ class Session:
         return self._newest
 
     def _note(self, name: str, place: Place) -> None:
-        if not self._unseen:
+        if not self._suspended:
             where = place.name if place.line is None else f"In[{self._label}], line {place.line}"
             self._newest = f"{name} ({where})" if where else name
             self.newest_cell = self._label
@@ -146,13 +146,13 @@ class Session:
         return found
 
     @contextmanager
-    def unseen(self) -> Iterator[None]:
+    def suspended(self) -> Iterator[None]:
         """Let mcnb's own launches pass, unchecked and unrecorded."""
-        self._unseen = True
+        self._suspended = True
         try:
             with contextlib.ExitStack() as stack:
                 if self.client is not None:
                     stack.enter_context(self.client.suspended())
                 yield
         finally:
-            self._unseen = False
+            self._suspended = False

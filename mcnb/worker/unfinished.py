@@ -64,7 +64,7 @@ def wind_down(shell: WorkerShell, ends: bool, heals: bool, budget_s: float) -> U
     shell.worker.monitor.begin("")
     try:
         # Not armed: an interrupt of the cell may arrive late, and would hide what still runs.
-        with shell.worker.session.unseen():
+        with shell.worker.session.suspended():
             return _wind_down(shell, ends, heals, deadline)
     finally:
         shell.worker.monitor.end()

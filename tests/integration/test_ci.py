@@ -80,7 +80,7 @@ def test_the_check_of_lessons(
     assert lessons(tmp_path) is passes, capfd.readouterr().out
 
 
-PARTED = """%%mcjax
+DIVERGED = """%%mcjax
 import jax, numpy as np
 from jax.experimental import multihost_utils
 if jax.process_index() == 0:
@@ -98,9 +98,9 @@ VERDICT = (
 @pytest.mark.parametrize(
     ("passes", "source", "stored"),
     [
-        (True, PARTED, error("LockstepError", VERDICT)),
-        (False, PARTED, error("LockstepError", VERDICT.replace("line 5", "line 4"))),
-        (False, PARTED.replace("if", "#", 1).replace("    ", ""), []),
+        (True, DIVERGED, error("LockstepError", VERDICT)),
+        (False, DIVERGED, error("LockstepError", VERDICT.replace("line 5", "line 4"))),
+        (False, DIVERGED.replace("if", "#", 1).replace("    ", ""), []),
     ],
     ids=["as it must", "at another line", "it does not fail"],
 )

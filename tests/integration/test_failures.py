@@ -300,8 +300,8 @@ def test_the_others_wait_for_one_that_dies(cluster: mcnb.Cluster) -> None:
     verdict = result.verdict
     assert verdict is not None
     assert verdict.kind == "died"
-    stands = {k: (stand.doing, stand.line) for k, stand in verdict.stands.items()}
-    assert stands == {**dict.fromkeys((0, 1, 3), ("waits", 6)), 2: ("died", None)}
+    states = {k: (state.doing, state.line) for k, state in verdict.states.items()}
+    assert states == {**dict.fromkeys((0, 1, 3), ("waits", 6)), 2: ("died", None)}
     assert result.stdout[2] == "last words\n"
     assert str(result.error()) == (
         "process 2 was killed by SIGKILL (from outside, or because the machine ran out of "

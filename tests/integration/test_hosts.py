@@ -30,7 +30,7 @@ x = jax.device_put(np.arange(16.0), NamedSharding(mesh, P("a")))
 ''').raise_for_errors()
     said["hosts"] = cluster.pull("socket.gethostname()")
     said["sum"] = cluster.run("print(float(jnp.sum(x)))").stdout
-    said["parted"] = str(cluster.run("if k == 2:\\n    print(jnp.sum(x))").error())
+    said["diverged"] = str(cluster.run("if k == 2:\\n    print(jnp.sum(x))").error())
     hung = cluster.run("if k == 2:\\n    print(float(jnp.sum(x)))", checked=False)
     said["hung"] = hung.verdict.happened
     said["healed"] = cluster.heal()
@@ -82,7 +82,7 @@ def test_a_notebook_and_two_other_hosts(home: Path) -> None:
     assert said["hosts"] == {"0": "one", "1": "one", "2": "two", "3": "two"}
     assert said["listens"] == hosts.ADDRESSES[hosts.NOTEBOOK]
     assert said["sum"] == said["sum after"] == everybody
-    assert said["parted"].startswith(
+    assert said["diverged"].startswith(
         "missing: process 2 is waiting in sum, line 2; processes 0,1,3 finished the cell without "
         "reaching it. Hint: "
     )

@@ -10,7 +10,7 @@ from mcnb.messages import Healed, Unfinished
 
 AGAIN = "To re-run the cells that defined them: %mcjax restart --replay"
 
-PARTED = Verdict("missing", {})
+DIVERGED = Verdict("missing", {})
 INTACT = "The cluster is intact; all variables are kept"
 HEALED = (
     "The cluster was healed: the same processes reconnected, and their variables are kept "
@@ -23,7 +23,7 @@ HEALED = (
     [
         (Outcome(), 4, ""),
         (Outcome(exits={1: ProcessExit()}), 4, ""),
-        (Outcome(verdict=PARTED, verified=True), 4, INTACT),
+        (Outcome(verdict=DIVERGED, verified=True), 4, INTACT),
         (Outcome(interrupted=True, verified=True), 4, INTACT),
         (Outcome(stopped={1: 3}), 4, "Process 1 (line 3) waited and was stopped"),
         (Outcome(stopped={1: None}), 4, "Process 1 waited and was stopped"),
@@ -39,7 +39,7 @@ HEALED = (
             "Both processes waited and were stopped",
         ),
         (
-            Outcome(stopped=dict.fromkeys(range(4), 3), verdict=PARTED, verified=True),
+            Outcome(stopped=dict.fromkeys(range(4), 3), verdict=DIVERGED, verified=True),
             4,
             f"All 4 processes (line 3) waited and were stopped. {INTACT}",
         ),
@@ -54,12 +54,12 @@ HEALED = (
             f"Both processes (line 7) were interrupted. {INTACT}",
         ),
         (
-            Outcome(stopped={0: 7, 1: 8}, time_limit=10.0, verdict=PARTED, verified=True),
+            Outcome(stopped={0: 7, 1: 8}, time_limit=10.0, verdict=DIVERGED, verified=True),
             2,
             f"Both processes (lines 7, 8) were interrupted at the time limit of 10 s. {INTACT}",
         ),
         (
-            Outcome(stopped={1: None}, time_limit=0.5, verdict=PARTED, verified=True),
+            Outcome(stopped={1: None}, time_limit=0.5, verdict=DIVERGED, verified=True),
             12,
             f"Process 1 was interrupted at the time limit of 0.5 s. {INTACT}",
         ),
@@ -69,7 +69,7 @@ HEALED = (
             f"Process 0 was restarted: its variables are lost. {AGAIN}",
         ),
         (
-            Outcome(intact=False, interrupted=True, verdict=PARTED),
+            Outcome(intact=False, interrupted=True, verdict=DIVERGED),
             2,
             f"Both processes were restarted: their variables are lost. {AGAIN}",
         ),
@@ -79,13 +79,13 @@ HEALED = (
             f"All 12 processes were restarted: their variables are lost. {AGAIN}",
         ),
         (
-            Outcome(stopped={0: 1, 2: 1}, time_limit=3.0, intact=False, verdict=PARTED),
+            Outcome(stopped={0: 1, 2: 1}, time_limit=3.0, intact=False, verdict=DIVERGED),
             4,
             "Processes 0,2 (line 1) were interrupted at the time limit of 3 s. "
             f"All 4 processes were restarted: their variables are lost. {AGAIN}",
         ),
         (
-            Outcome(cut=True, verdict=PARTED, healed={0: Healed(2), 1: Healed(2)}),
+            Outcome(cut=True, verdict=DIVERGED, healed={0: Healed(2), 1: Healed(2)}),
             2,
             HEALED,
         ),
@@ -101,7 +101,7 @@ HEALED = (
             "Without a value, because the computation was aborted, on process 0: y",
         ),
         (
-            Outcome(cut=True, intact=False, verdict=PARTED, healed={0: Healed(2)}),
+            Outcome(cut=True, intact=False, verdict=DIVERGED, healed={0: Healed(2)}),
             2,
             f"Both processes were restarted: their variables are lost. {AGAIN}",
         ),
@@ -120,7 +120,7 @@ KEPT, RENEWED = "All variables are kept", f"were restarted: their variables are 
     [
         # What was not seen is not said.
         (Outcome(interrupted=True), KEPT),
-        (Outcome(verdict=PARTED), KEPT),
+        (Outcome(verdict=DIVERGED), KEPT),
         (
             Outcome(
                 interrupted=True, intact=False, cut=True, unfinished={0: COMPUTES, 1: COMPUTES}
@@ -130,7 +130,7 @@ KEPT, RENEWED = "All variables are kept", f"were restarted: their variables are 
             f"processes {RENEWED}",
         ),
         (
-            Outcome(verdict=PARTED, unfinished={2: Unfinished(devices=(0,))}),
+            Outcome(verdict=DIVERGED, unfinished={2: Unfinished(devices=(0,))}),
             f"{KEPT}. Process 2 still computes on device 0. %mcjax restart ends it",
         ),
         (
@@ -138,7 +138,7 @@ KEPT, RENEWED = "All variables are kept", f"were restarted: their variables are 
             f"Process 2 still computes on device 0. It can't be aborted. All 4 processes {RENEWED}",
         ),
         (
-            Outcome(stopped={1: 3}, time_limit=2.0, intact=False, unfreed=(1,), verdict=PARTED),
+            Outcome(stopped={1: 3}, time_limit=2.0, intact=False, unfreed=(1,), verdict=DIVERGED),
             "Process 1 (line 3) was interrupted at the time limit of 2 s. Native code on process 1 "
             f"(line 3) did not react to the interrupt. All 4 processes {RENEWED}",
         ),
@@ -232,7 +232,7 @@ def test_the_most_arrays_that_a_process_has_are_told(
 
 def test_every_sentence_begins_with_a_capital() -> None:
     outcome = Outcome(
-        stopped={2: 3}, verdict=PARTED, healed={k: Healed(2, stale=("m",)) for k in range(4)}
+        stopped={2: 3}, verdict=DIVERGED, healed={k: Healed(2, stale=("m",)) for k in range(4)}
     )
     assert aftermath(outcome, 4) == (
         f"Process 2 (line 3) waited and was stopped. {HEALED}. Not restored: m"

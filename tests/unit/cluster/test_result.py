@@ -8,7 +8,7 @@ import mcnb
 from mcnb.cluster.outcome import Outcome, died_sentence
 from mcnb.cluster.result import Result
 from mcnb.messages import Display, ProcessError, Reply, Text
-from tests.support.stands import WAS_KILLED, exited, killed
+from tests.support.verdicts import WAS_KILLED, exited, killed
 
 OK = Reply()
 DIVISION = ProcessError("ZeroDivisionError", "division by zero", 4, "\x1b[31mtraceback\x1b[39m")

@@ -8,9 +8,9 @@ from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result
 from mcnb.errors import CellError, ClusterError, LockstepError
 from mcnb.lockstep.messages import explain
-from mcnb.lockstep.model import Stand, Verdict
+from mcnb.lockstep.model import ProcessState, Verdict
 from mcnb.messages import ProcessError, Reply
-from tests.support.stands import FINISHED, MAX, WAS_KILLED, at, stands
+from tests.support.verdicts import FINISHED, MAX, WAS_KILLED, at, states
 
 RESTARTED = (
     "Both processes were restarted: their variables are lost. To re-run the cells that defined "
@@ -22,7 +22,7 @@ MINE = ProcessError("ValueError", "mine", 2, "traceback")
 
 
 def test_processes_that_parted_are_a_lockstep_error() -> None:
-    verdict = Verdict("missing", stands(at(), FINISHED))
+    verdict = Verdict("missing", states(at(), FINISHED))
     outcome = Outcome(stopped={0: None}, verdict=verdict, intact=False)
     error = Result({}, 2, outcome).error()
     assert type(error) is LockstepError
@@ -42,7 +42,7 @@ def test_processes_that_parted_are_a_lockstep_error() -> None:
 
 
 def test_the_error_that_left_others_waiting_is_the_headline() -> None:
-    verdict = Verdict("missing", stands(at(), Stand("raised", error="ValueError: mine")))
+    verdict = Verdict("missing", states(at(), ProcessState("raised", error="ValueError: mine")))
     outcome = Outcome(stopped={0: None}, verdict=verdict, intact=False)
     error = Result({1: Reply((), MINE)}, 2, outcome).error()
     assert type(error) is CellError
@@ -54,7 +54,7 @@ def test_the_error_that_left_others_waiting_is_the_headline() -> None:
 
 
 def test_an_error_after_a_mismatch_is_not_the_headline() -> None:
-    verdict = Verdict("mismatch", stands(at(), at(4, MAX)))
+    verdict = Verdict("mismatch", states(at(), at(4, MAX)))
     error = Result({1: Reply((), MINE)}, 2, Outcome(verdict=verdict, verified=True)).error()
     assert type(error) is LockstepError
     assert error.kind == verdict.kind
@@ -67,7 +67,9 @@ def test_an_error_after_a_mismatch_is_not_the_headline() -> None:
 
 
 def test_a_cell_that_took_too_long_is_no_lockstep_error() -> None:
-    verdict = Verdict("stalled", stands(Stand("hangs", line=3), Stand("runs", line=5)))
+    verdict = Verdict(
+        "stalled", states(ProcessState("hangs", line=3), ProcessState("runs", line=5))
+    )
     outcome = Outcome(stopped={0: 3, 1: 5}, time_limit=2.0, verdict=verdict, verified=True)
     error = Result({}, 2, outcome).error()
     assert type(error) is CellError
@@ -80,7 +82,7 @@ def test_a_cell_that_took_too_long_is_no_lockstep_error() -> None:
 
 
 def test_a_death_comes_before_what_parted() -> None:
-    verdict = Verdict("mismatch", stands(at(), at(4, MAX)), happened="crashed")
+    verdict = Verdict("mismatch", states(at(), at(4, MAX)), happened="crashed")
     outcome = Outcome(exits={1: WAS_KILLED}, verdict=verdict, intact=False)
     result = Result({}, 2, outcome)
     error = result.error()
@@ -91,7 +93,7 @@ def test_a_death_comes_before_what_parted() -> None:
         "",
         *explain(verdict, 2).lines,
     ]
-    verdict = Verdict("died", stands(at(), Stand("died", exit=WAS_KILLED)))
+    verdict = Verdict("died", states(at(), ProcessState("died", exit=WAS_KILLED)))
     assert str(Result({}, 2, replace(outcome, verdict=verdict)).error()) == (
         f"process 1 was killed. {RESTARTED}"
     )

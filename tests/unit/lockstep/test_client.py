@@ -16,7 +16,7 @@ from mcnb.lockstep.model import Launch
 from mcnb.lockstep.server import Server
 from mcnb.lockstep.source import Place
 from tests.conftest import wait_until
-from tests.support.two_ends import LOCAL, LONG, F, G, Learner
+from tests.support.clients import LOCAL, LONG, F, G, Learner
 
 
 def test_what_all_launch_goes_ahead(clients: list[Client]) -> None:
@@ -275,8 +275,8 @@ def test_who_does_not_hold_back_is_followed_all_the_same(
     assert wait_until(lambda: server.verdict)
     verdict = server.verdict
     assert verdict is not None
-    assert {k: stand.line for k, stand in verdict.stands.items()} == {0: 4, 1: 5}
-    assert verdict.stands[0].launches == 3
+    assert {k: state.line for k, state in verdict.states.items()} == {0: 4, 1: 5}
+    assert verdict.states[0].launches == 3
 
 
 def test_a_process_that_goes_is_missed(clients: list[Client]) -> None:

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcnb.lockstep.messages import exit_text, explain, left_waiting
-from mcnb.lockstep.model import Detail, Doing, ExitSource, Kind, ProcessExit, Stand, Verdict
-from tests.support.stands import (
+from mcnb.lockstep.model import Detail, Doing, ExitSource, Kind, ProcessExit, ProcessState, Verdict
+from tests.support.verdicts import (
     ASKS_FOR_ZERO,
     FINISHED,
     IF_ZERO,
@@ -28,7 +28,7 @@ from tests.support.stands import (
     killed,
     launch,
     sentence,
-    stands,
+    states,
 )
 
 CYCLE = (
@@ -40,8 +40,8 @@ CYCLE = (
 TWO = launch("jit(f)", "1", arguments=("f32[8]", "i32[]"))
 
 
-def lines(kind: Kind, *each: Stand, **more: Any) -> Sequence[str]:
-    return explain(Verdict(kind, stands(*each), **more), len(each)).lines
+def lines(kind: Kind, *each: ProcessState, **more: Any) -> Sequence[str]:
+    return explain(Verdict(kind, states(*each), **more), len(each)).lines
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def lines(kind: Kind, *each: Stand, **more: Any) -> Sequence[str]:
         ),
         (
             "missing",
-            [at(), Stand("left")],
+            [at(), ProcessState("left")],
             "missing: process 0 is waiting in sum, line 4; process 1 exited without reaching it",
         ),
         (
@@ -77,62 +77,62 @@ def lines(kind: Kind, *each: Stand, **more: Any) -> Sequence[str]:
         ),
         (
             "missing",
-            [at(), at(), Stand("raised", error="ValueError: mine (line 2)")],
+            [at(), at(), ProcessState("raised", error="ValueError: mine (line 2)")],
             "missing: process 2 raised ValueError: mine (line 2); "
             "processes 0,1 are waiting in sum, line 4",
         ),
         (
             "missing",
-            [at(), at(6), FINISHED, Stand("left")],
+            [at(), at(6), FINISHED, ProcessState("left")],
             "missing: process 0 is waiting in sum, line 4; process 1 is waiting in sum, line 6; "
             "process 2 finished the cell without reaching it; process 3 exited without reaching it",
         ),
         (
             "died",
-            [at(), Stand("died", exit=killed(4))],
+            [at(), ProcessState("died", exit=killed(4))],
             "died: process 1 was killed by SIGILL; process 0 is waiting in sum, line 4",
         ),
         (
             "died",
-            [*[Stand("died", exit=killed(4))] * 2, at(), FINISHED],
+            [*[ProcessState("died", exit=killed(4))] * 2, at(), FINISHED],
             "died: processes 0,1 were killed by SIGILL; process 2 is waiting in sum, line 4; "
             "process 3 finished the cell without reaching it",
         ),
         (
             "died",
-            [*[Stand("died", exit=exited(3))] * 2, at()],
+            [*[ProcessState("died", exit=exited(3))] * 2, at()],
             "died: processes 0,1 ended with exit code 3; process 2 is waiting in sum, line 4",
         ),
         (
             "not invited",
-            [at(), Stand("not invited")],
+            [at(), ProcessState("not invited")],
             "not invited: process 0 is waiting in sum, line 4; process 1 was not given this cell. "
             f"Hint: {NOT_INVITED}",
         ),
         (
             "not invited",
-            [Stand("not invited"), at(), at(), Stand("not invited")],
+            [ProcessState("not invited"), at(), at(), ProcessState("not invited")],
             "not invited: processes 1,2 are waiting in sum, line 4; "
             f"processes 0,3 were not given this cell. Hint: {NOT_INVITED}",
         ),
         (
             "stalled",
-            [Stand("hangs", line=3), Stand("runs", line=5)],
+            [ProcessState("hangs", line=3), ProcessState("runs", line=5)],
             "stalled: process 0 waited inside JAX at line 3; process 1 was at line 5",
         ),
         (
             "stalled",
-            [Stand("hangs", line=3), *[Stand("runs", line=5)] * 2],
+            [ProcessState("hangs", line=3), *[ProcessState("runs", line=5)] * 2],
             "stalled: process 0 waited inside JAX at line 3; processes 1,2 were at line 5",
         ),
         (
             "stalled",
-            [Stand("hangs"), Stand("runs")],
+            [ProcessState("hangs"), ProcessState("runs")],
             "stalled: process 0 waited inside JAX; process 1 was still running, at an unknown line",
         ),
         (
             "stalled",
-            [Stand("runs", place="train.py:9"), at(what=TWO), FINISHED],
+            [ProcessState("runs", place="train.py:9"), at(what=TWO), FINISHED],
             "stalled: process 1 is waiting in jit(f), line 4; process 0 was at train.py:9; "
             "process 2 finished the cell without reaching it",
         ),
@@ -145,7 +145,7 @@ def lines(kind: Kind, *each: Stand, **more: Any) -> Sequence[str]:
         ),
     ],
 )
-def test_kinds(kind: Kind, each: Sequence[Stand], expected: str) -> None:
+def test_kinds(kind: Kind, each: Sequence[ProcessState], expected: str) -> None:
     assert sentence(kind, *each) == expected
 
 
@@ -187,7 +187,7 @@ def test_what_happened_has_a_line_of_its_own() -> None:
 
 
 def test_the_consequence_comes_last() -> None:
-    verdict = Verdict("missing", stands(at(), FINISHED), details={0: ASKS_FOR_ZERO})
+    verdict = Verdict("missing", states(at(), FINISHED), details={0: ASKS_FOR_ZERO})
     wording = explain(verdict, 2, "The cluster is intact; all variables are kept")
     assert wording.sentence == (
         "missing: process 0 is waiting in sum, line 4; process 1 finished the cell without "
@@ -225,7 +225,7 @@ def test_many_processes(count: int, apart: list[int], many: str, one: str) -> No
 )
 def test_all_at_one_line(count: int, who: str) -> None:
     each = [at(what=replace(TWO, program=str(k % 2))) for k in range(count)]
-    verdict = Verdict("mismatch", stands(*each), details={0: Detail("f(x, 1)")})
+    verdict = Verdict("mismatch", states(*each), details={0: Detail("f(x, 1)")})
     wording = explain(verdict, count)
     assert wording.sentence == (
         f"mismatch: {who} are waiting in jit(f) f32[8] i32[], line 4. "
@@ -302,7 +302,7 @@ def test_the_same_line_of_two_files_is_two_places() -> None:
 
 
 def test_nothing_more_to_say_leaves_no_blank_line() -> None:
-    assert lines("stalled", Stand("hangs", line=3), Stand("runs")) == (
+    assert lines("stalled", ProcessState("hangs", line=3), ProcessState("runs")) == (
         "The cell did not finish within its time limit",
         "",
         "[0] waited inside JAX at line 3",
@@ -375,11 +375,14 @@ def test_how_processes_ended(how: ProcessExit, one: str, several: str) -> None:
     ],
 )
 def test_headings(kind: Kind, heading: str) -> None:
-    assert lines(kind, at(), Stand("died", exit=WAS_KILLED), ring=(0, 1))[:2] == (heading, "")
+    assert lines(kind, at(), ProcessState("died", exit=WAS_KILLED), ring=(0, 1))[:2] == (
+        heading,
+        "",
+    )
 
 
 def test_who_stands_alike_stands_together() -> None:
-    died = [Stand("died", exit=exited(code)) for code in (1, 2, 1)]
+    died = [ProcessState("died", exit=exited(code)) for code in (1, 2, 1)]
     assert sentence("died", *died, at()) == (
         "died: processes 0,2 ended with exit code 1; process 1 ended with exit code 2; "
         "process 3 is waiting in sum, line 4"
@@ -404,17 +407,17 @@ DOINGS: tuple[Doing, ...] = (
 
 
 STANDS = st.builds(
-    Stand,
+    ProcessState,
     st.sampled_from(DOINGS),
     st.sampled_from([SUM, MAX, TWO]),
     st.sampled_from([None, 4, 5]),
     error=st.sampled_from(["OSError: full", "KeyError: 'x'"]),
     exit=st.sampled_from([WAS_KILLED, exited(3)]),
-).map(lambda stand: stand if stand.doing == "died" else replace(stand, exit=None))
+).map(lambda state: state if state.doing == "died" else replace(state, exit=None))
 
 
 @given(st.lists(STANDS, min_size=2, max_size=12))
-def test_each_process_is_in_one_line(each: list[Stand]) -> None:
+def test_each_process_is_in_one_line(each: list[ProcessState]) -> None:
     told = lines("stalled", *each)
     numbers: list[int] = []
     for line in told[2 : told.index("", 2) if "" in told[2:] else None]:
@@ -428,29 +431,29 @@ def test_each_process_is_in_one_line(each: list[Stand]) -> None:
 
 @given(st.permutations(range(5)))
 def test_the_order_in_which_stands_are_known_changes_nothing(order: list[int]) -> None:
-    each = [at(), at(5, MAX), FINISHED, Stand("raised", error="KeyError"), at()]
+    each = [at(), at(5, MAX), FINISHED, ProcessState("raised", error="KeyError"), at()]
     verdict = Verdict("stalled", {k: each[k] for k in order})
-    assert explain(verdict, 5) == explain(Verdict("stalled", stands(*each)), 5)
+    assert explain(verdict, 5) == explain(Verdict("stalled", states(*each)), 5)
 
 
 @pytest.mark.parametrize(
     ("each", "expected"),
     [
         ([], ""),
-        ([FINISHED, Stand("raised", error="KeyError")], ""),
-        ([at(), Stand("raised")], "process 0 waited at line 4 in sum"),
-        ([at(None), Stand("raised")], "process 0 waited in sum"),
-        ([at(), at(), Stand("raised")], "processes 0,1 waited at line 4 in sum"),
+        ([FINISHED, ProcessState("raised", error="KeyError")], ""),
+        ([at(), ProcessState("raised")], "process 0 waited at line 4 in sum"),
+        ([at(None), ProcessState("raised")], "process 0 waited in sum"),
+        ([at(), at(), ProcessState("raised")], "processes 0,1 waited at line 4 in sum"),
         ([at(), at()], "both processes waited at line 4 in sum"),
         (
-            [at(), Stand("raised"), at(7, place="train.py:7"), at(), at(4, MAX)],
+            [at(), ProcessState("raised"), at(7, place="train.py:7"), at(), at(4, MAX)],
             "processes 0,3 waited at line 4 in sum; process 2 waited at train.py:7 in sum; "
             "process 4 waited at line 4 in max",
         ),
     ],
 )
-def test_left_waiting(each: Sequence[Stand], expected: str) -> None:
-    assert left_waiting(stands(*each), len(each)) == expected
+def test_left_waiting(each: Sequence[ProcessState], expected: str) -> None:
+    assert left_waiting(states(*each), len(each)) == expected
 
 
 TEXT = st.text(max_size=8)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcnb.lockstep.model import Detail, Launch
-from tests.support.stands import FINISHED, MAX, ORDER, PROGRAM, SUM, at, launch, sentence
+from tests.support.verdicts import FINISHED, MAX, ORDER, PROGRAM, SUM, at, launch, sentence
 
 SHAPE = (
     "all processes must pass the same global shape. Pad to a common length, and drop or pad the "

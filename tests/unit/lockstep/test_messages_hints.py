@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from mcnb.lockstep.model import Detail, Happened, Kind, Stand
-from tests.support.stands import (
+from mcnb.lockstep.model import Detail, Happened, Kind, ProcessState
+from tests.support.verdicts import (
     ASKS_FOR_ZERO,
     FINISHED,
     IF_ZERO,
@@ -64,11 +64,11 @@ IN_LOOP = Detail("step(batch)", loop="for batch in batches:")
             LOOP,
         ),
         ("missing", [at(), at(5), FINISHED], {0: IN_LOOP, 1: Detail(loop="while True:")}, ""),
-        ("missing", [at(), Stand("raised", error="KeyError")], {0: ASKS_FOR_ZERO}, ""),
-        ("died", [at(), Stand("died", exit=WAS_KILLED)], {0: ASKS_FOR_ZERO}, ""),
-        ("not invited", [at(), Stand("not invited")], {0: ASKS_FOR_ZERO}, NOT_INVITED),
-        ("stalled", [at(), Stand("runs")], {0: ASKS_FOR_ZERO}, IF_ZERO),
-        ("stalled", [at(), Stand("runs")], {0: IN_LOOP}, ""),
+        ("missing", [at(), ProcessState("raised", error="KeyError")], {0: ASKS_FOR_ZERO}, ""),
+        ("died", [at(), ProcessState("died", exit=WAS_KILLED)], {0: ASKS_FOR_ZERO}, ""),
+        ("not invited", [at(), ProcessState("not invited")], {0: ASKS_FOR_ZERO}, NOT_INVITED),
+        ("stalled", [at(), ProcessState("runs")], {0: ASKS_FOR_ZERO}, IF_ZERO),
+        ("stalled", [at(), ProcessState("runs")], {0: IN_LOOP}, ""),
         ("mismatch", [at(4), at(4, MAX)], {}, ORDER),
         ("mismatch", [at(4), at(4, MAX)], {0: IN_LOOP}, ORDER),
         ("mismatch", [at(4), at(5, MAX)], {}, BRANCH),
@@ -82,11 +82,13 @@ IN_LOOP = Detail("step(batch)", loop="for batch in batches:")
             {0: Detail(condition="not (k == 0)"), 1: ASKS_FOR_ZERO},
             BRANCH,
         ),
-        ("mismatch", [at(4), at(4, MAX), Stand("raised", error="KeyError")], {}, ""),
+        ("mismatch", [at(4), at(4, MAX), ProcessState("raised", error="KeyError")], {}, ""),
         ("mismatch", [at(4), at(4, MAX), FINISHED], {}, ORDER),
     ],
 )
-def test_hints(kind: Kind, each: Sequence[Stand], details: dict[int, Detail], hint: str) -> None:
+def test_hints(
+    kind: Kind, each: Sequence[ProcessState], details: dict[int, Detail], hint: str
+) -> None:
     said = sentence(kind, *each, details=details)
     assert said.partition(". Hint: ")[2] == hint
     assert said.count("Hint") == bool(hint)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mcnb.lockstep.messages import met_nobody, other_lines
-from mcnb.lockstep.model import Launch, LaunchRecord, Stand, Verdict
+from mcnb.lockstep.messages import other_lines, without_communication
+from mcnb.lockstep.model import Launch, LaunchRecord, ProcessState, Verdict
 
 ALL = (0, 1, 2, 3)
 F = Launch("jit(f)", "f", ALL, ("f32[8]",), ("P('a',)",))
@@ -41,11 +41,11 @@ def test_lines_that_are_not_known_say_nothing() -> None:
 
 def test_who_launched_it_without_communication_is_named() -> None:
     alone = Launch("jit(f)", "other", (2,), ("f32[8]",), ("P()",))
-    stands = {0: Stand("waits", F, 3), 2: Stand("finished")}
+    states = {0: ProcessState("waits", F, 3), 2: ProcessState("finished")}
     records = [made(2, 3, alone), made(3, 3, alone)]
-    assert met_nobody(Verdict("missing", stands), records, 4) == (
+    assert without_communication(Verdict("missing", states), records, 4) == (
         "processes 2,3 also launched jit(f) at line 3, sharded as P() instead of P('a',), but "
         "without communication, so it does not match"
     )
-    assert met_nobody(Verdict("missing", stands), [made(2, 4, alone)], 4) == ""
-    assert met_nobody(Verdict("missing", stands), [made(2, 3)], 4) == ""
+    assert without_communication(Verdict("missing", states), [made(2, 4, alone)], 4) == ""
+    assert without_communication(Verdict("missing", states), [made(2, 3)], 4) == ""

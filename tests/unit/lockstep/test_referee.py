@@ -166,15 +166,15 @@ def check(program: Program, draw: random.Random) -> Verdict | None:
 
 
 def justify(verdict: Verdict, ended: set[int], stopped: set[int]) -> None:
-    stands = verdict.stands
+    states = verdict.states
     if verdict.kind in ("missing", "died"):
-        assert ended & set(stands)
+        assert ended & set(states)
         if verdict.kind == "died":
-            assert any(stand.doing == "died" for stand in stands.values())
+            assert any(state.doing == "died" for state in states.values())
     elif verdict.kind == "cycle":
         assert len(verdict.ring) >= 3
         for k, p in zip(verdict.ring, (*verdict.ring[1:], verdict.ring[0]), strict=True):
-            mine, theirs = stands[k].launch, stands[p].launch
+            mine, theirs = states[k].launch, states[p].launch
             assert mine is not None
             assert theirs is not None
             assert p in mine.participants
@@ -182,13 +182,13 @@ def justify(verdict: Verdict, ended: set[int], stopped: set[int]) -> None:
     else:
         assert verdict.kind == "mismatch"
         launches = {
-            (stand.launch.program, stand.launch.participants)
-            for stand in stands.values()
-            if stand.launch is not None
+            (state.launch.program, state.launch.participants)
+            for state in states.values()
+            if state.launch is not None
         }
         assert len(launches) > 1
-    for k in stopped & set(stands):
-        assert stands[k].doing == "waits"
+    for k in stopped & set(states):
+        assert states[k].doing == "waits"
 
 
 def test_fifty_thousand_random_programs() -> None:
@@ -270,7 +270,7 @@ def test_missing() -> None:
     assert isinstance(stop, Stop)
     assert stop.waiters == ((0, 0), (2, 0))
     assert stop.verdict.kind == "missing"
-    assert [stand.doing for stand in stop.verdict.stands.values()] == ["waits", "finished", "waits"]
+    assert [state.doing for state in stop.verdict.states.values()] == ["waits", "finished", "waits"]
 
 
 def test_who_comes_later_is_told_as_well() -> None:
@@ -283,8 +283,8 @@ def test_who_comes_later_is_told_as_well() -> None:
     assert first.waiters == ((0, 0),)
     assert second.waiters == ((2, 0),)
     assert second.verdict.kind == "missing"
-    assert second.verdict.stands[2].line == 5
-    assert second.verdict.stands[1].error == "ValueError: mine"
+    assert second.verdict.states[2].line == 5
+    assert second.verdict.states[1].error == "ValueError: mine"
 
 
 def test_a_ring() -> None:
@@ -311,7 +311,7 @@ def test_not_invited() -> None:
     [stop] = referee.announce(0, 0, launch("f", 0, 1))
     assert isinstance(stop, Stop)
     assert stop.verdict.kind == "not invited"
-    assert stop.verdict.stands[1].doing == "not invited"
+    assert stop.verdict.states[1].doing == "not invited"
 
 
 def test_what_is_told_to_go_on_is_refused_until_the_next_cell() -> None:
@@ -320,7 +320,7 @@ def test_what_is_told_to_go_on_is_refused_until_the_next_cell() -> None:
     referee.finish(1)
     [again] = referee.announce(0, 0, launch("g", 0, 1))
     assert isinstance(again, Stop)
-    assert again.verdict.stands[0].launch == launch("f", 0, 1)
+    assert again.verdict.states[0].launch == launch("f", 0, 1)
     assert referee.begin([0, 1]) == []
     assert referee.verdict is None
     assert referee.announce(0, 0, launch("f", 0, 1)) == []

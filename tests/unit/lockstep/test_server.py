@@ -15,7 +15,7 @@ from mcnb.lockstep.client import Client
 from mcnb.lockstep.server import Server
 from mcnb.lockstep.wire import Channel, Message
 from tests.conftest import wait_until
-from tests.support.two_ends import F, G, Learner, learners_of
+from tests.support.clients import F, G, Learner, learners_of
 
 
 def test_a_wrong_key_is_refused(server: Server, clients: list[Client]) -> None:

@@ -19,8 +19,8 @@ from mcnb.messages import ProcessError, Reply
 from mcnb.pictures.scenes.time import time_scene
 from mcnb.pictures.text import text_of
 from mcnb.pictures.timeline import Kind, Stretch, timeline
-from tests.support.stands import WAS_KILLED
-from tests.support.told import F, G, made, result
+from tests.support.results import F, G, made, result
+from tests.support.verdicts import WAS_KILLED
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import mcnb
 from mcnb.lockstep.model import Launch
 from mcnb.lockstep.trace import Trace
-from tests.support.told import made, result
+from tests.support.results import made, result
 
 COUNT = 4
 

@@ -9,7 +9,7 @@ WAITS, DONE, RAISED = "waits", "finished", "raised"
 
 
 @dataclass(frozen=True)
-class Parting:
+class Divergence:
     """A program that parts.
 
     Attributes:
@@ -32,12 +32,12 @@ class Parting:
 
 
 def alone(k: int, line: int) -> dict[str, Mapping[int, object]]:
-    """Return the stands where one process waits and the others have finished."""
+    """Return the states where one process waits and the others have finished."""
     return {"waits": {k: line}, "others": {p: DONE for p in range(4) if p != k}}
 
 
 def left(k: int, line: int, doing: str = DONE) -> dict[str, Mapping[int, object]]:
-    """Return the stands where all but one process wait."""
+    """Return the states where all but one process wait."""
     return {"waits": {p: line for p in range(4) if p != k}, "others": {k: doing}}
 
 

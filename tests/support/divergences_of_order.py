@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from tests.support.partings import DONE, RAISED, Parting, all_at, alone, left
+from tests.support.divergences import DONE, RAISED, Divergence, all_at, alone, left
 
 ORDERS = {
     # Order and number.
-    "order swapped": Parting(
+    "order swapped": Divergence(
         "for f in (total, meet) if k else (meet, total):\n    f(x)",
         "mismatch",
         all_at(2),
     ),
-    "order of a set": Parting(
+    "order of a set": Divergence(
         "names = {0: ['sum', 'max'], 1: ['max', 'sum']}[k % 2]  # as a set may give them\n"
         "for name in names:\n    getattr(jnp, name)(x)",
         "mismatch",
         all_at(3),
         says=("Sort the elements of a set",),
     ),
-    "extra launch": Parting(
+    "extra launch": Divergence(
         "if k == 1:\n    jnp.max(x)\njnp.sum(x)",
         "mismatch",
         all_at(3, 2, 3, 3),
         says=("max on process 1",),
     ),
-    "missing launch": Parting(
+    "missing launch": Divergence(
         "if k != 1:\n    jnp.max(x)\njnp.sum(x)", "mismatch", all_at(2, 3, 2, 2)
     ),
-    "last batch": Parting(
+    "last batch": Divergence(
         "batches = range(3 + (k == 0))\nfor _ in batches:\n    jnp.sum(x)",
         "missing",
         **alone(0, 3),
@@ -35,33 +35,33 @@ ORDERS = {
             "the loop `for _ in batches:` ran a different number of times on different processes",
         ),
     ),
-    "a loop left early": Parting(
+    "a loop left early": Divergence(
         "for i in range(4):\n    if i == 2 and k == 3: break\n    jnp.sum(x)",
         "missing",
         **left(3, 3),
     ),
-    "while loop on own data": Parting(
+    "while loop on own data": Divergence(
         "n = 0\nwhile n < 2 + (k == 1):\n    n += 1\n    meet(x)", "missing", **alone(1, 4)
     ),
-    "early return": Parting(
+    "early return": Divergence(
         "def step(v):\n    if k == 2:\n        return None\n    return jnp.sum(v)\nstep(x)",
         "missing",
         **left(2, 4),
     ),
-    "padded to its own length": Parting(
+    "padded to its own length": Divergence(
         "longest = 4 + 4 * (k % 2)\nbatch = put(np.ones((8, longest)), P('a', 'b'))\n"
         "jnp.sum(batch)",
         "mismatch",
         all_at(3),
         says=("Pad to a common length",),
     ),
-    "gathered in other sizes": Parting(
+    "gathered in other sizes": Divergence(
         "mu.process_allgather(np.ones(3 + (k == 1)))",
         "mismatch",
         all_at(1),
         says=("process_allgather", "the shape of argument"),
     ),
-    "a step skipped": Parting(
+    "a step skipped": Divergence(
         "g = jax.jit(jax.grad(lambda w, x: jnp.sum((x @ w) ** 2)))\n"
         "w = put(np.ones((4, 2)), P())\n"
         "for i in range(3):\n    if i == 1 and k == 0: continue\n    w = w - 0.1 * g(w, x)",
@@ -69,67 +69,67 @@ ORDERS = {
         **left(0, 5),
     ),
     # Errors.
-    "error before": Parting(
+    "error before": Divergence(
         "if k == 1: raise ValueError('mine')\njnp.sum(x)",
         "missing",
         **left(1, 2, RAISED),
         says=("process 1 raised ValueError: mine (line 1). Processes 0,2,3 waited at line 2",),
     ),
-    "error between": Parting(
+    "error between": Divergence(
         "jnp.sum(x)\nif k == 0: 1 / 0\njnp.max(x)", "missing", **left(0, 3, RAISED)
     ),
-    "errors on all but one": Parting(
+    "errors on all but one": Divergence(
         "if k < 3:\n    raise KeyError(k)\nmeet(x)",
         "missing",
         {3: 3},
         dict.fromkeys(range(3), RAISED),
         ("Process 3 waited at line 3",),
     ),
-    "error caught, launch skipped": Parting(
+    "error caught, launch skipped": Divergence(
         "try:\n    if k == 2: 1 / 0\n    jnp.sum(x)\nexcept ZeroDivisionError:\n    pass",
         "missing",
         **left(2, 3),
     ),
-    "SystemExit": Parting(
+    "SystemExit": Divergence(
         "import sys\nif k == 3: sys.exit(1)\njnp.sum(x)", "missing", **left(3, 3, RAISED)
     ),
-    "KeyboardInterrupt": Parting(
+    "KeyboardInterrupt": Divergence(
         "if k == 3: raise KeyboardInterrupt\njnp.sum(x)", "missing", **left(3, 2, RAISED)
     ),
-    "StopIteration of one's own data": Parting(
+    "StopIteration of one's own data": Divergence(
         "data = iter(range(2 + (k > 0)))\nfor _ in range(3):\n    next(data); jnp.sum(x)",
         "missing",
         **left(0, 3, RAISED),
     ),
-    "collective in finally": Parting(
+    "collective in finally": Divergence(
         "try:\n    if k == 0: 1 / 0\n    jnp.max(x)\nfinally:\n    jnp.sum(x)",
         "mismatch",
         all_at(5, 3, 3, 3),
     ),
-    "the verdict swallowed": Parting(
+    "the verdict swallowed": Divergence(
         "try:\n    if k == 0: jnp.max(x)\nexcept Exception:\n    pass\njnp.sum(x)",
         "mismatch",
         all_at(2, 5, 5, 5),
     ),
     # Where launches hide.
-    "in a thread": Parting(
+    "in a thread": Divergence(
         "t = threading.Thread(target=lambda: jnp.sum(x))\nif k == 0: t.start(); t.join()",
         "missing",
         **alone(0, 1),
     ),
-    "in threads that differ": Parting(
+    "in threads that differ": Divergence(
         "f = total if k else meet\nt = threading.Thread(target=lambda: f(x))\nt.start(); t.join()",
         "mismatch",
         all_at(2),
     ),
-    "in a pool": Parting(
+    "in a pool": Divergence(
         "from concurrent.futures import ThreadPoolExecutor\n"
         "with ThreadPoolExecutor(1) as pool:\n    if k: pool.submit(jnp.sum, x)",
         "missing",
         {},
         {0: DONE},
     ),
-    "in a callback": Parting(
+    "in a callback": Divergence(
         "def ask(v):\n    if k == 0: jnp.sum(x)\n    return v\n"
         "s = jax.ShapeDtypeStruct((), np.float32)\n"
         "local = jax.jit(lambda v: jax.pure_callback(ask, s, v))\nlocal(jnp.float32(1))"
@@ -137,28 +137,28 @@ ORDERS = {
         "missing",
         **alone(0, 2),
     ),
-    "in a generator": Parting(
+    "in a generator": Divergence(
         "def steps():\n    while True:\n        yield jnp.sum(x)\n"
         "g = steps()\nfor _ in range(2 + (k == 1)):\n    next(g)",
         "missing",
         **alone(1, 3),
     ),
-    "in __del__": Parting(
+    "in __del__": Divergence(
         "class Closing:\n    def __del__(self):\n        jnp.sum(x)\n"
         "c = Closing()\nif k == 2:\n    del c\n    time.sleep(0)\nelse: kept = c",
         "missing",
         **alone(2, 3),
     ),
-    "in a function of an earlier cell": Parting(
+    "in a function of an earlier cell": Divergence(
         "\n\nif k == 0:\n    helper(x)", "missing", **alone(0, 4)
     ),
-    "awaited": Parting(
+    "awaited": Divergence(
         "async def f():\n    return jnp.sum(x)\nif k == 1:\n    await f()",
         "missing",
         **alone(1, 2),
     ),
     # Subsets.
-    "three in a ring": Parting(
+    "three in a ring": Divergence(
         "order = {0: [(0, 1), (0, 2)], 1: [(1, 2), (0, 1)], 2: [(0, 2), (1, 2)], 3: []}[k]\n"
         "v = {pair: among(*pair) for pair in order}\n"
         "for pair in order:\n    total(v[pair])",
@@ -169,14 +169,14 @@ ORDERS = {
             "use the same order",
         ),
     ),
-    "four in a ring": Parting(
+    "four in a ring": Divergence(
         "pairs = [(k, (k + 1) % 4), ((k - 1) % 4, k)]\n"
         "v = {tuple(sorted(pair)): among(*sorted(pair)) for pair in pairs}\n"
         "for pair in v:\n    total(v[pair])",
         "cycle",
         all_at(4),
     ),
-    "rows first, columns first": Parting(
+    "rows first, columns first": Divergence(
         "rows, columns = [(0, 1), (2, 3)], [(0, 2), (1, 3)]\n"
         "order = rows + columns if k in (0, 3) else columns + rows\n"
         "v = [among(*pair) for pair in order]\n"
@@ -184,16 +184,16 @@ ORDERS = {
         "cycle",
         all_at(5),
     ),
-    "one of a subset is missing": Parting(
+    "one of a subset is missing": Divergence(
         "v = among(1, 2)\nif k == 1:\n    total(v)", "missing", {1: 3}, {2: DONE}
     ),
-    "a subset against all": Parting(
+    "a subset against all": Divergence(
         "v = among(2, 3)\nif k == 3:\n    total(v)\ntotal(x)",
         "mismatch",
         all_at(4, 4, 4, 3),
         says=("process 3 is waiting in jit(sum) f32[16], line 3",),
     ),
-    "not invited": Parting(
+    "not invited": Divergence(
         "jnp.sum(x)",
         "not invited",
         {0: 1, 1: 1},
@@ -201,7 +201,7 @@ ORDERS = {
         ("processes 2,3 were not given this cell",),
         processes="0,1",
     ),
-    "one is late": Parting(
+    "one is late": Divergence(
         "if k == 3: time.sleep(0.7)\nelse: jnp.sum(x)", "missing", **left(3, 2), sleeps=0.7
     ),
 }

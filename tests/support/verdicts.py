@@ -1,4 +1,4 @@
-"""Processes that stand somewhere, and verdicts on them."""
+"""States of processes, and verdicts on them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcnb.lockstep.messages import explain
-from mcnb.lockstep.model import Detail, ExitSource, Kind, Launch, ProcessExit, Stand, Verdict
+from mcnb.lockstep.model import Detail, ExitSource, Kind, Launch, ProcessExit, ProcessState, Verdict
 
 IF_ZERO = (
     "this line runs only if `k == 0`. A collective must run on every participating process: move "
@@ -35,7 +35,7 @@ NOT_INVITED = (
 ASKS_FOR_ZERO = Detail("jnp.sum(x)", "k == 0")
 
 
-FINISHED = Stand("finished")
+FINISHED = ProcessState("finished")
 
 
 WAS_KILLED = ProcessExit(ExitSource.OBSERVED)  # and nobody knows by which signal
@@ -56,13 +56,13 @@ def launch(name: str = "sum", program: str = "1", **more: Any) -> Launch:
 SUM, MAX = launch("sum", "1"), launch("max", "2")
 
 
-def at(line: int | None = 4, what: Launch = SUM, place: str = "") -> Stand:
-    return Stand("waits", what, line, place)
+def at(line: int | None = 4, what: Launch = SUM, place: str = "") -> ProcessState:
+    return ProcessState("waits", what, line, place)
 
 
-def stands(*each: Stand) -> Mapping[int, Stand]:
+def states(*each: ProcessState) -> Mapping[int, ProcessState]:
     return dict(enumerate(each))
 
 
-def sentence(kind: Kind, *each: Stand, **more: Any) -> str:
-    return explain(Verdict(kind, stands(*each), **more), len(each)).sentence
+def sentence(kind: Kind, *each: ProcessState, **more: Any) -> str:
+    return explain(Verdict(kind, states(*each), **more), len(each)).sentence

@@ -8,9 +8,9 @@ import pytest
 
 import mcnb
 from mcnb.lockstep.model import LaunchRecord
-from tests.support.partings import RAISED, WAITS, Parting
-from tests.support.partings_of_order import ORDERS
-from tests.support.partings_of_programs import PROGRAMS
+from tests.support.divergences import RAISED, WAITS, Divergence
+from tests.support.divergences_of_order import ORDERS
+from tests.support.divergences_of_programs import PROGRAMS
 from tests.support.timing import shortest
 
 SETUP = """
@@ -53,7 +53,7 @@ NEXT = (
 # After the last announcement, or the last end.
 VERDICT_S = 1.0
 
-PARTINGS = {**PROGRAMS, **ORDERS}
+DIVERGENCES = {**PROGRAMS, **ORDERS}
 
 
 @pytest.fixture(scope="module")
@@ -65,40 +65,40 @@ def parting_cluster(shared_cluster: mcnb.Cluster) -> mcnb.Cluster:
     return shared_cluster
 
 
-@pytest.mark.parametrize("parting", PARTINGS.values(), ids=PARTINGS)
-def test_a_parting(parting_cluster: mcnb.Cluster, parting: Parting) -> None:
-    assert shortest(VERDICT_S, lambda: part(parting_cluster, parting)) < VERDICT_S
+@pytest.mark.parametrize("divergence", DIVERGENCES.values(), ids=DIVERGENCES)
+def test_a_divergence(parting_cluster: mcnb.Cluster, divergence: Divergence) -> None:
+    assert shortest(VERDICT_S, lambda: part(parting_cluster, divergence)) < VERDICT_S
 
 
-def part(cluster: mcnb.Cluster, parting: Parting) -> float:
+def part(cluster: mcnb.Cluster, divergence: Divergence) -> float:
     """Part the processes, look at what came of it, and return how late the verdict was, in s."""
     began = time.monotonic()
-    result = cluster.run(parting.source, processes=parting.processes)
+    result = cluster.run(divergence.source, processes=divergence.processes)
     ended = time.monotonic()
     verdict = result.verdict
     assert verdict is not None, result.text()
-    assert verdict.kind == parting.kind, result.text()
-    waits = {k: s.line for k, s in verdict.stands.items() if s.doing == WAITS}
-    others = {k: s.doing for k, s in verdict.stands.items() if s.doing != WAITS}
-    if parting.waits or not waits:
-        assert waits == parting.waits, result.text()
-    assert others == parting.others, result.text()
+    assert verdict.kind == divergence.kind, result.text()
+    waits = {k: s.line for k, s in verdict.states.items() if s.doing == WAITS}
+    others = {k: s.doing for k, s in verdict.states.items() if s.doing != WAITS}
+    if divergence.waits or not waits:
+        assert waits == divergence.waits, result.text()
+    assert others == divergence.others, result.text()
     error = result.error()
     assert error is not None
-    raised = RAISED in parting.others.values()
+    raised = RAISED in divergence.others.values()
     assert type(error) is (mcnb.CellError if raised else mcnb.LockstepError)
-    for part in parting.says:
+    for part in divergence.says:
         assert part in str(error)
     assert str(error).endswith("The cluster is intact; all variables are kept")
     # Certain from the last announcement or the last end on; compiling and sleeping come before.
     stood = max((launch.announced for launch in result.launches), default=began)
     assert cluster.run(NEXT).text() == "[all 4] 500.0\n"
-    return ended - max(stood, began + parting.sleeps)
+    return ended - max(stood, began + divergence.sleeps)
 
 
 def test_there_are_enough() -> None:
-    assert len(PARTINGS) >= 45
-    assert {parting.kind for parting in PARTINGS.values()} == {
+    assert len(DIVERGENCES) >= 45
+    assert {divergence.kind for divergence in DIVERGENCES.values()} == {
         "mismatch",
         "missing",
         "cycle",

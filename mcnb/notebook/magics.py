@@ -37,7 +37,7 @@ def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Conta
     Example:
         >>> error = ProcessError("NameError", "name 'jnp' is not defined", 2, "", "jnp")
         >>> missing_name({0: error, 1: error}, 2, {})
-        'Hint: jnp is not defined on these processes. First run the %%mcjax cell that defines it'
+        'Hint: first run the %%mcjax cell that defines jnp'
     """
     found = {error.undefined for error in errors.values()}
     if len(errors) < count or len(found) != 1 or "" in found:
@@ -48,10 +48,7 @@ def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Conta
             f"Hint: {name} is defined in the notebook kernel, but not on these processes. Define "
             "it in a cell that begins with %%mcjax"
         )
-    return (
-        f"Hint: {name} is not defined on these processes. First run the %%mcjax cell that defines "
-        "it"
-    )
+    return f"Hint: first run the %%mcjax cell that defines {name}"
 
 
 class SentenceParser(MagicArgumentParser):

@@ -50,8 +50,7 @@ def test_a_name_that_the_processes_do_not_know(notebook: Notebook) -> None:
         return without_escapes(notebook.run(cell).stdout).splitlines()[-1]
 
     assert last("%%mcjax\nnobody_made_me") == (
-        "Hint: nobody_made_me is not defined on these processes. First run the %%mcjax cell that "
-        "defines it"
+        "Hint: first run the %%mcjax cell that defines nobody_made_me"
     )
     notebook.run("only_here = 1")
     shown = without_escapes(notebook.run("%%mcjax\nonly_here").stdout).splitlines()

@@ -365,12 +365,7 @@ FINAL
     ("final", "code", "last"),
     [
         ("%%mcjax\njax.device_count()", 0, "[all 2] 2"),
-        (
-            "%%mcjax\nnone",
-            1,
-            "Hint: none is not defined on these processes. First run the %%mcjax cell that defines "
-            "it",
-        ),
+        ("%%mcjax\nnone", 1, "Hint: first run the %%mcjax cell that defines none"),
         (":tags: [raises-exception]\n\n7", 1, "Out[3]: 7"),
     ],
 )

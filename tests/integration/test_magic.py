@@ -11,7 +11,7 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 
 import mcnb
-from mcnb.lockstep.model import Launch, Stand
+from mcnb.lockstep.model import Launch, ProcessState
 from mcnb.lockstep.server import Waits
 from mcnb.notebook.live import LiveView, progress_text
 from mcnb.output.text import without_escapes
@@ -187,7 +187,7 @@ def test_the_live_view_says_who_runs_since_when() -> None:
             1: mcnb.messages.Progress("", 4, 0.0),
             2: mcnb.messages.Progress("", 5, 1.5),
         },
-        waits={1: Waits(Stand("waits", Launch("sum", "1", (0, 1, 2)), line=4), since=108.0)},
+        waits={1: Waits(ProcessState("waits", Launch("sum", "1", (0, 1, 2)), line=4), since=108.0)},
     )
     assert progress_text(pending, 112.4, 4) == (
         "Processes 0-2 still run, for 12 s\n"

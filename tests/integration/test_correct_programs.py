@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import mcnb
-from tests.integration.test_partings import SETUP
+from tests.integration.test_divergences import SETUP
 
 # The text of the last expression's value on each process, or on all.
 CORRECT: dict[str, tuple[str, str | dict[int, str]]] = {

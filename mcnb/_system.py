@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
+import re
 import signal
 import socket
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from mcnb.errors import ClusterError, OptionError
@@ -31,6 +34,20 @@ def prctl(option: int, value: Any) -> None:
 def die_with_parent() -> None:
     """Let the system kill this process when its parent ends, if the system can."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def current_umask() -> int:
+    """Return this process's file mode creation mask."""
+    with contextlib.suppress(OSError):
+        # os.umask() can't read the mask without changing it, for other threads too.
+        match = re.search(
+            r"^Umask:\s*([0-7]+)", Path("/proc/self/status").read_text(), re.MULTILINE
+        )
+        if match:
+            return int(match[1], 8)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def write_whole_lines() -> None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
-import os
 import queue
-import re
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from mcnb.errors import ClusterError
 from mcnb.launchers.base import OnExit
 from mcnb.launchers.exits import FORKSERVER
+from mcnb.launchers.forkserver import Spec
 from mcnb.lockstep.model import ExitSource, ProcessExit
 
 ENDING_S = 10.0
@@ -81,44 +81,15 @@ class ForkServerClient:
         self._on_exit = on_exit
         self._order(do="begin", folder=str(folder))
 
-    def start(
-        self,
-        folder: Path,
-        name: str,
-        module: str,
-        arguments: list[str],
-        env: Mapping[str, str],
-        cwd: str,
-        output: str,
-        *,
-        graceful: bool,
-        umask: int | None = None,
-    ) -> None:
+    def start(self, folder: Path, spec: Spec, *, graceful: bool) -> None:
         """Start a process.
 
         Args:
             folder: The cluster's folder. If that cluster has ended, no process is started.
-            name: The process's name in orders and reports.
-            module: The module that the process runs.
-            arguments: The module's arguments.
-            env: The process's environment.
-            cwd: The working directory.
-            output: The base path of the output files, to which ".out" and ".err" are appended.
+            spec: The process.
             graceful: Whether to send SIGHUP and allow a grace period before killing the process.
-            umask: The file mode creation mask; by default, the notebook kernel's.
         """
-        self._order(
-            do="start",
-            cluster=str(folder),
-            name=name,
-            module=module,
-            arguments=arguments,
-            env=dict(env),
-            cwd=cwd,
-            output=output,
-            graceful=graceful,
-            umask=_umask() if umask is None else umask,
-        )
+        self._order(do="start", cluster=str(folder), graceful=graceful, **asdict(spec))
 
     def signal(self, folder: Path, name: str, number: int) -> None:
         """Send a signal to a process of a cluster, if the process still runs."""
@@ -180,20 +151,6 @@ class ForkServerClient:
     def _tell(self, name: str, how: ProcessExit) -> None:
         if self._on_exit is not None:
             self._on_exit(name, how)
-
-
-def _umask() -> int:
-    """Return this process's file mode creation mask."""
-    with contextlib.suppress(OSError):
-        # os.umask() can't read the mask without changing it, for other threads too.
-        match = re.search(
-            r"^Umask:\s*([0-7]+)", Path("/proc/self/status").read_text(), re.MULTILINE
-        )
-        if match:
-            return int(match[1], 8)
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 _lock = threading.Lock()  # guards _idle

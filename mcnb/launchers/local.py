@@ -19,10 +19,11 @@ from ipyparallel.cluster.launcher import ControllerLauncher, EngineLauncher
 from traitlets import Instance
 from traitlets.config import Config
 
-from mcnb._system import LOOPBACK
+from mcnb._system import LOOPBACK, current_umask
 from mcnb.errors import ClusterError
 from mcnb.launchers.base import Launcher, OnExit, process_environment
 from mcnb.launchers.exits import CONTROLLER, FORKSERVER, last_lines, output_path, process_name
+from mcnb.launchers.forkserver import Spec
 from mcnb.launchers.forkserver_client import ForkServerClient, give_back, take
 from mcnb.lockstep.model import ProcessExit
 from mcnb.options import Options
@@ -258,24 +259,17 @@ class ForkedCluster(ipyparallel.Cluster):
     def start_kept(self, name: str, argv: list[str], env: Mapping[str, str]) -> None:
         """Start a process with the fork server, in the notebook kernel's working directory."""
         module, *arguments = argv[len(python_command()) :]
-        self.forkserver.start(
-            self.folder,
-            name,
-            module,
-            arguments,
-            {
-                **self._base_env,
-                **env,
-                "MCNB_OUTPUT": output_path(self.folder, name),
-                # Keep the user's own IPython configuration out of the processes.
-                "IPYTHONDIR": str(self.folder / "ipython"),
-            },
-            str(self.cwd),
-            output_path(self.folder, name),
-            graceful=name != CONTROLLER,
-            # ipyparallel makes some files world-readable. For cells, the user's umask applies.
-            umask=0o077 if name == CONTROLLER else None,
-        )
+        output = output_path(self.folder, name)
+        own = {
+            "MCNB_OUTPUT": output,
+            # Keep the user's own IPython configuration out of the processes.
+            "IPYTHONDIR": str(self.folder / "ipython"),
+        }
+        # ipyparallel makes some files world-readable. For cells, the user's umask applies.
+        umask = 0o077 if name == CONTROLLER else current_umask()
+        environment = {**self._base_env, **env, **own}
+        spec = Spec(name, module, arguments, environment, str(self.cwd), output, umask)
+        self.forkserver.start(self.folder, spec, graceful=name != CONTROLLER)
 
 
 def python_command(*module: str) -> list[str]:

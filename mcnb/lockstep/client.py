@@ -75,7 +75,6 @@ class Client:
 
     Attributes:
         records: The launches since the last call of `take_records`.
-        dropped: The number of launches that were not recorded.
     """
 
     def __init__(
@@ -90,7 +89,6 @@ class Client:
     ) -> None:
         self.process = process
         self.records: list[LaunchRecord] = []
-        self.dropped = 0
         self._threads = Threads(is_learners)
         self._detail = detail
         self._abort = abort
@@ -192,8 +190,6 @@ class Client:
     def _record(self, launch: Launch, place: Place, announced: float, began: float | None) -> None:
         if len(self.records) < MOST_RECORDS:
             self.records.append(LaunchRecord(self.process, launch, place.line, announced, began))
-        else:
-            self.dropped += 1
 
     def take_records(self) -> tuple[LaunchRecord, ...]:
         """Return the launches since the last call, and forget them."""

@@ -20,6 +20,7 @@ import mcnb
 from mcnb.cluster.shielding import to_the_end
 from mcnb.launchers import forkserver_client
 from mcnb.launchers.base import process_environment
+from mcnb.launchers.forkserver import Spec
 from mcnb.options import Options
 from tests.conftest import wait_until
 
@@ -146,9 +147,8 @@ def test_orders_for_a_cluster_that_has_ended_start_nothing(tmp_path: Path) -> No
         forkserver.end()
         forkserver.begin(tmp_path / "second", lambda name, _: gone.append(name))
         arguments = ("controller", "mcnb.launchers.controller", [], dict(os.environ), "/")
-        forkserver.start(
-            tmp_path / "first", *arguments, str(tmp_path / "c"), graceful=False, umask=0o77
-        )
+        spec = Spec(*arguments, output=str(tmp_path / "c"), umask=0o77)
+        forkserver.start(tmp_path / "first", spec, graceful=False)
         forkserver.end()
         assert gone == []
         assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ import pytest
 
 import mcnb
 from mcnb.cluster.workers import Pending
+from mcnb.worker.unfinished import wind_down
 from tests.conftest import Notebook, once
 from tests.support.stopping import HOWS, KINDS, How, fate_of, lies, stop_cell
 from tests.support.timing import since
@@ -104,6 +105,24 @@ def test_a_cell_that_ends_as_it_is_interrupted(prepared: mcnb.Cluster, after: fl
     # Healed, where one process had launched the sum and another one had not.
     assert fate_of(result.aftermath) in ("intact", "healed")
     assert prepared.run("float(jnp.sum(x))").text() == "[all 4] 496.0\n"
+
+
+def test_an_interrupt_that_comes_late_hides_nothing(prepared: mcnb.Cluster) -> None:
+    """The cell is over in a process, which already reports what the cell left running."""
+    source = "t = lax.fori_loop(0, 30_000, lambda i, a: a @ a, jnp.ones((64, 64)))"
+    prepared.run(f"{source}; t.block_until_ready()").raise_for_errors()  # compiled
+    processes = prepared._lifetime.processes
+    assert processes is not None
+    prepared.run(source).raise_for_errors()
+    winding = processes.call(wind_down, False, True, 20.0)
+
+    def interrupt() -> float | None:
+        for k in winding.waiting:
+            processes.interrupt(k)
+        return 0.05 if time.monotonic() < winding.started + NOT_FOR_EVER_S else None
+
+    assert winding.follow(interrupt)
+    assert all(answer.nothing for answer in winding.answers.values()), winding.answers
 
 
 def test_a_pull_can_be_stopped(prepared: mcnb.Cluster) -> None:

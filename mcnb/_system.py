@@ -19,6 +19,8 @@ _PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 _IOLBF = 1  # in <stdio.h> of Linux and macOS
 _LINES_BYTES = 1 << 13
 LOOPBACK = "127.0.0.1"
+# How long a process that is told to end has for atexit handlers and open files.
+GRACE_S = 1.0
 # An address that belongs to no host: https://www.rfc-editor.org/rfc/rfc5737. Connecting to it by
 # UDP sends nothing, and shows the address that this host would use.
 _NOBODY = "192.0.2.1"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mcnb.lockstep.model import ProcessExit
-from mcnb.lockstep.ranks import RANK_VARIABLES
+from mcnb.lockstep.ranks import rank_variables
 from mcnb.options import Options
 
 THREADS_FOR_EACH, MOST_THREADS = 8, 64
@@ -41,7 +41,7 @@ class Launcher(ABC):
     host: str = ""
     watched: bool = False
     numbered: bool = False
-    rank_variables: tuple[str, ...] = RANK_VARIABLES
+    rank_variables: tuple[str, ...] = rank_variables()
     patient: bool = False
     exit_delay_s: float = 0.0
 

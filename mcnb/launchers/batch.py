@@ -21,7 +21,7 @@ from mcnb.launchers.base import forwarded_environment
 from mcnb.launchers.exits import CONTROLLER, output_lines
 from mcnb.launchers.local import ENGINE_ARGS, ForkedCluster, LocalLauncher, python_command
 from mcnb.lockstep.model import ProcessExit
-from mcnb.lockstep.ranks import RANK_VARIABLES
+from mcnb.lockstep.ranks import rank_variables
 from mcnb.options import Options
 from mcnb.worker.settings import Settings, leave_settings
 
@@ -52,7 +52,7 @@ class BatchLauncher(LocalLauncher):
     """
 
     watched = numbered = False
-    rank_variables = RANK_VARIABLES
+    rank_variables = rank_variables()
     exit_delay_s = 3.0
     engines: type[EngineLauncher]
     sent = False

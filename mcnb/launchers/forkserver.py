@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-from mcnb._system import PR_SET_NAME, die_with_parent, prctl
+from mcnb._system import GRACE_S, PR_SET_NAME, die_with_parent, prctl
 
 _TASKS = Path("/proc/self/task")
 # Modules to preload, in the order of need: for the controller, the processes, and typical cells.
@@ -63,7 +63,6 @@ CELLS = ("matplotlib.pyplot", "matplotlib_inline.backend_inline")
 # The preloaded modules that a process needs, by the module that the process runs.
 NEEDED = {"mcnb.launchers.controller": CONTROLLER, "mcnb.worker": (*CONTROLLER, *PROCESSES)}
 GENTLE = 10  # the nice value of unawaited imports: a tenth of the usual share of a busy core
-GRACE_S = 1.0  # for atexit handlers and open files, before SIGKILL
 PARENT_POLL_S = 1.0  # only if the operating system can't report that the notebook kernel ended
 IDLE_S = 1.0  # without an order, before the fork server imports rarely needed modules
 _PR_SET_CHILD_SUBREAPER = 36

@@ -12,6 +12,7 @@ from ipyparallel.cluster.launcher import MPIEngineSetLauncher
 from mcnb._system import LOOPBACK, outward_address
 from mcnb.launchers.batch import BatchLauncher
 from mcnb.lockstep.model import ExitSource, ProcessExit
+from mcnb.lockstep.ranks import rank_variables
 
 # By default Open MPI refuses more processes than cores. The settings are for versions 4 and 5.
 _MORE_THAN_CORES = {
@@ -49,7 +50,7 @@ class MpiLauncher(BatchLauncher):
     """
 
     engines = MpiEngines
-    rank_variables = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
+    rank_variables = rank_variables("mpirun")
 
     def find_host(self) -> str:
         """Return loopback, unless mpiexec's options or a job may name other hosts."""

@@ -12,6 +12,7 @@ from mcnb._system import address_toward
 from mcnb.errors import ClusterError
 from mcnb.launchers.batch import BatchLauncher
 from mcnb.lockstep.model import ExitSource, ProcessExit
+from mcnb.lockstep.ranks import rank_variables
 
 # Slurm ends all processes of a job at once, and logs the reason:
 # slurmstepd: error: *** STEP 7.0 ON node CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***
@@ -34,7 +35,7 @@ class SlurmLauncher(BatchLauncher):
     """
 
     engines = SlurmEngineSetLauncher
-    rank_variables = ("SLURM_PROCID",)
+    rank_variables = rank_variables("srun")
 
     def find_host(self) -> str:
         """Return the address of this host toward Slurm's nodes."""

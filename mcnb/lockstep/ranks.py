@@ -72,8 +72,20 @@ _LAUNCHERS = (
         ("SLURM_STEP_NUM_NODES", "1"),
     ),
 )
-# The variables that contain a process's rank, with the most specific ones first.
-RANK_VARIABLES = tuple(launcher.process for launcher in _LAUNCHERS if launcher.name != OURS)
+
+
+def rank_variables(name: str = "") -> tuple[str, ...]:
+    """Return the variables that contain a process's rank, with the most specific ones first.
+
+    Args:
+        name: The launcher; by default, the variables of all launchers are returned.
+
+    Example:
+        >>> rank_variables("srun")
+        ('SLURM_PROCID',)
+    """
+    others = [launcher for launcher in _LAUNCHERS if launcher.name != OURS]
+    return tuple(launcher.process for launcher in others if name in ("", launcher.name))
 
 
 def identify(environment: Mapping[str, str]) -> Identity:

@@ -32,7 +32,8 @@ from typing import Any
 
 import psutil
 
-GRACE_S = 1.0  # for atexit handlers and open files
+from mcnb._system import GRACE_S
+
 RETRY_S = 0.01
 # How long SIGINT has to reach the main thread before KeyboardInterrupt is raised without it.
 SIGNAL_S = 0.05

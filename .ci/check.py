@@ -1,12 +1,13 @@
-"""All checks of the project, in one run: `python .ci/check.py`.
+"""Check the project: `python .ci/check.py`, and `python .ci/check.py --all` for every test.
 
-Each step is a command of its own; all run, and those that failed are named at the end, with what
-they said last. The Python that runs this is the one that is checked; mcnb must be installed for it
-with its extra `test`.
+Each step is a command of its own. All steps run; a summary at the end has their times, the slowest
+tests, the skipped ones, and the last output of the steps that failed. The Python that runs this
+file is the one that is checked; mcnb must be installed for it with its extra `test`.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -15,16 +16,24 @@ import sys
 import tempfile
 import time
 import venv
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import requires
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 # The end of a long log is what one sees: so many bytes of each failed command are told there again.
 TOLD_AGAIN = 8000
 # The tag of cells that not every machine can execute.
 SKIPPED = "nbval-skip"
+# The lessons that the short run executes: they use most of what the others use.
+FIRST_LESSONS = ("01", "03", "05")
+SLOWEST = 15
 failures: list[str] = []
+# The times of tests in seconds, and how many tests were skipped for which reason.
+durations: dict[str, float] = {}
+skipped: Counter[str] = Counter()
 
 
 def run(*command: str | Path, cwd: Path = ROOT, settings: Mapping[str, str] | None = None) -> bool:
@@ -53,28 +62,46 @@ def module(*words: str | Path) -> bool:
     return run(sys.executable, "-m", *words)
 
 
-def style() -> bool:
+def style(everything: bool) -> bool:
     """Ruff's rules and format."""
+    del everything
     return module("ruff", "check", ".") and module("ruff", "format", "--check", ".")
 
 
-def types() -> bool:
+def types(everything: bool) -> bool:
     """Types, checked by mypy."""
+    del everything
     return module("mypy")
 
 
-def tests() -> bool:
-    """Unit tests, doctests, and the magics on real processes."""
-    return module("pytest", "--durations=10")
+def tests(everything: bool) -> bool:
+    """Unit tests, doctests, and tests on real processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        passed = module("pytest", f"--junitxml={report}", *(["--all"] if everything else []))
+        if report.exists():
+            read_report(report)
+    return passed
 
 
-def lessons(folder: Path = ROOT / "notebooks") -> bool:
-    """Every lesson executed: to the end, and with the very outputs that are stored.
+def read_report(path: Path) -> None:
+    """Read the durations of tests, and the reasons for skips, from pytest's report."""
+    for case in ElementTree.parse(path).iter("testcase"):  # noqa: S314  (our own file)
+        name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
+        durations[name] = float(case.get("time", 0))
+        for skip in case.iter("skipped"):
+            skipped[skip.get("message", "")] += 1
+
+
+def lessons(everything: bool, folder: Path = ROOT / "notebooks") -> bool:
+    """Lessons executed: to the end, and with the very outputs that are stored.
 
     nbval alone is not enough: it takes a magic that is missing, whose message goes to stderr, for
     a cell that ran. nbclient alone is not either: it does not compare outputs.
     """
     notebooks = sorted(folder.glob("[0-9]*.ipynb"))
+    if not everything:
+        notebooks = [path for path in notebooks if path.name.startswith(FIRST_LESSONS)]
     if not notebooks:
         print(f"no lessons in {folder.name}")
         return False
@@ -108,8 +135,9 @@ def without_skipping(notebook: Path, folder: Path) -> Path:
     return path
 
 
-def wheel() -> bool:
+def wheel(everything: bool) -> bool:
     """The wheel, built, installed in an environment of its own, and asked how it is."""
+    del everything
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if not module("build", "--wheel", "--outdir", folder):
@@ -124,8 +152,11 @@ def wheel() -> bool:
         )
 
 
-def pods() -> bool:
+def pods(everything: bool) -> bool:
     """Pods on paper, and the lesson that needs them, with the compiler that belongs to this JAX."""
+    if not everything:
+        print("left out: only with --all, because the compiler is a large download")
+        return True
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         print("no compiler for TPUs on this machine")
         return True
@@ -144,22 +175,46 @@ def pods() -> bool:
         return as_stored([without_skipping(lesson, copies)], settings) and tested
 
 
-STEPS: tuple[Callable[[], bool], ...] = (style, types, tests, lessons, pods, wheel)
+STEPS: tuple[Callable[[bool], bool], ...] = (style, types, tests, lessons, pods, wheel)
 
 
-def main() -> int:
-    """Run all steps and say how they went."""
-    failed = []
+def summary(steps: Sequence[tuple[str, bool, float]]) -> str:
+    """Return a table of the steps, the slowest tests and the skipped ones.
+
+    Args:
+        steps: The name of each step, whether it passed, and its time in seconds.
+    """
+    lines = ["step      result    time"]
+    lines += [
+        f"{name:<9} {'passed' if passed else 'FAILED'} {seconds:5.0f} s"
+        for name, passed, seconds in steps
+    ]
+    slowest = sorted(durations.items(), key=lambda item: -item[1])[:SLOWEST]
+    if slowest:
+        lines += ["", f"the slowest {len(slowest)} of {len(durations)} tests:"]
+        lines += [f"{seconds:6.1f} s  {name}" for name, seconds in slowest]
+    if skipped:
+        lines += ["", "skipped tests, by reason:"]
+        lines += [f"{count:6}    {why}" for why, count in skipped.most_common()]
+    return "\n".join(lines)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the steps, and return how many failed."""
+    parser = argparse.ArgumentParser(description="Check the project.")
+    parser.add_argument("--all", action="store_true", help="run every test and lesson")
+    everything = parser.parse_args(words).all
+    done: list[tuple[str, bool, float]] = []
     for step in STEPS:
         print(f"== {step.__name__}: {step.__doc__}", flush=True)
         began = time.monotonic()
-        good = step()
-        failed += [] if good else [step.__name__]
-        verdict = "passed" if good else "FAILED"
-        print(f"== {step.__name__} {verdict} in {time.monotonic() - began:.0f} s", flush=True)
+        passed = step(everything)
+        done.append((step.__name__, passed, time.monotonic() - began))
+    failed = [name for name, passed, _ in done if not passed]
     print(*failures, sep="\n", end="")
-    passed = f"{len(STEPS) - len(failed)} passed, {len(failed)} failed"
-    print(f"{passed}: {', '.join(failed)}" if failed else passed)
+    print(summary(done))
+    count = f"{len(STEPS) - len(failed)} passed, {len(failed)} failed"
+    print(f"{count}: {', '.join(failed)}" if failed else count)
     return len(failed)
 
 

@@ -43,6 +43,22 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10000))"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run the thorough tests, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the thorough tests, unless --all is given or tests are named."""
+    if config.getoption("--all") or config.args_source is pytest.Config.ArgsSource.ARGS:
+        return
+    thorough = [item for item in items if item.get_closest_marker("thorough")]
+    for item in thorough:
+        assert item.get_closest_marker("thorough").args, f"{item.nodeid}: the reason is missing"
+    config.hook.pytest_deselected(items=thorough)
+    left_out = set(thorough)
+    items[:] = [item for item in items if item not in left_out]
+
+
 def descendants() -> set[psutil.Process]:
     return set(psutil.Process().children(recursive=True))
 

@@ -21,7 +21,7 @@ def table(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.thorough("a benchmark")
 def test_it_measures_each_side() -> None:
     text = table("2", "--rounds", "1", "--cells", "3", "--side", "mcnb", "--side", "loop")
     floor, _, title, heads, *rows = text.splitlines()

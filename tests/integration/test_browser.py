@@ -44,7 +44,7 @@ def colors_of(png: bytes) -> Counter[str]:
     return Counter("#" + "".join(f"{round(v * 255):02X}" for v in pixel) for pixel in pixels)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough("a browser")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_pictures_are_seen_in_jupyterlab(theme: str, tmp_path: Path) -> None:
     set_theme(tmp_path, theme)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -77,7 +78,7 @@ def test_the_check_of_lessons(
 ) -> None:
     lesson(tmp_path, *cells)
     lessons = runpy.run_path(str(CHECK), run_name="check")["lessons"]
-    assert lessons(tmp_path) is passes, capfd.readouterr().out
+    assert lessons(True, tmp_path) is passes, capfd.readouterr().out
 
 
 DIVERGED = """%%mcjax
@@ -118,7 +119,7 @@ def test_a_cell_that_must_fail(
     notebook.cells[1].metadata["tags"] = ["raises-exception"]
     nbformat.write(notebook, path)
     lessons = runpy.run_path(str(CHECK), run_name="check")["lessons"]
-    assert lessons(tmp_path) is passes, capfd.readouterr().out
+    assert lessons(True, tmp_path) is passes, capfd.readouterr().out
 
 
 LESSON = """\
@@ -182,24 +183,59 @@ def test_what_needs_a_compiler_keeps_its_outputs_without_one(
 
 
 def test_no_lessons_is_a_failure(tmp_path: Path) -> None:
-    assert runpy.run_path(str(CHECK), run_name="check")["lessons"](tmp_path) is False
+    assert runpy.run_path(str(CHECK), run_name="check")["lessons"](True, tmp_path) is False
 
 
 def test_what_failed_is_told_again_at_the_end(capfd: pytest.CaptureFixture[str]) -> None:
     check = runpy.run_path(str(CHECK), run_name="check")
     run, names = check["run"], check["main"].__globals__
 
-    def bad() -> bool:
+    def bad(everything: bool) -> bool:
         """Say something and fail."""
+        del everything
         return bool(run(sys.executable, "-c", "import sys; print('why'); sys.exit(3)"))
 
-    def good() -> bool:
+    def good(everything: bool) -> bool:
         """Say something."""
+        del everything
         return bool(run(sys.executable, "-c", "print('fine')"))
 
     names["STEPS"] = (bad, good)
-    assert check["main"]() == 1
+    assert check["main"]([]) == 1
     lines = capfd.readouterr().out.splitlines()
-    assert lines[-3].startswith("-- the end of what python")
-    assert lines[-2:] == ["why", "1 passed, 1 failed: bad"]
+    assert lines[-6].startswith("-- the end of what python")
+    assert [re.sub(r" +\d+ s$", "", line) for line in lines[-5:]] == [
+        "why",
+        "step      result    time",
+        "bad       FAILED",
+        "good      passed",
+        "1 passed, 1 failed: bad",
+    ]
     assert lines.count("fine") == 1
+
+
+REPORT = """<testsuites><testsuite>
+<testcase classname="tests.unit.test_one" name="test_fast" time="0.5"/>
+<testcase classname="tests.unit.test_one" name="test_slow" time="2.25"/>
+<testcase classname="tests.unit.test_one" name="test_left_out" time="0">
+<skipped message="no libtpu"/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_the_summary_has_the_slowest_tests_and_what_was_skipped(tmp_path: Path) -> None:
+    check = runpy.run_path(str(CHECK), run_name="check")
+    report = tmp_path / "report.xml"
+    report.write_text(REPORT)
+    check["read_report"](report)
+    assert check["summary"]([("tests", True, 61.4)]).splitlines() == [
+        "step      result    time",
+        "tests     passed    61 s",
+        "",
+        "the slowest 3 of 3 tests:",
+        "   2.2 s  tests/unit/test_one.py::test_slow",
+        "   0.5 s  tests/unit/test_one.py::test_fast",
+        "   0.0 s  tests/unit/test_one.py::test_left_out",
+        "",
+        "skipped tests, by reason:",
+        "     1    no libtpu",
+    ]

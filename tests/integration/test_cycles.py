@@ -93,7 +93,7 @@ def assert_nothing_piles_up(cycle: Callable[[], None], others: set[psutil.Proces
 
 
 @once
-@pytest.mark.slow
+@pytest.mark.thorough("fifty rounds")
 def test_fifty_starts_and_stops(others: set[psutil.Process]) -> None:
     cluster = mcnb.Cluster(processes=2, devices_per_process=1)
 
@@ -109,7 +109,7 @@ def test_fifty_starts_and_stops(others: set[psutil.Process]) -> None:
 
 
 @once
-@pytest.mark.slow
+@pytest.mark.thorough("fifty rounds")
 def test_fifty_restarts(others: set[psutil.Process]) -> None:
     with mcnb.Cluster(processes=2, devices_per_process=1) as cluster:
 

@@ -16,7 +16,7 @@ STORED = ROOT / "notebooks"
 TO_SCALE = "straggler"  # its times are another run's
 
 
-@pytest.mark.slow
+@pytest.mark.thorough("draws all pictures")
 def test_the_gallery_is_what_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = importlib.util.spec_from_file_location("gallery", ROOT / "tools" / "gallery.py")
     assert spec is not None

@@ -20,7 +20,7 @@ from tests.support.healing import SETUP
 from tests.support.stopping import KINDS, fate_of, lies
 
 
-@pytest.mark.slow
+@pytest.mark.thorough("many processes or many cells")
 def test_thirty_two_processes() -> None:
     with mcnb.Cluster(processes=32, devices_per_process=1) as cluster:
         result = cluster.run("""
@@ -33,7 +33,7 @@ print(int(jnp.sum(x)))
         assert result.text() == "[all 32] 32\n"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough("many processes or many cells")
 def test_two_hundred_cells_neither_slow_down_nor_grow(cluster: mcnb.Cluster) -> None:
     def memory() -> int:
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
@@ -107,7 +107,7 @@ def press(cluster: mcnb.Cluster, waits_s: list[float]) -> None:
 
 
 @once
-@pytest.mark.slow
+@pytest.mark.thorough("many processes or many cells")
 def test_random_cells_with_stops_at_random_times() -> None:
     """After each, what is said is true; at the end, there is no more than at the beginning."""
     chance = random.Random(STOPS)

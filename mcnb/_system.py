@@ -160,7 +160,7 @@ def _address_of(host: str) -> str:
     try:
         return socket.gethostbyname(host)
     except OSError:
-        raise ClusterError(f"There is no host {host}, as far as this one knows") from None
+        raise ClusterError(f"The host name {host} can't be resolved on this host") from None
 
 
 def _source_toward(address: str) -> str:

@@ -160,8 +160,8 @@ For example: -n 4
                 object.__setattr__(self, option.field, value)
         if self.platform not in PLATFORMS:
             raise OptionError(
-                f"--platform {self.platform}: this version of mcnb drives CPU devices, and "
-                "NVIDIA's GPUs. Leave the option out, or say --platform cpu or --platform cuda"
+                f"--platform {self.platform}: allowed are cpu and cuda (NVIDIA GPUs). For "
+                "example: --platform cuda"
             )
         for name, value in self.env.items():
             if not isinstance(value, str):
@@ -182,7 +182,7 @@ For example: -n 4
             )
         if bool(self.hosts) != (self.launcher == "ssh"):
             raise OptionError(
-                "--launcher ssh: on which hosts? For example: --launcher ssh --hosts alice@one,two"
+                "--launcher ssh requires --hosts. For example: --launcher ssh --hosts alice@one,two"
                 if self.launcher == "ssh"
                 else "--hosts is only allowed with --launcher ssh. For mpi, for example: "
                 "--options '--host one,two'"
@@ -195,8 +195,8 @@ For example: -n 4
         for option, given in {"--options": self.launcher_options, "--listen": self.listen}.items():
             if given and self.launcher == LOCAL:
                 raise OptionError(
-                    f"{option} is only allowed with another launcher than {LOCAL}. For example: "
-                    "--launcher mpi"
+                    f"{option} is not allowed with --launcher {LOCAL}. Choose another launcher, "
+                    "for example --launcher mpi"
                 )
 
     @property
@@ -386,11 +386,11 @@ OPTIONS = (
         "checked",
         operator.not_,
     ),
-    Option(("--timeout",), "SECONDS", "end the cell when it has taken so long", (CELL,)),
+    Option(("--timeout",), "SECONDS", "interrupt the cell after this many seconds", (CELL,)),
     Option(
         ("--launcher",),
         "LAUNCHER",
-        "who starts the processes: local, or one of ipyparallel's launchers, such as mpi, ssh, "
+        "what starts the processes: local, or one of ipyparallel's launchers, such as mpi, ssh, "
         "slurm, pbs, sge, lsf, htcondor",
         ("start",),
         "launcher",
@@ -398,7 +398,7 @@ OPTIONS = (
     Option(
         ("--hosts",),
         "HOST,...",
-        "on which hosts, for ssh: alice@one,two",
+        "the hosts for ssh, for example alice@one,two",
         ("start",),
         "hosts",
         host_list,
@@ -422,21 +422,21 @@ OPTIONS = (
     Option(
         ("--profile",),
         "PROFILE",
-        "the IPython profile under which the cluster was started (default)",
+        "the IPython profile under which the cluster was started (default: the one named default)",
         ("connect",),
         "profile",
     ),
     Option(
         ("--cluster-id",),
         "ID",
-        "its id, where several run under one profile",
+        "the cluster's id, if several run under one profile",
         ("connect",),
         "cluster_id",
     ),
     Option(
         ("--replay",),
         "",
-        "run the cells again that had succeeded, up to the first that fails",
+        "re-run the cells that had succeeded, until one fails",
         ("restart",),
     ),
     Option(

@@ -46,7 +46,7 @@ class Finding:
 
     Example:
         >>> print(Finding("missing", "jupytext is not installed", "pip install jupytext"))
-        missing  jupytext is not installed. Mend it: pip install jupytext
+        missing  jupytext is not installed. Fix it: pip install jupytext
     """
 
     level: Literal["ok", "missing", "note"]
@@ -54,7 +54,7 @@ class Finding:
     mend: str = ""
 
     def __str__(self) -> str:
-        line = f"{self.level:<7}  {self.what}" + (f". Mend it: {self.mend}" if self.mend else "")
+        line = f"{self.level:<7}  {self.what}" + (f". Fix it: {self.mend}" if self.mend else "")
         return line.replace("\n", f"\n{'':9}")
 
 

@@ -30,7 +30,7 @@ class _Parser(argparse.ArgumentParser):
     """An argparse parser that raises its errors, as sentences."""
 
     def error(self, message: str) -> NoReturn:
-        raise _UsageError(f"{self.prog}: {message}. What there is: {self.prog} --help")
+        raise _UsageError(f"{self.prog}: {message}. Help: {self.prog} --help")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -93,8 +93,8 @@ def _run(argv: list[str]) -> int:
         raise _UsageError(_unknown_sentence(command, unknown[0], options))
     if handed_on and command != "lab":
         raise _UsageError(
-            f"mcnb {' '.join(argv)}: only mcnb lab takes something after two dashes, and hands "
-            f"it on to JupyterLab: mcnb lab -- {' '.join(handed_on)}"
+            f"mcnb {' '.join(argv)}: only mcnb lab accepts arguments after --, and passes them to "
+            f"JupyterLab: mcnb lab -- {' '.join(handed_on)}"
         )
     if options.version:
         print(f"mcnb {__version__}")
@@ -137,8 +137,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     doctor = commands.add_parser(
         "doctor",
-        help="say what is missing on this machine, and how to mend it",
-        description="Say what is there, what is missing, and which command mends it.",
+        help="say what is missing on this machine, and how to fix it",
+        description="Say what is there, what is missing, and which command fixes it.",
         allow_abbrev=False,
     )
     doctor.add_argument("--quick", action="store_true", help="don't start a cluster to try it out")
@@ -171,9 +171,9 @@ def _examine(quick: bool) -> int:
             findings.append(finding)
             print(finding, flush=True)  # now, because the cluster takes some seconds
     if missing := sum(finding.level == "missing" for finding in findings):
-        print(f"{plural(missing, 'thing', 'things')} to mend, see above")
+        print(f"{plural(missing, 'problem', 'problems')} found, see above")
         return 1
-    print("Ready: mcnb lab")
+    print("No problems found. To open the lessons: mcnb lab")
     return 0
 
 
@@ -186,7 +186,7 @@ def _unknown_sentence(command: str | None, word: str, options: argparse.Namespac
                 f"mcnb lab {both}: it opens one folder at a time. A name that holds a space needs "
                 f'quotes: mcnb lab "{both}"'
             )
-        return f"{prefix} {word}: {word} is one word too many. Say: {prefix}"
+        return f"{prefix} {word}: {word} is an unexpected argument. Run: {prefix}"
     known = _OPTIONS[command]
     verb = "There is" if len(known) == 1 else "There are"
     sentence = f"{prefix} {word}: there is no such option. {verb}: {', '.join(known)}."

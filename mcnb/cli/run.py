@@ -284,12 +284,14 @@ def parse(words: Sequence[str]) -> Command:
     if rest[:1] == ["--"]:
         rest.pop(0)
     if path is None:
-        raise OptionError("mcnb run: which program? For example: mcnb run train.py -n 4 -d 2")
+        raise OptionError(
+            "mcnb run: the program's file is missing. For example: mcnb run train.py -n 4 -d 2"
+        )
     if is_lesson(path):
         if given or rest:
             raise OptionError(
-                f"mcnb run {path}: a lesson starts its processes itself, and takes nothing beside "
-                f"its file: mcnb run {path}"
+                f"mcnb run {path}: a lesson starts its own processes, so no other arguments are "
+                f"allowed: mcnb run {path}"
             )
         return Command(find_lesson(path), (), Options(), fold=False)
     if not path.is_file():
@@ -300,7 +302,7 @@ def parse(words: Sequence[str]) -> Command:
 def _no_such_option(word: str) -> str:
     close = difflib.get_close_matches(word, _KNOWN, n=1)
     return (
-        f"mcnb run {word}: there is no such option. There are: {', '.join(_KNOWN)}. The program's "
+        f"mcnb run {word}: unknown option. Options: {', '.join(_KNOWN)}. The program's "
         "own options follow its file" + (f". Did you mean {close[0]}?" if close else "")
     )
 

@@ -55,7 +55,7 @@ def main(words: Sequence[str]) -> int:
         if len(programs) > 1:
             raise OptionError(
                 f"mcnb script {lesson.name}: it starts its processes {len(programs)} times, and "
-                f"becomes as many programs. Say where they go: mcnb script {lesson.name} -o "
+                f"becomes as many programs. Name an output file: mcnb script {lesson.name} -o "
                 f"{lesson.stem}.py"
             )
         print(programs[0].text, end="")
@@ -87,14 +87,13 @@ def _parse(words: Sequence[str]) -> tuple[Path, Path | None]:
         elif word.startswith("-o") and len(word) > 2:
             target = word[2:]
         elif word.startswith("-"):
-            raise OptionError(
-                f"mcnb script {word}: there is no such option. There are: -o FILE.py, --help"
-            )
+            raise OptionError(f"mcnb script {word}: unknown option. Options: -o FILE.py, --help")
         else:
             given.append(word)
     if not given:
         raise OptionError(
-            "mcnb script: which lesson? For example: mcnb script 01_hello_controllers.md -o "
+            "mcnb script: the lesson is missing. For example: mcnb script 01_hello_controllers.md "
+            "-o "
             "hello.py"
         )
     if len(given) > 1:
@@ -125,12 +124,13 @@ def _check(path: Path) -> None:
         raise McnbError(f"mcnb script: {path} can't be read: {error.strerror}") from None
     if not ours:
         raise OptionError(
-            f"mcnb script -o {path}: {path} is there, and mcnb script has not written it. Choose "
+            f"mcnb script -o {path}: {path} already exists and was not written by mcnb script. "
+            "Choose "
             "another name, or remove it"
         )
 
 
 def _told(path: Path, program: Program) -> str:
     left_out = len(program.left_out)
-    more = f"; {plural(left_out, 'cell is', 'cells are')} left out, for reasons given there"
+    more = f"; {plural(left_out, 'cell is', 'cells are')} left out, its comments give the reasons"
     return f"Wrote {path}, for {program.options.describe()}{more if left_out else ''}"

@@ -133,8 +133,9 @@ class Cluster:
         with self._lock:
             if self._lifetime.processes is not None:
                 raise ClusterError(
-                    f"The cluster runs already, with {self.options.describe()}. To restart it, "
-                    "without its variables: %mcjax restart. For another size, first: %mcjax stop"
+                    f"The cluster is already running, with {self.options.describe()}. To restart "
+                    "it (variables are lost): %mcjax restart. To change its size, stop it first: "
+                    "%mcjax stop"
                 )
             self._lifetime.start()
 
@@ -264,7 +265,7 @@ class Cluster:
         """
         for name in values:
             if not name.isidentifier():
-                raise CellError(f"{name!r} is no name for a variable")
+                raise CellError(f"{name!r} is not a valid variable name")
         with self._lock:
             self._call(rpc.push, dict(values), processes=processes)
             self._history.add(Push(dict(values), self._targets(processes)))
@@ -274,7 +275,10 @@ class Cluster:
         processes = self._lifetime.processes
         unforked = processes.unforked if processes is not None else ""
         if unforked:
-            unforked = f". Each process imports JAX by itself, which takes longer: {unforked}"
+            unforked = (
+                ". The processes are not forked, so each one imports JAX and the start takes "
+                f"longer: {unforked}"
+            )
         return f"{self.options.describe()}: {self._state()}{unforked}"
 
     def interrupt(self) -> None:

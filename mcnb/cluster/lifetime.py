@@ -47,12 +47,12 @@ _running: weakref.WeakSet[Lifetime] = weakref.WeakSet()
 class Absence(Enum):
     """Reason that a cluster has no processes, as a predicate of "The cluster"."""
 
-    NOT_STARTED = "was not started yet"
+    NOT_STARTED = "has not been started"
     FAILED = "did not start"
     NOT_JOINED = "could not be connected to"
-    INTERRUPTED = "was interrupted while it started"
+    INTERRUPTED = "was interrupted during its start"
     RESTARTING = "is being restarted"
-    RESTART_INTERRUPTED = "was interrupted while it was restarted"
+    RESTART_INTERRUPTED = "was interrupted during its restart"
     STOPPED = "was stopped"
     LOST = "has lost its processes. Restart the engines (ipcluster stop, ipcluster start)"
 
@@ -207,7 +207,9 @@ class Lifetime:
                 Outcome(intact=False), self._options.processes, ours=self._options.ours
             )
             died = f"{died[0].upper()}{died[1:]}"
-            raise ClusterError(f"{died} after the last cell, so this one did not run. {outcome}")
+            raise ClusterError(
+                f"{died} after the previous cell, so this cell did not run. {outcome}"
+            )
         return self._processes
 
     def state(self) -> str:
@@ -224,7 +226,7 @@ class Lifetime:
         """Return a sentence on why there are no processes, and what to do."""
         said = f"The cluster {self._absent()}"
         if self._absence is Absence.FAILED:
-            return f"{said}\nOnce that is mended: %mcjax start"
+            return f"{said}\nWhen that is fixed: %mcjax start"
         if not self._options.ours:
             how = "; then: " if self._absence is Absence.LOST else ". Connect to one: "
             return f"{said}{how}%mcjax connect"

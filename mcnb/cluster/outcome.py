@@ -16,6 +16,8 @@ NOT_OURS = (
     "%mcjax connect"
 )
 
+_TO_END = "To end {}: %mcjax restart (variables are lost)"
+
 
 @dataclass
 class Outcome:
@@ -70,14 +72,14 @@ def aftermath(outcome: Outcome, count: int, *, ours: bool = True) -> str:
 
     Example:
         >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)
-        'Processes 1,2 (line 3) waited and were stopped. All 4 processes were restarted: their \
-variables are lost. To re-run the cells that defined them: %mcjax restart --replay'
+        'Processes 1,2 (line 3) were waiting, so mcnb interrupted them. All 4 processes were \
+restarted: their variables are lost. To re-run the cells that defined them: %mcjax restart --replay'
     """
     sentences = []
     if outcome.stopped:
         asked = outcome.interrupted or outcome.time_limit is not None
-        was = "was" if len(outcome.stopped) == 1 else "were"
-        what = f"{was} interrupted" if asked else f"waited and {was} stopped"
+        was, it = ("was", "it") if len(outcome.stopped) == 1 else ("were", "them")
+        what = f"{was} interrupted" if asked else f"{was} waiting, so mcnb interrupted {it}"
         if outcome.time_limit is not None:
             what += f" at the time limit of {outcome.time_limit:g} s"
         name = name_processes(list(outcome.stopped), count)
@@ -132,7 +134,10 @@ def _reasons(outcome: Outcome, count: int) -> list[str]:
 
 
 def _computing_on(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
-    return [f"{sentence}. %mcjax restart ends it" for sentence in _computing(unfinished, count)]
+    return [
+        f"{sentence}. To end it: %mcjax restart (variables are lost)"
+        for sentence in _computing(unfinished, count)
+    ]
 
 
 def _computing(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
@@ -157,15 +162,17 @@ def leftovers(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
     Example:
         >>> for sentence in leftovers({0: Unfinished(threads=(3,)), 1: Unfinished(native=True)}, 4):
         ...     print(sentence)
-        process 0 still runs a thread of the cell (line 3). %mcjax restart ends it
-        process 1 is still running native code; its computation is not known. %mcjax restart ends it
+        process 0 still runs a thread of the cell (line 3). To end it: %mcjax restart (variables \
+are lost)
+        process 1 is still running native code; its computation is not known. To end it: %mcjax \
+restart (variables are lost)
     """
     said = _computing_on(unfinished, count)
     for lines, ks in _grouped({k: u.threads for k, u in unfinished.items() if u.threads}):
         still = "still runs" if len(ks) == 1 else "still run"
         what, it = ("a thread", "it") if len(lines) == 1 else (f"{len(lines)} threads", "them")
         name = name_processes(ks, count)
-        said.append(f"{name} {still} {what} of the cell{_lines(lines)}. %mcjax restart ends {it}")
+        said.append(f"{name} {still} {what} of the cell{_lines(lines)}. {_TO_END.format(it)}")
     native = [k for k, one in unfinished.items() if one.native and not one.devices]
     native = [k for k in native if not unfinished[k].threads]
     if native:
@@ -174,14 +181,14 @@ def leftovers(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
         runs, its = ("is", "its") if one else ("are", "their")
         said.append(
             f"{name} {runs} still running native code; {its} computation is not known. "
-            "%mcjax restart ends it"
+            f"{_TO_END.format('it')}"
         )
     for names, ks in _grouped({k: u.children for k, u in unfinished.items() if u.children}):
         has = "has" if len(ks) == 1 else "have"
         what = f"child process{'es' * (len(names) > 1)}"
         name = name_processes(ks, count)
         it = "it" if len(names) == 1 else "them"
-        said.append(f"{name} still {has} the {what} {', '.join(names)}. %mcjax restart ends {it}")
+        said.append(f"{name} still {has} the {what} {', '.join(names)}. {_TO_END.format(it)}")
     return said
 
 

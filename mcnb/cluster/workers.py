@@ -234,7 +234,7 @@ class WorkerClient:
         client = self._new_client(deadline)
         connected = time.monotonic()
         while len(client.ids) < count:
-            self._check(deadline, "come up")
+            self._check(deadline, "start")
             self._exit_seen.wait(REGISTRATION_POLL_S)
             if time.monotonic() - connected > patience:
                 # A client misses the engines that are published before it has subscribed. A new
@@ -258,7 +258,7 @@ class WorkerClient:
                         raise
                 else:
                     break
-            self._check(deadline, "come up")
+            self._check(deadline, "start")
         return self._client
 
     def _check_open(self) -> None:
@@ -285,7 +285,7 @@ class WorkerClient:
         def patience() -> float | None:
             if any(isinstance(answer, ProcessError) for answer in pending.answers.values()):
                 return None
-            self._check(deadline, "join the others", sorted(pending.waiting))
+            self._check(deadline, "connect to the others", sorted(pending.waiting))
             return 1.0
 
         if not pending.follow(patience):
@@ -298,7 +298,7 @@ class WorkerClient:
                 failures.setdefault(answer.summary(), []).append(k)
         for summary, ks in failures.items():
             who = name_processes(ks, self.options.processes)
-            raise ClusterError(f"{who} could not join the others. {summary}")
+            raise ClusterError(f"{who} could not connect to the other processes. {summary}")
         return pending.answers
 
     def _check(self, deadline: float, aim: str, missing: Sequence[int] = ()) -> None:
@@ -456,7 +456,7 @@ class Processes:
             if k is not None:
                 died[k] = how
             elif not died:
-                does = "looks after" if name == FORKSERVER else "connects"
+                does = "monitors" if name == FORKSERVER else "connects"
                 raise ClusterError(f"The {name}, which {does} the processes, {exit_text(how)}")
         return died
 

@@ -345,7 +345,7 @@ def _in_processes(cell: Cell, words: str, count: int, known: _Known) -> Cell:
         code, futures = _without_futures(without_mcnb(code, known.mcnb))
         compile(code, "<cell>", "exec", dont_inherit=True)
     except SyntaxError:
-        return replace(cell, why_not="it is no plain Python")
+        return replace(cell, why_not="it is not plain Python")
     if had_code and not _statements(code) and not futures:
         return replace(cell, why_not="it only draws pictures")
     return replace(cell, code=code.strip("\n"), futures=futures)

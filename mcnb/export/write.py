@@ -25,7 +25,7 @@ _DOCSTRING = '''"""{title}
 
     for i in {loop}; do python {name} localhost:{port} $i {count} & done; wait
 
-Under a launcher, which tells JAX who is who:
+With a launcher, which sets the index of each process:
 
     mpirun -np {count} python {name}
     srun -n {count} python {name}
@@ -46,7 +46,7 @@ jax.config.update("jax_num_cpu_devices", {devices})
 
 
 def join():
-    """Join the other processes: who this one is, the command line says, or the launcher."""
+    """Connect to the other processes; the command line or the launcher gives the process index."""
     if len(sys.argv) > 3:
         address, index, count = sys.argv[1:4]
     elif "OMPI_COMM_WORLD_RANK" in os.environ and "OMPI_MCA_orte_hnp_uri" not in os.environ:
@@ -116,7 +116,7 @@ def lasting_folder(number, new=False):
 '''
 _END = """
 # %% The end
-# Nobody leaves while others still need them.
+# No process exits before all have finished.
 from jax.experimental import multihost_utils
 
 multihost_utils.sync_global_devices("the end")

@@ -70,7 +70,9 @@ def client_of(file: Path) -> Any:
         time.sleep(LOOK_S)
     if not client.ids:
         client.close()
-        raise ClusterError("The ipyparallel cluster has no engines yet. Try again when it has")
+        raise ClusterError(
+            "The ipyparallel cluster has no engines yet. When they have started: %mcjax connect"
+        )
     return client
 
 

@@ -116,11 +116,11 @@ class Forked(BaseException):
 def why_not(spec: Spec) -> str:
     """Return why this process can't be forked, in words; empty if it can."""
     if sys.platform != "linux":
-        return f"on {sys.platform} libraries do not survive a fork"
+        return f"on {sys.platform} forking is not safe for libraries"
     if spec.env.get("PYTHONHASHSEED") == "random":
         # Forks share the hash seed, so sets of strings have the same order on all processes. On
         # several hosts the order differs, and a user who debugs that must be able to see it here.
-        return "each has hashes of its own, as PYTHONHASHSEED=random demands"
+        return "PYTHONHASHSEED=random requires a different hash seed in each process"
     if "jax" in sys.modules:
         from mcnb.lockstep import _jax
 
@@ -133,9 +133,9 @@ def why_not(spec: Spec) -> str:
             os._exit(0)
         os.waitpid(child, 0)
     except OSError as error:
-        return f"the system forbids it: {error.strerror}"
+        return f"the operating system does not allow it: {error.strerror}"
     except RuntimeError as error:  # raised by an audit hook of the interpreter
-        return f"this Python forbids it: {error}"
+        return f"this Python does not allow it: {error}"
     threads = len(list(_TASKS.iterdir()))
     return f"the fork server has {threads} threads, so it can't fork safely" if threads > 1 else ""
 

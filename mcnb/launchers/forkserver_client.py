@@ -22,8 +22,8 @@ from mcnb.lockstep.model import ExitSource, ProcessExit
 
 ENDING_S = 10.0
 _GONE = (
-    "The process that looks after the cluster is gone, and the cluster with it. "
-    "Start it again: %mcjax restart"
+    "The fork server, which starts and monitors the processes, has ended, and the processes with "
+    "it. To restart the cluster (variables are lost): %mcjax restart"
 )
 # Variables that may differ between clusters of one fork server, because each fork receives them.
 _LATE = ("JAX_NUM_CPU_DEVICES", "NPROC")

@@ -163,7 +163,7 @@ class ForkedController(ControllerLauncher):
             if self.poll() is not None:
                 raise RuntimeError("the controller ended")
             await asyncio.sleep(CONNECTION_POLL_S)
-        raise TimeoutError("the controller did not come up")
+        raise TimeoutError("the controller did not start in time")
 
     def signal(self, sig: int) -> None:
         """Send the controller a signal."""

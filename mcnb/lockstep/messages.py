@@ -22,9 +22,9 @@ from mcnb.lockstep.model import (
 )
 
 _CAUSES = {
-    "SIGKILL": " (from outside, or because the machine ran out of memory)",
+    "SIGKILL": " (sent by another process, or by the system because memory ran out)",
     "SIGSEGV": " (a fault in native code)",
-    "SIGABRT": " (native code gave up)",
+    "SIGABRT": " (native code called abort())",
     "SIGBUS": " (a fault in native code, or a full disk)",
 }
 _SLURM_REASONS = {
@@ -54,8 +54,8 @@ def exit_text(how: ProcessExit, *, plural: bool = False) -> str:
             ExitSource.OBSERVED: f"{was} killed",
             ExitSource.LAUNCHER: f"ended ({how.reason})",
             ExitSource.SLURM: f"{was} ended by Slurm: {_SLURM_REASONS.get(how.reason)}",
-            ExitSource.DISCONNECTED: f"{was} lost: its ssh connection broke",
-            ExitSource.FOLLOWED: "ended after that",
+            ExitSource.DISCONNECTED: f"{was} lost: the ssh connection broke",
+            ExitSource.FOLLOWED: "ended after the first process",
             ExitSource.NOT_STARTED: f"could not be started ({how.reason})",
             ExitSource.UNKNOWN: "ended, and the reason is not known",
         }[how.source]
@@ -87,8 +87,8 @@ def other_lines(records: Sequence[LaunchRecord], count: int) -> str:
         >>> from mcnb.lockstep.model import Launch
         >>> f = Launch("jit(f)", "1", (0, 1))
         >>> print(other_lines([LaunchRecord(0, f, 3, 0, 1), LaunchRecord(1, f, 6, 0, 1)], 2))
-        process 0 launched jit(f) at line 3, and process 1 at line 6. It is the same computation, \
-so nothing hung; if these are different steps of the program, the values are wrong
+        process 0 launched jit(f) at line 3, and process 1 at line 6. The lines launch the same \
+computation, so no process hung. If they are different steps of the program, the results are wrong
     """
     made: dict[tuple[str, tuple[int, ...]], dict[int, list[LaunchRecord]]] = {}
     for record in records:
@@ -112,8 +112,8 @@ so nothing hung; if these are different steps of the program, the values are wro
     said = [f"{name_processes(ks, count)} launched {first[0].launch.name} at line {line}"]
     said += [f"and {name_processes(ks, count)} at line {line}" for line, ks in others]
     return (
-        f"{', '.join(said)}. It is the same computation, so nothing hung; if these are different "
-        "steps of the program, the values are wrong"
+        f"{', '.join(said)}. The lines launch the same computation, so no process hung. If they "
+        "are different steps of the program, the results are wrong"
     )
 
 
@@ -205,8 +205,8 @@ _HINTS = {
         "belong to the processes of the cell"
     ),
     "cycle": (
-        "each process communicates with the next one before the previous one. All processes must "
-        "use the same order, for example first along rows, then along columns"
+        "each process waits in a collective for the next process of the cycle. All processes must "
+        "launch the collectives in the same order, for example first along rows, then along columns"
     ),
 }
 _HEADINGS = {
@@ -222,8 +222,7 @@ _HAPPENED = {
     "crashed": "the processes crashed",
     "failed": "a computation failed with an error",
     "returned": (
-        "nothing stopped the launches. Launches that do not belong together communicated, so their "
-        "results may be wrong"
+        "the launches do not match, but they ran and exchanged data. Their results may be wrong"
     ),
 }
 
@@ -399,7 +398,7 @@ def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
     for number, lines in enumerate(itertools.zip_longest(*(d.program for d in details))):
         if len(set(lines)) > 1:
             say = told(functools.partial(_program_line, number))
-            return f"the compiled program, first in: {say}", "program"
+            return f"the compiled program; first different line: {say}", "program"
     return "the compiled program", "program"
 
 

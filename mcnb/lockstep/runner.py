@@ -62,7 +62,7 @@ def main(words: Sequence[str]) -> int:
     path = Path(words[0])
     try:
         if words[0].startswith("-"):
-            raise McnbError(f"{words[0]}: there is no such option. There is: --unchecked")
+            raise McnbError(f"{words[0]}: unknown option. Options: --unchecked")
         if not path.is_file():
             raise McnbError(f"{path}: there is no such file")
         identity = identify(os.environ)
@@ -156,9 +156,9 @@ class CheckedInitialize:
             if given.get(name) not in (None, value):
                 raise ClusterError(
                     f"Process {identity.process} of {identity.processes} called "
-                    f"jax.distributed.initialize with {name}={given[name]}, and not {value}. Leave "
-                    "its arguments out: mcnb run fills them in. Or, where the program reads them "
-                    "from its command line, pass {process} and {processes}"
+                    f"jax.distributed.initialize with {name}={given[name]}; expected {value}. Call "
+                    "it without arguments: mcnb run supplies them. If the program reads them from "
+                    "its command line, pass {process} and {processes} there"
                 )
         if given.get("coordinator_address") is None and given.get("num_processes") is None:
             own |= {

@@ -30,7 +30,7 @@ def show(result: Result) -> None:
         _show(entry)
     if omitted:
         where = "mcnb.current_cluster().last.text()"
-        print(f"… {plural(omitted, 'line', 'lines')} more here; all of it: {where} …")
+        print(f"… {plural(omitted, 'more line', 'more lines')}; full text: {where} …")
     for entry in entries(tail, result.count, width):
         _show(entry)
     if result.ok:
@@ -96,10 +96,10 @@ def _clipped(item: Item, most_lines: int) -> Item:
     if lines > most_lines:
         kept = text.split("\n", most_lines // 2)[:-1]
         shown = "".join(f"{line}\n" for line in kept)
-        more = f"… {lines - len(kept)} lines more\n"
+        more = f"… {lines - len(kept)} more lines\n"
     if len(shown) > MOST_CHARACTERS // 8:
         shown = text[: MOST_CHARACTERS // 16]
-        more = f" … {len(text) - len(shown)} characters more\n"
+        more = f" … {len(text) - len(shown)} more characters\n"
     if not more:
         return item
     if isinstance(item, Line):

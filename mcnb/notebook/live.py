@@ -72,8 +72,9 @@ def progress_text(pending: Pending, now: float, count: int) -> str:
     running = sorted(pending.waiting)
     if not running:
         return "\n".join(_ending(pending))
-    verb = "runs" if len(running) == 1 else "run"
-    heading = f"{name_processes(running, count)} still {verb}, for {now - pending.started:.0f} s"
+    verb = "has" if len(running) == 1 else "have"
+    name = name_processes(running, count)
+    heading = f"{name} {verb} been running for {now - pending.started:.0f} s"
     lines = [heading[0].upper() + heading[1:]]
     width = max(len(label([k], count)) for k in running)
     for k in running:
@@ -113,9 +114,9 @@ def waiting_text(waiting: Waits, waits: Mapping[int, Waits], now: float) -> str:
         for p in state.launch.participants
         if p not in waits or getattr(waits[p].state.launch, "program", "") != state.launch.program
     ]
-    whom = f" for {name_processes(absent)}" if absent else ""
+    whom = f", until {name_processes(absent)} reach{'es' * (len(absent) == 1)} it" if absent else ""
     where = f", {place}" if place else ""
-    return f"waiting in {state.launch.name}{where}{whom}, for {now - waiting.since:.0f} s"
+    return f"waiting for {now - waiting.since:.0f} s in {state.launch.name}{where}{whom}"
 
 
 def somebody_looks(shell: Any) -> bool:

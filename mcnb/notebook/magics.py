@@ -184,7 +184,8 @@ class McjaxMagics(Magics):
         {usage}
 
         Identical output is shown once, labelled [all 4]; output that differs is labelled by
-        process. If no cluster is running, one of 4 processes with 2 CPU devices each is started.
+        process. If no cluster is running, a cluster of 4 processes with 2 CPU devices each is
+        started.
 
         Options:
         {options}
@@ -248,15 +249,15 @@ class McjaxMagics(Magics):
         if cluster is not None and cluster.running:
             if cluster.options != wanted:
                 raise ClusterError(
-                    f"A cluster of {cluster.options.describe()} runs already"
+                    f"A cluster of {cluster.options.describe()} is already running"
                     + (
                         ""
                         if cluster.options.describe() != wanted.describe()
                         else ", with other settings"
                     )
-                    + ". To have another, first: %mcjax stop"
+                    + ". To start another one, stop this one first: %mcjax stop"
                 )
-            print(f"Ready: {cluster.options.describe()}, running already")
+            print(f"Ready: {cluster.options.describe()} (already running)")
             return
         cluster = Cluster.of(wanted)
         clusters.set_current(cluster)
@@ -295,14 +296,16 @@ class McjaxMagics(Magics):
     def _last(self) -> Result:
         last = clusters.current_cluster().last
         if last is None:
-            raise ClusterError("No cell has run yet. Run one that computes: %%mcjax")
+            raise ClusterError("No cell has run yet. First run a cell that begins with %%mcjax")
         return last
 
     def _heal(self, _: Any) -> None:
         try:
             print(clusters.current_cluster().heal())
         except KeyboardInterrupt:
-            raise keyboard_interrupt("The cluster was healed all the same") from None
+            raise keyboard_interrupt(
+                "The interrupt had no effect: the cluster was healed"
+            ) from None
 
     def _restart(self, args: Any) -> None:
         cluster = clusters.current_cluster()
@@ -318,18 +321,18 @@ class McjaxMagics(Magics):
         if failed[0] is not None:
             show(failed[0])
             failed[0].raise_for_errors()
-        what = "with" if args.replay else "without"
-        print(f"Ready: {cluster.options.describe()}, {what} variables")
+        what = "" if args.replay else ". The variables are lost"
+        print(f"Ready: {cluster.options.describe()}{what}")
 
     def _connect(self, args: Any) -> None:
         cluster = clusters.current()
         if cluster is not None and cluster.running and not cluster.options.ours:
-            print(f"Connected already: {cluster.options.describe()}")
+            print(f"Already connected: {cluster.options.describe()}")
             return
         if cluster is not None and cluster.running:
             raise ClusterError(
-                f"A cluster of {cluster.options.describe()} runs already. To have another, first: "
-                "%mcjax stop"
+                f"A cluster of {cluster.options.describe()} is already running. To start another "
+                "one, stop this one first: %mcjax stop"
             )
         joined = connect(**field_values("connect", vars(args)))
         clusters.set_current(joined)
@@ -348,8 +351,8 @@ class McjaxMagics(Magics):
             print(f"Stopped: {cluster.options.describe()}")
         else:
             print(
-                f"Disconnected from {cluster.options.describe()}. They still run, but can't be "
-                "connected to again; to end them: ipcluster stop"
+                f"Disconnected from {cluster.options.describe()}. The processes still run, but "
+                "you can't connect to them again. To end them: ipcluster stop"
             )
 
     _commands = {  # noqa: RUF012
@@ -404,7 +407,10 @@ def _of_an_interrupted_start(cluster: Cluster) -> str:
     if cluster.running and cluster.last is not None:
         aftermath = cluster.last.aftermath
         return "The replay was interrupted" + (f". {aftermath}" if aftermath else "")
-    return "The start was interrupted: no process of the cluster is left, and no variable"
+    return (
+        "The start was interrupted. The cluster has no processes and no variables. To start it: "
+        "%mcjax start"
+    )
 
 
 def keyboard_interrupt(message: str) -> KeyboardInterrupt:

@@ -67,8 +67,8 @@ def _refuse_strangers(devices: Sequence[Any], what: str) -> None:
         return
     if client is not current and type(client) is type(current):
         raise PictureError(
-            f"The {what} refers to devices that no longer exist: this process has left the system "
-            f"that they belong to, and joined another one. Create the {what} again, from "
+            f"The {what} contains devices that no longer exist: JAX was initialized again in this "
+            f"process, for example by a heal. Create the {what} again, from "
             f"jax.devices()"
         )
 
@@ -87,7 +87,8 @@ def shape_of(given: Any) -> tuple[int, ...]:
     sizes = list(sizes) if isinstance(sizes, (tuple, list)) else [sizes]
     if not all(hasattr(size, "__index__") and int(size) >= 0 for size in sizes):
         raise PictureError(
-            f"{given!r} is no shape. A shape is a tuple of whole numbers, none of them below 0: "
+            f"{given!r} is not a valid shape. A shape is a tuple of whole numbers, none of them "
+            "below 0: "
             "mcnb.show(sharding, (8, 4))"
         )
     return tuple(map(int, sizes))
@@ -107,7 +108,7 @@ def layout_of(thing: Any, shape: Sequence[int] | None = None, dtype: Any = None)
     if isinstance(thing, jax.sharding.Sharding):
         if shape is None:
             raise PictureError(
-                "A sharding alone has no shape. Say which: mcnb.show(sharding, (8, 4))"
+                "A sharding has no shape. Pass the array's shape, too: mcnb.show(sharding, (8, 4))"
             )
         kind = None if dtype is None else jax.numpy.dtype(dtype)
         return _layout(thing, tuple(shape), str(kind or ""), kind.itemsize if kind else 0)
@@ -119,8 +120,8 @@ def layout_of(thing: Any, shape: Sequence[int] | None = None, dtype: Any = None)
     sharding = getattr(thing, "sharding", None)
     if sharding is None:
         raise PictureError(
-            f"{a_or_an(type(thing).__name__)} of shape {_shape(thing.shape)} without a sharding "
-            "does not say where it would lie. Give it one: jax.ShapeDtypeStruct(shape, dtype, "
+            f"{a_or_an(type(thing).__name__)} of shape {_shape(thing.shape)} has no sharding, so "
+            "its devices are unknown. Pass a sharding: jax.ShapeDtypeStruct(shape, dtype, "
             "sharding=NamedSharding(mesh, P('x')))"
         )
     return _layout(sharding, tuple(thing.shape), str(thing.dtype), int(thing.dtype.itemsize))
@@ -161,8 +162,9 @@ def _indices(
         sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*_parts(spec)))
     if spec is not None and len(_parts(spec)) > len(shape):
         raise PictureError(
-            f"An array of shape {_shape(shape)} can't be split as {spec_text(spec)}, which has "
-            f"{plural(len(_parts(spec)), 'dimension', 'dimensions')}"
+            f"An array of shape {_shape(shape)} has "
+            f"{plural(len(shape), 'dimension', 'dimensions')}, but {spec_text(spec)} has "
+            f"{plural(len(_parts(spec)), 'entry', 'entries')}"
         )
     try:
         found: Mapping[Any, tuple[slice, ...]] = sharding.devices_indices_map(shape)
@@ -260,7 +262,8 @@ def compiled(
         message = _ADDRESS.sub("", str(error).strip().partition("\n")[0])
         if not args and not keywords:
             raise PictureError(
-                f"What {name} communicates depends on its arguments. Give them, or their shapes: "
+                f"What {name} communicates depends on its arguments. Pass arrays or "
+                "jax.ShapeDtypeStruct: "
                 f"mcnb.show({name}, x) ({message})"
             ) from None
         raise PictureError(

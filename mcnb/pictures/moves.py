@@ -124,7 +124,7 @@ def change_scene(
     arrow = f"{before.spec or 'as it is'} → {after.spec or 'as given'}"
     notes = _notes(before, after, uses, devices)
     if len(rows) > MOST_ROWS:
-        notes.insert(1, f"{len(rows) - MOST_ROWS} pairs of processes more are not listed.")
+        notes.insert(1, f"{len(rows) - MOST_ROWS} more pairs of processes are not listed.")
     return Scene(f"{title}  {arrow}", tuple(notes), tuple(parts))
 
 
@@ -158,8 +158,8 @@ def _notes(
     found = moves(before, after)
     if _is_host_value(before, after):
         return [
-            f"An array on P{before.devices[0].process} alone is taken for a value that every "
-            "process has: each keeps its part of it, and nothing is sent."
+            f"An array on P{before.devices[0].process} alone is treated as a value that every "
+            "process has: each process keeps its own part, and no data is sent."
         ]
     if not found.moved:
         notes = ["Nothing has to move: each device has what it needs."]
@@ -174,11 +174,14 @@ def _notes(
         ]
     if devices == "other":
         notes.append(
-            "These are other devices: jax.device_put moves an array to them only from where one "
-            "process has all of it."
+            "The target has other devices: jax.device_put can move an array there only if it is "
+            "fully addressable by one process."
         )
     if devices == "reordered" and uses is None:
-        notes.append("With the devices in another order, XLA does not tell beforehand how.")
+        notes.append(
+            "The shardings list the devices in a different order, so the collectives are not known "
+            "before the move."
+        )
     if uses is not None:
         kinds = Counter(use.operation.kind for use in uses)
         said = ", ".join(plural(n, kind, f"{kind}s") for kind, n in kinds.items())
@@ -205,7 +208,8 @@ def change_of(before: Any, after: Any, more: Sequence[Any], **options: Any) -> S
         )
     if not arrays and not more:
         raise PictureError(
-            "Two shardings alone have no shape. Say which: mcnb.show(before, after, (8, 4))"
+            "Two shardings have no shape. Pass the array's shape, too: mcnb.show(before, after, "
+            "(8, 4))"
         )
     if len(more) > 1:
         raise PictureError("Two shardings take one shape: mcnb.show(before, after, (8, 4))")
@@ -214,7 +218,8 @@ def change_of(before: Any, after: Any, more: Sequence[Any], **options: Any) -> S
     dtype = getattr(given, "dtype", None)
     if len(arrays) == 2 and arrays[1].shape != shape:
         raise PictureError(
-            f"What moves keeps its shape, and these have two: {shape} and {arrays[1].shape}"
+            f"The two arrays have different shapes, but a move does not change the shape: {shape} "
+            f"and {arrays[1].shape}"
         )
     layouts = [
         layout_of(one, shape, dtype) if isinstance(one, jax.sharding.Sharding) else layout_of(one)

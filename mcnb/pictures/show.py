@@ -167,8 +167,8 @@ def picture(
     found = _pictures(thing, args, options, keywords)
     if len(found) > 1:
         raise PictureError(
-            f"The processes differ, which makes {len(found)} pictures of {args[0]}: "
-            "mcnb.show shows them all"
+            f"{args[0]} differs between processes, so there are {len(found)} pictures. "
+            "mcnb.picture returns only one; mcnb.show shows them all"
         )
     return found[0]
 

@@ -91,10 +91,12 @@ class Pod:
 
         count = int(np.prod(shape))
         if count != len(self.devices) or len(shape) != len(names):
+            own, needed = (plural(n, "device", "devices") for n in (len(self.devices), count))
             raise ClusterError(
-                f"{self!r} has {plural(len(self.devices), 'device', 'devices')}: a mesh "
-                f"{tuple(shape)} has {count}, and {plural(len(names), 'name', 'names')}. For "
-                f"example: pod.mesh(({len(self.devices)},), ('data',))"
+                f"A mesh of shape {tuple(shape)} has {needed} and needs "
+                f"{plural(len(shape), 'axis name', 'axis names')}. {self!r} has {own}, and "
+                f"{plural(len(names), 'axis name was', 'axis names were')} given. For example: "
+                f"pod.mesh(({len(self.devices)},), ('data',))"
             )
         kinds = axis_types or (jax.sharding.AxisType.Auto,) * len(shape)
         try:
@@ -137,11 +139,12 @@ class Pod:
         }
         if not used or not used <= set(self.devices):
             raise ClusterError(
-                f"No argument lies on {self!r}. Give shapes with shardings on a mesh of it: "
+                f"No argument has a sharding on a mesh of {self!r}. Pass shapes with shardings: "
                 "jax.ShapeDtypeStruct((8, 4), 'float32', sharding=NamedSharding(pod.mesh(...), "
                 "P('data')))"
                 if not used & set(self.devices)
-                else f"Some arguments lie on {self!r}, and some elsewhere. Put all on its meshes"
+                else f"Some arguments have shardings on other devices than those of {self!r}. All "
+                "shardings must use a mesh of the pod"
             )
         try:
             return Rehearsal(self, compiled(function, args, keywords))
@@ -150,9 +153,10 @@ class Pod:
             if needs is None:
                 raise
             raise ClusterError(
-                f"This does not fit: each device of {self!r} would need {needs[1] or needs[2]} "
-                f"bytes of memory and has {needs[3]}. Split more of it over the devices, or take "
-                "more of them"
+                f"The program does not fit in device memory: each device of {self!r} would need "
+                f"{needs[1] or needs[2]} "
+                f"bytes of memory and has {needs[3]}. Shard the arrays over more devices, or use "
+                "a larger pod"
             ) from None
 
     def __mcnb_picture__(
@@ -256,14 +260,15 @@ class Rehearsal:
     def _notes(self) -> Sequence[str]:
         chip, bound = self.pod.chip, self.bound
         if chip is None or bound is None:
-            return (f"mcnb knows no published figures of {self.pod.devices[0].device_kind}.",)
-        needed = f"{size(self.memory)} of {size(int(chip.memory))} that a {chip.name} has"
-        fits = needed if self.memory <= chip.memory else f"TOO MUCH: {needed}"
+            kind = self.pod.devices[0].device_kind
+            return (f"mcnb has no peak figures of {kind}, so it shows no bounds.",)
+        fits = "fits" if self.memory <= chip.memory else "does not fit"
         return (
-            f"Memory: {fits}.",
-            f"A run takes at least {_time(bound.seconds)}: {_time(bound.computing)} for operations,"
-            f" {_time(bound.memory)} for arguments and results, {_time(bound.links)} for "
-            "collectives. A bound, not a forecast.",
+            f"Memory: the program needs {size(self.memory)}, which {fits} in the "
+            f"{size(int(chip.memory))} of a {chip.name}.",
+            f"Lower bound of the time: {_time(bound.seconds)}, the longest of "
+            f"{_time(bound.computing)} for operations, {_time(bound.memory)} for arguments and "
+            f"results, and {_time(bound.links)} for collectives. The real time is longer.",
             f"Peak figures: {chip.source}",
         )
 

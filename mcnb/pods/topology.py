@@ -15,9 +15,7 @@ from typing import Any
 from mcnb.errors import ClusterError
 
 INSTALL = 'python -m pip install "mcnb[tpu]"'
-MISSING = (
-    "A pod on paper needs the compiler for TPUs, which is not installed. Install it: " + INSTALL
-)
+MISSING = "mcnb.Pod needs the TPU compiler (libtpu), which is not installed. Install it: " + INSTALL
 # Without these, libtpu queries the host, which has no TPU, and logs errors.
 _SETTINGS = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -53,8 +51,9 @@ def devices_of(name: str, slices: int) -> list[Any]:
             topology = topologies.get_topology_desc(platform="tpu", topology_name=name, **several)
         except Exception as error:
             raise ClusterError(
-                f"Pod({name!r}): the compiler for TPUs knows no such pod. A name is a kind of chip "
-                "and how many there are in each direction, as v5e:4x4, v6e:16x16, v5p:8x8x8 or "
+                f"Pod({name!r}): this TPU topology does not exist. A topology's name is the chip "
+                "type and the number of chips along each dimension, such as v5e:4x4, v6e:16x16, "
+                "v5p:8x8x8 or "
                 f"v4:4x4x4. It says: {_first_line(error)}"
             ) from None
     return list(topology.devices)

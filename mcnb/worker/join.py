@@ -54,7 +54,10 @@ def meet() -> None:
     split, whole = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("device",), ()))
     _gather = mesh, split, jax.jit(_itself, out_shardings=whole)
     if not numbers_are_right(0, None):
-        raise RuntimeError("the processes gathered wrong numbers from each other")
+        raise RuntimeError(
+            "the processes received wrong values in a test collective, so they can't communicate "
+            "correctly"
+        )
 
 
 def numbers_are_right(salt: int, budget_s: float | None) -> bool:

@@ -79,9 +79,9 @@ def _to_host(expression: str, leaf: Any) -> Any:
         return leaf
     if not (leaf.is_fully_addressable or leaf.is_fully_replicated):
         raise ValueError(
-            f"{expression} spans several processes, and this one holds only a part of it. Pull "
-            "the part, for example x.addressable_shards[0].data, or gather the whole in a cell "
-            "first: jax.experimental.multihost_utils.process_allgather(x, tiled=True)"
+            f"{expression} is not fully addressable: this process holds only some of its shards. "
+            "Pull one shard, for example x.addressable_shards[0].data, or first gather the array "
+            "in a cell: jax.experimental.multihost_utils.process_allgather(x, tiled=True)"
         )
     return np.asarray(leaf)
 

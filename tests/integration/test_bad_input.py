@@ -17,7 +17,7 @@ from mcnb.launchers import local
 from mcnb.worker.cellcode import syntax_error
 from tests.conftest import Notebook
 
-RUNNING = "A cluster of 4 processes x 2 CPU devices runs already"
+RUNNING = "A cluster of 4 processes x 2 CPU devices is already running"
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,7 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices runs already"
         ),
         (
             "start --platform gpu",
-            "--platform gpu: this version of mcnb drives CPU devices, and NVIDIA's GPUs. Leave the "
-            "option out, or say --platform cpu or --platform cuda",
+            "--platform gpu: allowed are cpu and cuda (NVIDIA GPUs). For example: --platform cuda",
         ),
         (
             "start --env NAME",
@@ -115,12 +114,13 @@ def test_a_cell_that_can_not_be_run(notebook: Notebook, line: str, sentence: str
 def test_a_cluster_started_twice(notebook: Notebook) -> None:
     again = notebook.run("%mcjax start -n 4 -d 2")
     assert again.success
-    assert again.stdout == "Ready: 4 processes x 2 CPU devices, running already\n"
+    assert again.stdout == "Ready: 4 processes x 2 CPU devices (already running)\n"
     assert notebook.error("%mcjax start -n 2") == (
-        f"ClusterError: {RUNNING}. To have another, first: %mcjax stop"
+        f"ClusterError: {RUNNING}. To start another one, stop this one first: %mcjax stop"
     )
     assert notebook.error("%mcjax start --env A=1") == (
-        f"ClusterError: {RUNNING}, with other settings. To have another, first: %mcjax stop"
+        f"ClusterError: {RUNNING}, with other settings. To start another one, stop this one "
+        "first: %mcjax stop"
     )
 
 
@@ -147,14 +147,15 @@ def test_no_cluster_yet(empty_notebook: Notebook) -> None:
 def test_an_engine_that_dies_while_starting(empty_notebook: Notebook) -> None:
     error = empty_notebook.error("%mcjax start -n 2 --env JAX_PLATFORMS=nonsense")
     assert re.fullmatch(
-        "ClusterError: The cluster did not start: both processes could not join the others. "
+        "ClusterError: The cluster did not start: both processes could not connect to the other "
+        "processes. "
         "RuntimeError: Unable to initialize backend 'nonsense': Backend 'nonsense' is not in the "
         r"list of known backends: \[[a-z', ]+\]. "
         r"\(set JAX_PLATFORMS='' to automatically choose an available backend\)",
         error,
     )
     # The next cell does not start another cluster behind the user's back.
-    assert empty_notebook.error("%%mcjax\n1") == f"{error}\nOnce that is mended: %mcjax start"
+    assert empty_notebook.error("%%mcjax\n1") == f"{error}\nWhen that is fixed: %mcjax start"
 
 
 def test_a_process_that_can_not_even_begin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +179,9 @@ def test_a_keeper_that_can_not_even_begin(tmp_path: Any) -> None:
         mcnb.Cluster(1, env={"PYTHONPATH": str(tmp_path)}).start()
     assert time.monotonic() - began < 20
     assert str(failed.value) == (
-        "The cluster did not start: The process that looks after the cluster is gone, and the "
-        "cluster with it. Start it again: %mcjax restart"
+        "The cluster did not start: The fork server, which starts and monitors the processes, has "
+        "ended, and the processes with it. To restart the cluster (variables are lost): %mcjax "
+        "restart"
     )
 
 
@@ -242,8 +244,8 @@ def test_calling_a_start_that_another_thread_is_at(empty_notebook: Notebook) -> 
         thread.join()
     cluster.stop()
     assert errors == [
-        "The cluster runs already, with 1 process x 1 CPU device. To restart it, without its "
-        "variables: %mcjax restart. For another size, first: %mcjax stop"
+        "The cluster is already running, with 1 process x 1 CPU device. To restart it (variables "
+        "are lost): %mcjax restart. To change its size, stop it first: %mcjax stop"
     ]
 
 

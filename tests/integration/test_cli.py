@@ -56,11 +56,11 @@ def test_help_on_a_command(command: str, usage: str, capsys: pytest.CaptureFixtu
             "mcnb labs: there is no such command. There are: mcnb lab, mcnb run, mcnb script, "
             "mcnb doctor. Did you mean mcnb lab?",
         ),
-        ("-x", "mcnb -x: there is no such option. There are: --version, --help."),
+        ("-x", "mcnb -x: unknown option. Options: --version, --help."),
         (
             "-- --port=1",
-            "mcnb -- --port=1: only mcnb lab takes something after two dashes, and hands it on "
-            "to JupyterLab: mcnb lab -- --port=1",
+            "mcnb -- --port=1: only mcnb lab accepts arguments after --, and passes them to "
+            "JupyterLab: mcnb lab -- --port=1",
         ),
         (
             "teleport",
@@ -69,17 +69,15 @@ def test_help_on_a_command(command: str, usage: str, capsys: pytest.CaptureFixtu
         ),
         (
             "--versoin",
-            "mcnb --versoin: there is no such option. There are: --version, --help. "
-            "Did you mean --version?",
+            "mcnb --versoin: unknown option. Options: --version, --help. Did you mean --version?",
         ),
         (
             "doctor --quik",
-            "mcnb doctor --quik: there is no such option. There are: --quick, --help. "
-            "Did you mean --quick?",
+            "mcnb doctor --quik: unknown option. Options: --quick, --help. Did you mean --quick?",
         ),
         (
             "lab --no-browser",
-            "mcnb lab --no-browser: there is no such option. There is: --help. "
+            "mcnb lab --no-browser: unknown option. Options: --help. "
             "Options of JupyterLab follow two dashes: mcnb lab -- --no-browser",
         ),
         (
@@ -89,17 +87,17 @@ def test_help_on_a_command(command: str, usage: str, capsys: pytest.CaptureFixtu
         ),
         (
             "doctor please",
-            "mcnb doctor please: please is one word too many. Say: mcnb doctor",
+            "mcnb doctor please: please is an unexpected argument. Run: mcnb doctor",
         ),
         (
             "doctor -- --port=1",
-            "mcnb doctor -- --port=1: only mcnb lab takes something after two dashes, and hands "
-            "it on to JupyterLab: mcnb lab -- --port=1",
+            "mcnb doctor -- --port=1: only mcnb lab accepts arguments after --, and passes them "
+            "to JupyterLab: mcnb lab -- --port=1",
         ),
         (
             "doctor --quick=1",
             "mcnb doctor: argument --quick: ignored explicit argument '1'. "
-            "What there is: mcnb doctor --help",
+            "Help: mcnb doctor --help",
         ),
     ],
 )
@@ -223,19 +221,19 @@ def test_doctor_names_what_is_to_be_mended(
     assert capsys.readouterr().out == (
         "ok       Python 3.11.7\n"
         "note     JAX_ENABLE_X64=1\n"
-        "missing  jupytext is not installed. Mend it: pip install jupytext\n"
-        "missing  What mcnb needs can't be imported: No module named 'zmq'. Mend it: "
+        "missing  jupytext is not installed. Fix it: pip install jupytext\n"
+        "missing  What mcnb needs can't be imported: No module named 'zmq'. Fix it: "
         'python -m pip install --upgrade "ipyparallel>=9.0" "ipython>=8.20" "ipykernel>=6.29" '
         '"matplotlib>=3.8" "psutil>=5.9"\n'
-        "2 things to mend, see above\n"
+        "2 problems found, see above\n"
     )
 
 
 @pytest.mark.parametrize(
     ("finding", "code", "last"),
     [
-        (Finding("ok", "It works"), 0, "Ready: mcnb lab"),
-        (Finding("missing", "It fails"), 1, "1 thing to mend, see above"),
+        (Finding("ok", "It works"), 0, "No problems found. To open the lessons: mcnb lab"),
+        (Finding("missing", "It fails"), 1, "1 problem found, see above"),
     ],
 )
 def test_doctor_tries_a_cluster_last(
@@ -250,4 +248,4 @@ def test_doctor_tries_a_cluster_last(
     assert main(["doctor"]) == code
     assert capsys.readouterr().out == f"{finding}\n{last}\n"
     assert main(["doctor", "--quick"]) == 0
-    assert capsys.readouterr().out == "Ready: mcnb lab\n"
+    assert capsys.readouterr().out == "No problems found. To open the lessons: mcnb lab\n"

@@ -184,16 +184,17 @@ x = jax.jit(lambda: jnp.arange(8), out_shardings=NamedSharding(mesh, P("i")))()
     with pytest.raises(mcnb.CellError) as spanning:
         cluster.pull("x")
     assert str(spanning.value) == (
-        "all 4 processes raised ValueError: x spans several processes, and this one holds only a "
-        "part of it. Pull the part, for example x.addressable_shards[0].data, or gather the whole "
-        "in a cell first: jax.experimental.multihost_utils.process_allgather(x, tiled=True)"
+        "all 4 processes raised ValueError: x is not fully addressable: this process holds only "
+        "some of its shards. Pull one shard, for example x.addressable_shards[0].data, or first "
+        "gather the array in a cell: jax.experimental.multihost_utils.process_allgather(x, "
+        "tiled=True)"
     )
     with pytest.raises(mcnb.CellError) as unsendable:
         cluster.pull("lambda: 1 + (yield)" if False else "open('/dev/null')")
     assert str(unsendable.value).startswith("all 4 processes raised TypeError: cannot pickle")
     with pytest.raises(mcnb.CellError) as bad_name:
         cluster.push({"not a name": 1})
-    assert str(bad_name.value) == "'not a name' is no name for a variable"
+    assert str(bad_name.value) == "'not a name' is not a valid variable name"
 
 
 def test_status_and_repr(cluster: mcnb.Cluster) -> None:
@@ -205,8 +206,8 @@ def test_a_second_start_says_so(cluster: mcnb.Cluster) -> None:
     with pytest.raises(mcnb.ClusterError) as twice:
         cluster.start()
     assert str(twice.value) == (
-        "The cluster runs already, with 4 processes x 2 CPU devices. To restart it, without "
-        "its variables: %mcjax restart. For another size, first: %mcjax stop"
+        "The cluster is already running, with 4 processes x 2 CPU devices. To restart it "
+        "(variables are lost): %mcjax restart. To change its size, stop it first: %mcjax stop"
     )
 
 

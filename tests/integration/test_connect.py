@@ -141,10 +141,10 @@ def test_the_magic(theirs: ipyparallel.Cluster, empty_notebook: Notebook) -> Non
     )
     # The first cell of a notebook, run again.
     again = empty_notebook.run("%mcjax connect")
-    assert again.stdout == f"Connected already: {COUNT} processes x 1 CPU device\n"
+    assert again.stdout == f"Already connected: {COUNT} processes x 1 CPU device\n"
     assert empty_notebook.run("%mcjax stop").stdout == (
-        f"Disconnected from {COUNT} processes x 1 CPU device. They still run, but can't be "
-        "connected to again; to end them: ipcluster stop\n"
+        f"Disconnected from {COUNT} processes x 1 CPU device. The processes still run, but you "
+        "can't connect to them again. To end them: ipcluster stop\n"
     )
     clusters.set_current(None)
 

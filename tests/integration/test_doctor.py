@@ -25,7 +25,7 @@ def test_this_machine_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
         r"in \d+\.\d seconds",
         lines[-2],
     )
-    assert lines[-1] == "Ready: mcnb lab"
+    assert lines[-1] == "No problems found. To open the lessons: mcnb lab"
 
 
 def test_without_ipyparallel_it_still_says_what_is_missing(tmp_path: Path) -> None:
@@ -38,4 +38,4 @@ def test_without_ipyparallel_it_still_says_what_is_missing(tmp_path: Path) -> No
     )
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.count("missing  What mcnb needs can't be imported: no ipyparallel.") == 1
-    assert done.stdout.endswith("1 thing to mend, see above\n")
+    assert done.stdout.endswith("1 problem found, see above\n")

@@ -79,8 +79,8 @@ def test_an_interrupted_restart_leaves_all_or_nothing(two: mcnb.Cluster, after: 
     except KeyboardInterrupt:
         interrupted = True
         assert two.status() in (
-            "2 processes x 1 CPU device: it was interrupted while it was restarted",
-            "2 processes x 1 CPU device: it was interrupted while it started",
+            "2 processes x 1 CPU device: it was interrupted during its restart",
+            "2 processes x 1 CPU device: it was interrupted during its start",
         )
         assert family() == sorted([*before, "mcnb forkserver"])
     if interrupted or not two.running:

@@ -26,7 +26,7 @@ k = jax.process_index()
 mesh = jax.make_mesh((8,), ("a",), axis_types=(AxisType.Auto,))
 x = jax.device_put(np.arange(16.0), NamedSharding(mesh, P("a")))
 """
-KILLED = "was killed by SIGKILL (from outside, or because the machine ran out of memory)"
+KILLED = "was killed by SIGKILL (sent by another process, or by the system because memory ran out)"
 ANEW = (
     "All 4 processes were restarted: their variables are lost. To re-run the cells that defined "
     "them: %mcjax restart --replay"

@@ -251,8 +251,8 @@ def test_an_interrupt_without_a_cell_does_nothing(cluster: mcnb.Cluster) -> None
         ("import os; os._exit(3)", "process 2 ended with exit code 3"),
         (
             "import os; os.kill(os.getpid(), 9)",
-            "process 2 was killed by SIGKILL (from outside, or because the machine ran out of "
-            "memory)",
+            "process 2 was killed by SIGKILL (sent by another process, or by the system because "
+            "memory ran out)",
         ),
         (
             "import ctypes; ctypes.string_at(0)",
@@ -260,7 +260,7 @@ def test_an_interrupt_without_a_cell_does_nothing(cluster: mcnb.Cluster) -> None
         ),
         (
             "import os; os.abort()",
-            "process 2 was killed by SIGABRT (native code gave up) at line 4",
+            "process 2 was killed by SIGABRT (native code called abort()) at line 4",
         ),
     ],
     ids=["exit", "kill", "segfault", "abort"],
@@ -304,8 +304,8 @@ def test_the_others_wait_for_one_that_dies(cluster: mcnb.Cluster) -> None:
     assert states == {**dict.fromkeys((0, 1, 3), ("waits", 6)), 2: ("died", None)}
     assert result.stdout[2] == "last words\n"
     assert str(result.error()) == (
-        "process 2 was killed by SIGKILL (from outside, or because the machine ran out of "
-        f"memory). {RENEWED}"
+        "process 2 was killed by SIGKILL (sent by another process, or by the system because "
+        "memory ran out). {RENEWED}"
     )
 
 
@@ -329,8 +329,9 @@ def test_a_death_between_cells(cluster: mcnb.Cluster) -> None:
     with pytest.raises(mcnb.ClusterError) as died:
         cluster.run("1")
     assert str(died.value) == (
-        "Process 3 was killed by SIGKILL (from outside, or because the machine ran out of memory) "
-        f"after the last cell, so this one did not run. {RENEWED}"
+        "Process 3 was killed by SIGKILL (sent by another process, or by the system because "
+        "memory ran out) "
+        f"after the previous cell, so this cell did not run. {RENEWED}"
     )
     assert cluster.run("'fresh'").text() == "[all 4] 'fresh'\n"
 
@@ -348,7 +349,9 @@ def test_what_connects_the_processes_dies(cluster: mcnb.Cluster, what: str) -> N
         cluster.run("1")
     does = "connects" if what == "controller" else "looks after"
     assert str(broken.value).startswith(f"The {what}, which {does} the processes, was killed")
-    assert str(broken.value).endswith(f" after the last cell, so this one did not run. {RENEWED}")
+    assert str(broken.value).endswith(
+        f" after the previous cell, so this cell did not run. {RENEWED}"
+    )
     assert cluster.run("'fresh'").text() == "[all 4] 'fresh'\n"
 
 
@@ -359,7 +362,7 @@ def test_what_connects_the_processes_dies_in_the_middle_of_a_cell(cluster: mcnb.
     ):
         cluster.run("import time\nprint('running')\ntime.sleep(60)")
     assert str(broken.value) == (
-        "The controller, which connects the processes, was killed by SIGKILL (from outside, or "
-        f"because the machine ran out of memory). {RENEWED}"
+        "The controller, which connects the processes, was killed by SIGKILL (sent by another "
+        "process, or by the system because memory ran out). {RENEWED}"
     )
     assert cluster.run("'fresh'").text() == "[all 4] 'fresh'\n"

@@ -150,8 +150,9 @@ def test_where_forking_is_forbidden_processes_are_started_one_by_one(
     with mcnb.Cluster(processes=2, devices_per_process=1) as cluster:
         assert cluster.run("import jax; jax.device_count()").text() == "[all 2] 2\n"
         assert cluster.status() == (
-            "2 processes x 1 CPU device: ready. Each process imports JAX by itself, which takes "
-            "longer: the system forbids it: Operation not permitted"
+            "2 processes x 1 CPU device: ready. The processes are not forked, so each one imports "
+            "JAX and the start takes longer: the operating system does not allow it: Operation "
+            "not permitted"
         )
 
 
@@ -178,7 +179,9 @@ def test_where_the_system_has_no_room_for_a_process(
 
 def test_each_can_have_hashes_of_its_own() -> None:
     """Forks share the seed of their hashes; hosts do not, and the order of a set may part them."""
-    one_by_one = "Each process imports JAX by itself, which takes longer: "
+    one_by_one = (
+        "The processes are not forked, so each one imports JAX and the start takes longer: "
+    )
     hashes = "hash('a string')"
     with mcnb.Cluster(processes=3, devices_per_process=1) as cluster:
         assert len(set(cluster.pull(hashes).values())) == 1
@@ -186,7 +189,7 @@ def test_each_can_have_hashes_of_its_own() -> None:
     with mcnb.Cluster(3, 1, env={"PYTHONHASHSEED": "random"}) as cluster:
         assert len(set(cluster.pull(hashes).values())) == 3
         assert cluster.status().endswith(
-            one_by_one + "each has hashes of its own, as PYTHONHASHSEED=random demands"
+            one_by_one + "PYTHONHASHSEED=random requires a different hash seed in each process"
         )
     with mcnb.Cluster(3, 1, env={"PYTHONHASHSEED": "7"}) as cluster:
         asked = [sys.executable, "-c", f"print({hashes})"]

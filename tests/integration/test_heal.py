@@ -70,7 +70,7 @@ def test_a_hang_is_cut_off_and_healed(prepared: mcnb.Cluster) -> None:
         f"{CUT_OFF}. Hint: this line runs only if `k == 0`. A collective must run on every "
         f"participating process: move it out of the condition, and keep only local work such as "
         f"printing inside. "
-        f"Process 0 (line 2) waited and was stopped. {HEALED}"
+        f"Process 0 (line 2) was waiting, so mcnb interrupted it. {HEALED}"
     )
     assert_same(prepared)
 
@@ -88,8 +88,8 @@ def test_a_wrong_number_is_told(prepared: mcnb.Cluster) -> None:
     assert not result.ok
     assert not any("496.0 31.0" in said or "31.0 496.0" in said for said in result.stdout.values())
     assert (
-        "What happened: nothing stopped the launches. Launches that do not belong together "
-        "communicated, so their results may be wrong. What differs: the computation: max on "
+        "What happened: the launches do not match, but they ran and exchanged data. Their results "
+        "may be wrong. What differs: the computation: max on "
         "process 0; sum on "
         "processes 1-3"
     ) in str(result.error())
@@ -109,7 +109,7 @@ def test_a_crash_is_told(prepared: mcnb.Cluster) -> None:
     assert verdict.happened in ("crashed", "hung", "failed")
     if result.died:
         error = str(result.error())
-        assert "was killed by SIGABRT (native code gave up)" in error
+        assert "was killed by SIGABRT (native code called abort())" in error
         assert "All 4 processes were restarted: their variables are lost" in error
         assert (
             "What happened: the processes crashed. What differs: the shape of argument 0" in error
@@ -278,6 +278,6 @@ def test_an_error_of_a_process_is_not_taken_for_a_cut_off_one(prepared: mcnb.Clu
     result = prepared.run("if k == 2:\n    1 / 0\nprint(float(jnp.sum(x)))", checked=False)
     assert str(result.error()) == (
         "process 2 raised ZeroDivisionError: division by zero (line 2). Processes 0,1,3 waited at "
-        f"line 3 in sum. Processes 0,1,3 (line 3) waited and were stopped. {HEALED}"
+        f"line 3 in sum. Processes 0,1,3 (line 3) were waiting, so mcnb interrupted them. {HEALED}"
     )
     assert_same(prepared)

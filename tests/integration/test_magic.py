@@ -72,9 +72,7 @@ def test_long_output_is_shortened_and_kept(notebook: Notebook) -> None:
     lines = result.stdout.splitlines()
     assert len(lines) == 1001
     assert lines[0] == "[all 4] 0"
-    assert lines[500] == (
-        "… 99000 lines more here; all of it: mcnb.current_cluster().last.text() …"
-    )
+    assert lines[500] == ("… 99000 more lines; full text: mcnb.current_cluster().last.text() …")
     assert lines[1000] == "        99999"
     last = mcnb.current_cluster().last
     assert last is not None
@@ -93,7 +91,7 @@ def test_the_life_of_a_cluster(empty_notebook: Notebook) -> None:
     run("%%mcjax\nx = 1")
     assert run("%mcjax interrupt").success
     assert run("%mcjax restart").stdout == (
-        "Ready: 2 processes x 1 CPU device, without variables\n"
+        "Ready: 2 processes x 1 CPU device. The variables are lost\n"
     )
     assert "NameError" in empty_notebook.error("%%mcjax\nx")
     assert run("%mcjax stop").stdout == "Stopped: 2 processes x 1 CPU device\n"
@@ -173,7 +171,8 @@ def test_the_live_view_says_at_once_how_a_cell_is_being_ended(
     live(pending)
     again = "Press stop again to restart the processes now; their variables are lost"
     assert shown == [
-        f"Process 1 still runs, for 0 s\n[1] line 3\nStopping: interrupting process 1 …\n{again}",
+        "Process 1 has been running for 0 s\n[1] line 3\nStopping: interrupting process 1 …\n"
+        f"{again}",
         f"Stopping: checking that no device computes any more …\n{again}",
         "Restarting the processes …",
     ]
@@ -190,9 +189,9 @@ def test_the_live_view_says_who_runs_since_when() -> None:
         waits={1: Waits(ProcessState("waits", Launch("sum", "1", (0, 1, 2)), line=4), since=108.0)},
     )
     assert progress_text(pending, 112.4, 4) == (
-        "Processes 0-2 still run, for 12 s\n"
+        "Processes 0-2 have been running for 12 s\n"
         "[0] line 3 · step 7\n"
-        "[1] waiting in sum, line 4 for processes 0,2, for 4 s\n"
+        "[1] waiting for 4 s in sum, line 4, until processes 0,2 reach it\n"
         "[2] line 5 waits inside JAX, for 2 s"
     )
 

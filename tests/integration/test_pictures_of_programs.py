@@ -159,7 +159,7 @@ def test_functions_that_need_other_arguments() -> None:
     with pytest.raises(mcnb.PictureError) as caught:
         mcnb.picture(scale)
     assert str(caught.value).startswith(
-        "What scale communicates depends on its arguments. Give them, or their shapes: "
+        "What scale communicates depends on its arguments. Pass arrays or jax.ShapeDtypeStruct: "
         "mcnb.show(scale, x) ("
     )
     with pytest.raises(mcnb.PictureError) as missing:

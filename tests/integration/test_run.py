@@ -152,8 +152,8 @@ def test_one_that_is_killed(tmp_path: Path) -> None:
     code, out, err = run(tmp_path, program)
     assert (code, out) == (128 + signal.SIGKILL, [])
     assert err[-1] == (
-        "mcnb run: process 2 was killed by SIGKILL (from outside, or because the machine ran out "
-        f"of memory). Processes 0,1 waited at train.py:{AT + 2} in sum"
+        "mcnb run: process 2 was killed by SIGKILL (sent by another process, or by the system "
+        "because memory ran out). Processes 0,1 waited at train.py:{AT + 2} in sum"
     )
 
 
@@ -276,8 +276,8 @@ def test_a_program_that_contradicts_who_it_is(tmp_path: Path) -> None:
     assert err[-1].startswith("mcnb run: ")
     assert (
         "ClusterError: Process 2 of 3 called jax.distributed.initialize with process_id=0, and "
-        "not 2. Leave its arguments out: mcnb run fills them in. Or, where the program reads them "
-        "from its command line, pass {process} and {processes}"
+        "not 2. Call it without arguments: mcnb run supplies them. If the program reads them from "
+        "its command line, pass {process} and {processes} there"
     ) in "\n".join(err)
 
 
@@ -307,11 +307,11 @@ def test_unchecked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "mcnb run: which program? For example: mcnb run train.py -n 4 -d 2"),
+        ([], "mcnb run: the program's file is missing. For example: mcnb run train.py -n 4 -d 2"),
         (["none.py"], "mcnb run none.py: there is no such file"),
         (
             ["--folds", "none.py"],
-            "mcnb run --folds: there is no such option. There are: -n, -d, --platform, --env, "
+            "mcnb run --folds: unknown option. Options: -n, -d, --platform, --env, "
             "--fold, --unchecked. The program's own options follow its file. Did you mean --fold?",
         ),
         (
@@ -389,7 +389,7 @@ def test_a_lesson_leaves_out_what_needs_a_compiler_that_is_missing(tmp_path: Pat
     ended, out, err = run(tmp_path, "", "lesson.md")
     assert (ended, err) == (0, [])
     told = (
-        "A cell is left out. A pod on paper needs the compiler for TPUs, which is not installed. "
+        "A cell is left out. mcnb.Pod needs the TPU compiler (libtpu), which is not installed. "
         'Install it: python -m pip install "mcnb[tpu]"'
     )
     assert out.count(told) == 1
@@ -410,8 +410,8 @@ def test_a_lesson_is_found_by_its_name_and_takes_nothing(
     assert capsys.readouterr().err.startswith(f"{broken} can't be read as a notebook: ")
     assert main(["run", "05_lockstep.md", "-n", "2"]) == 2
     assert capsys.readouterr().err == (
-        "mcnb run 05_lockstep.md: a lesson starts its processes itself, and takes nothing beside "
-        "its file: mcnb run 05_lockstep.md\n"
+        "mcnb run 05_lockstep.md: a lesson starts its own processes, so no other arguments are "
+        "allowed: mcnb run 05_lockstep.md\n"
     )
 
 

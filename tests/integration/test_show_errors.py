@@ -24,8 +24,8 @@ mcnb.show(jax.make_mesh((1,), ("a",)))
 
 
 SENTENCE = (
-    "The {0} refers to devices that no longer exist: this process has left the system that they "
-    "belong to, and joined another one. Create the {0} again, from jax.devices()"
+    "The {0} contains devices that no longer exist: JAX was initialized again in this process, "
+    "for example by a heal. Create the {0} again, from jax.devices()"
 )
 
 

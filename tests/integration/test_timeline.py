@@ -84,5 +84,5 @@ def test_the_magic(notebook: Notebook) -> None:
 def test_no_cell_has_run(empty_notebook: Notebook) -> None:
     empty_notebook.run("%mcjax start -n 1 -d 1")
     assert empty_notebook.error("%mcjax timeline") == (
-        "ClusterError: No cell has run yet. Run one that computes: %%mcjax"
+        "ClusterError: No cell has run yet. First run a cell that begins with %%mcjax"
     )

@@ -121,7 +121,7 @@ PROGRAMS = {
         "n = float(k == 3)\njax.jit(lambda v: jnp.sum(v) + n)(x)",
         "mismatch",
         all_at(2),
-        says=("the compiled program, first in: ", "was compiled into the program"),
+        says=("the compiled program; first different line: ", "was compiled into the program"),
     ),
     "other output sharding": Divergence(
         "jax.jit(lambda v: v * 2, out_shardings=NamedSharding(mesh, P('b' if k else None)))(x)",

@@ -190,7 +190,7 @@ def fate_of(aftermath: str) -> Fate:
     """Return what is said to have come of a cell."""
     if "their variables are lost" in aftermath:
         return "replaced"
-    if "%mcjax restart ends" in aftermath:
+    if ": %mcjax restart (variables are lost)" in aftermath:
         return "told"
     return "healed" if "was healed" in aftermath else "intact"
 

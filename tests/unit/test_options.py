@@ -71,8 +71,8 @@ def test_none_is_no_number() -> None:
 @pytest.mark.parametrize("platform", ["gpu", "tpu", "CPU", ""])
 def test_platforms_that_cannot_be(platform: str) -> None:
     assert sentence(Options, platform=platform) == (
-        f"--platform {platform}: this version of mcnb drives CPU devices, and NVIDIA's "
-        "GPUs. Leave the option out, or say --platform cpu or --platform cuda"
+        f"--platform {platform}: allowed are cpu and cuda (NVIDIA GPUs). For example: --platform "
+        "cuda"
     )
 
 
@@ -258,12 +258,12 @@ def test_one_process_needs_no_list() -> None:
     assert process_set(0, 4) == (0,)
 
 
-SSH = "--launcher ssh: on which hosts? For example: --launcher ssh --hosts alice@one,two"
+SSH = "--launcher ssh requires --hosts. For example: --launcher ssh --hosts alice@one,two"
 LISTS = "name hosts with commas between them. For example: --hosts alice@one,two"
 NOT_SSH = (
     "--hosts is only allowed with --launcher ssh. For mpi, for example: --options '--host one,two'"
 )
-OTHERS = "is only allowed with another launcher than local. For example: --launcher mpi"
+OTHERS = "is not allowed with --launcher local. Choose another launcher, for example --launcher mpi"
 
 
 @pytest.mark.parametrize(

@@ -15,4 +15,6 @@ def test_addresses() -> None:
     assert is_own(outward_address())
     with pytest.raises(mcnb.ClusterError) as unknown:
         address_toward(["no-such-host.invalid"])
-    assert str(unknown.value) == ("There is no host no-such-host.invalid, as far as this one knows")
+    assert str(unknown.value) == (
+        "The host name no-such-host.invalid can't be resolved on this host"
+    )

@@ -169,7 +169,7 @@ def _notes(layout: Layout, drawn: Sequence[int], facets: Sequence[int], grids: i
         notes.append(f"Each part lies on {layout.copies} devices.")
     if layout.unreduced:
         axes = " and ".join(f"'{name}'" for name in layout.unreduced)
-        notes.append(f"Not summed up yet over {axes}: each device has a summand, not the value.")
+        notes.append(f"Unreduced over {axes}: each device holds a partial sum.")
     whole = [d for d in _dims(layout) if d not in drawn and d not in facets]
     if whole:
         dims = ", ".join(f"{d} ({layout.shape[d]})" for d in whole)

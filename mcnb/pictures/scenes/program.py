@@ -129,11 +129,11 @@ def _notes(program: ProgramModel) -> list[str]:
     if program.uses:
         notes.append("Bytes are those of the result on each device.")
     if any(use.times is None for use in program.uses):
-        notes.append("?: in a loop of which XLA does not know how often it runs.")
+        notes.append("?: in a loop whose trip count XLA does not know.")
     if any(use.branch for use in program.uses):
         notes.append("0 or: in a branch that may not be taken.")
     if len(program.uses) > MOST_ROWS:
-        notes.append(f"{len(program.uses) - MOST_ROWS} collectives more are counted in the title.")
+        notes.append(f"{len(program.uses) - MOST_ROWS} more collectives are counted in the title.")
     if program.memory:
         needs = ", ".join(f"{size(count)} for {what}" for what, count in program.memory)
         notes.append(f"Each device needs {needs}.")

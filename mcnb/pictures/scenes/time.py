@@ -208,7 +208,9 @@ def _remarks(time: Timeline) -> Iterable[str]:
     if not time.meetings:
         yield "Nothing was launched that spans processes."
     if any(s.kind == "computes" for lane in time.lanes.values() for s in lane):
-        yield "Computing: Python waits for a result. What runs while Python goes on is not seen."
+        yield (
+            "Computing: Python waits for a result. Computations are not shown while Python goes on."
+        )
 
 
 def _times(time: Timeline) -> Table:

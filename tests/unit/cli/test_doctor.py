@@ -153,8 +153,8 @@ def test_jupyterlab_missing(
 ) -> None:
     assert main(["doctor", "--quick"]) == 1
     assert (
-        'missing  jupyterlab is not installed. Mend it: python -m pip install "mcnb[lab]"\n'
-        'missing  jupytext is not installed. Mend it: python -m pip install "mcnb[lab]"\n'
+        'missing  jupyterlab is not installed. Fix it: python -m pip install "mcnb[lab]"\n'
+        'missing  jupytext is not installed. Fix it: python -m pip install "mcnb[lab]"\n'
     ) in capsys.readouterr().out
 
 

@@ -25,23 +25,27 @@ HEALED = (
         (Outcome(exits={1: ProcessExit()}), 4, ""),
         (Outcome(verdict=DIVERGED, verified=True), 4, INTACT),
         (Outcome(interrupted=True, verified=True), 4, INTACT),
-        (Outcome(stopped={1: 3}), 4, "Process 1 (line 3) waited and was stopped"),
-        (Outcome(stopped={1: None}), 4, "Process 1 waited and was stopped"),
-        (Outcome(stopped={3: 5, 1: 5}), 4, "Processes 1,3 (line 5) waited and were stopped"),
+        (Outcome(stopped={1: 3}), 4, "Process 1 (line 3) was waiting, so mcnb interrupted it"),
+        (Outcome(stopped={1: None}), 4, "Process 1 was waiting, so mcnb interrupted it"),
+        (
+            Outcome(stopped={3: 5, 1: 5}),
+            4,
+            "Processes 1,3 (line 5) were waiting, so mcnb interrupted them",
+        ),
         (
             Outcome(stopped={0: 11, 1: 3, 2: None}),
             4,
-            "Processes 0-2 (lines 3, 11) waited and were stopped",
+            "Processes 0-2 (lines 3, 11) were waiting, so mcnb interrupted them",
         ),
         (
             Outcome(stopped={0: None, 1: None}),
             2,
-            "Both processes waited and were stopped",
+            "Both processes were waiting, so mcnb interrupted them",
         ),
         (
             Outcome(stopped=dict.fromkeys(range(4), 3), verdict=DIVERGED, verified=True),
             4,
-            f"All 4 processes (line 3) waited and were stopped. {INTACT}",
+            f"All 4 processes (line 3) were waiting, so mcnb interrupted them. {INTACT}",
         ),
         (
             Outcome(stopped={0: 7}, interrupted=True, verified=True),
@@ -131,7 +135,8 @@ KEPT, RENEWED = "All variables are kept", f"were restarted: their variables are 
         ),
         (
             Outcome(verdict=DIVERGED, unfinished={2: Unfinished(devices=(0,))}),
-            f"{KEPT}. Process 2 still computes on device 0. %mcjax restart ends it",
+            f"{KEPT}. Process 2 still computes on device 0. To end it: %mcjax restart (variables "
+            "are lost)",
         ),
         (
             Outcome(interrupted=True, intact=False, unfinished={2: Unfinished(devices=(0,))}),
@@ -161,11 +166,13 @@ KEPT, RENEWED = "All variables are kept", f"were restarted: their variables are 
                     3: Unfinished(children=("sh", "sleep")),
                 },
             ),
-            f"{KEPT}. Process 0 still runs a thread of the cell (line 3). %mcjax restart ends it. "
-            "Process 1 still runs 2 threads of the cell (line 3). %mcjax restart ends them. "
-            "Process 2 is still running native code; its computation is not known. %mcjax "
-            "restart ends it. Process 3 still has the child processes sh, sleep. %mcjax restart "
-            "ends them",
+            f"{KEPT}. Process 0 still runs a thread of the cell (line 3). To end it: %mcjax "
+            "restart (variables are lost). "
+            "Process 1 still runs 2 threads of the cell (line 3). To end them: %mcjax restart "
+            "(variables are lost). "
+            "Process 2 is still running native code; its computation is not known. To end it: "
+            "%mcjax restart (variables are lost). Process 3 still has the child processes sh, "
+            "sleep. To end them: %mcjax restart (variables are lost)",
         ),
         # Threads are the cell's own affair where nobody wanted it ended.
         (Outcome(verified=True, unfinished={0: Unfinished(threads=(3,))}), ""),
@@ -235,5 +242,5 @@ def test_every_sentence_begins_with_a_capital() -> None:
         stopped={2: 3}, verdict=DIVERGED, healed={k: Healed(2, stale=("m",)) for k in range(4)}
     )
     assert aftermath(outcome, 4) == (
-        f"Process 2 (line 3) waited and was stopped. {HEALED}. Not restored: m"
+        f"Process 2 (line 3) was waiting, so mcnb interrupted it. {HEALED}. Not restored: m"
     )

@@ -106,7 +106,7 @@ def test_only_the_first_line_of_a_message_is_in_the_headline() -> None:
 
 
 def test_processes_that_were_stopped_are_no_headline() -> None:
-    aftermath = f"Processes 0,1,3 (line 7) waited and were stopped. {RESTARTED}"
+    aftermath = f"Processes 0,1,3 (line 7) were waiting, so mcnb interrupted them. {RESTARTED}"
     replies = {k: failed(STOPPED) for k in (0, 1, 3)} | {2: failed(DIVISION)}
     result = Result(replies, 4, Outcome(stopped=dict.fromkeys((0, 1, 3), 7), intact=False))
     assert message(result) == (
@@ -121,14 +121,16 @@ def test_own_errors_come_before_those_of_stopped_processes() -> None:
     )
     assert message(result) == (
         "process 3 raised ZeroDivisionError: division by zero (line 4); "
-        "process 0 raised KeyError: 'x' (line 2). Processes 0,1 (line 7) waited and were stopped"
+        "process 0 raised KeyError: 'x' (line 2). Processes 0,1 (line 7) were waiting, so mcnb "
+        "interrupted them"
     )
 
 
 def test_a_keyboard_interrupt_of_the_cells_own_is_an_error() -> None:
     result = Result({0: failed(STOPPED), 1: failed(STOPPED)}, 2, Outcome(stopped={1: 7}))
     assert message(result) == (
-        "process 0 raised KeyboardInterrupt (line 7). Process 1 (line 7) waited and was stopped"
+        "process 0 raised KeyboardInterrupt (line 7). Process 1 (line 7) was waiting, so mcnb "
+        "interrupted it"
     )
 
 
@@ -151,7 +153,7 @@ def test_a_process_that_died() -> None:
         4,
         Outcome(stopped={2: None}, exits={1: killed(15), 3: killed(15)}, intact=False),
     )
-    aftermath = f"Process 2 waited and was stopped. {RESTARTED}"
+    aftermath = f"Process 2 was waiting, so mcnb interrupted it. {RESTARTED}"
     assert not result.ok
     assert isinstance(result.error(), mcnb.ClusterError)
     assert message(result) == f"processes 1,3 were killed by SIGTERM. {aftermath}"

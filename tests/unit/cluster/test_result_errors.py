@@ -16,7 +16,7 @@ RESTARTED = (
     "Both processes were restarted: their variables are lost. To re-run the cells that defined "
     "them: %mcjax restart --replay"
 )
-ANEW = f"Process 0 waited and was stopped. {RESTARTED}"
+ANEW = f"Process 0 was waiting, so mcnb interrupted it. {RESTARTED}"
 
 MINE = ProcessError("ValueError", "mine", 2, "traceback")
 

@@ -91,7 +91,7 @@ CELLS = {
     ),
     "a magic of a whole cell": (
         [X, "%%mcjax\n%%bash\nls"],
-        "# %%\nx = 1\n\n# %%\n# Left out, as it is no plain Python:\n#     %%bash\n#     ls",
+        "# %%\nx = 1\n\n# %%\n# Left out, as it is not plain Python:\n#     %%bash\n#     ls",
     ),
     "await": (
         [X, "%%mcjax\nawait f(x)"],
@@ -318,18 +318,22 @@ def test_whatever_the_cells_are_the_programs_are_python(sources: list[str], fail
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("", ": which lesson? For example: mcnb script 01_hello_controllers.md -o hello.py"),
+        (
+            "",
+            ": the lesson is missing. For example: mcnb script 01_hello_controllers.md -o hello.py",
+        ),
         (
             "a.md b.py",
             " a.md b.py: it writes one lesson at a time. Its file follows -o: mcnb script a.md -o "
             "b.py",
         ),
-        ("-x", " -x: there is no such option. There are: -o FILE.py, --help"),
+        ("-x", " -x: unknown option. Options: -o FILE.py, --help"),
         ("a.md -o", " -o: a file is missing. Say: -o hello.py"),
         ("toy.py", " toy.py: it is not a notebook. Expected a file that ends in .md or .ipynb"),
         (
             f"{FIRST}.md -o taken.py",
-            " -o taken.py: taken.py is there, and mcnb script has not written it. Choose another "
+            " -o taken.py: taken.py already exists and was not written by mcnb script. Choose "
+            "another "
             "name, or remove it",
         ),
         (
@@ -340,7 +344,7 @@ def test_whatever_the_cells_are_the_programs_are_python(sources: list[str], fail
         (
             "09_data_and_checkpoints",
             " 09_data_and_checkpoints.md: it starts its processes 3 times, and becomes as many "
-            "programs. Say where they go: mcnb script 09_data_and_checkpoints.md -o "
+            "programs. Name an output file: mcnb script 09_data_and_checkpoints.md -o "
             "09_data_and_checkpoints.py",
         ),
     ],
@@ -375,8 +379,8 @@ def test_a_file_is_written_and_written_again(
     for _ in range(2):
         assert main(["script", "09_data_and_checkpoints.ipynb", "-o", "nine.py"]) == 0
         assert capsys.readouterr().out == (
-            "Wrote nine.py, for 4 processes x 2 CPU devices; 2 cells are left out, for reasons "
-            "given there\n"
+            "Wrote nine.py, for 4 processes x 2 CPU devices; 2 cells are left out, its comments "
+            "give the reasons\n"
             "Wrote nine_2.py, for 2 processes x 2 CPU devices\n"
             "Wrote nine_3.py, for 4 processes x 2 CPU devices\n"
         )

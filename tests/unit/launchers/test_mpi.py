@@ -7,7 +7,7 @@ import pytest
 from mcnb.launchers.mpi import MpiLauncher
 from mcnb.lockstep.messages import exit_text
 
-KILLED = "was killed by SIGKILL (from outside, or because the machine ran out of memory)"
+KILLED = "was killed by SIGKILL (sent by another process, or by the system because memory ran out)"
 OPEN_MPI_4 = """\
 --------------------------------------------------------------------------
 Primary job  terminated normally, but 1 process returned

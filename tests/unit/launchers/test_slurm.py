@@ -7,7 +7,7 @@ import pytest
 from mcnb.launchers.slurm import SlurmLauncher
 from mcnb.lockstep.messages import exit_text
 
-KILLED = "was killed by SIGKILL (from outside, or because the machine ran out of memory)"
+KILLED = "was killed by SIGKILL (sent by another process, or by the system because memory ran out)"
 CANCELLED = "slurmstepd: error: *** JOB 12 ON a1 CANCELLED AT 2026-01-01T00:00:00"
 SRUN = """\
 slurmstepd: error: *** STEP 3.0 ON vm FAILED (non-zero exit code or other failure mode) ***

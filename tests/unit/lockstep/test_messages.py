@@ -32,8 +32,8 @@ from tests.support.verdicts import (
 )
 
 CYCLE = (
-    "each process communicates with the next one before the previous one. All processes must use "
-    "the same order, for example first along rows, then along columns"
+    "each process waits in a collective for the next process of the cycle. All processes must "
+    "launch the collectives in the same order, for example first along rows, then along columns"
 )
 
 
@@ -316,13 +316,15 @@ def test_nothing_more_to_say_leaves_no_blank_line() -> None:
         (exited(0), "ended with exit code 0", "ended with exit code 0"),
         (
             killed(9),
-            "was killed by SIGKILL (from outside, or because the machine ran out of memory)",
-            "were killed by SIGKILL (from outside, or because the machine ran out of memory)",
+            "was killed by SIGKILL (sent by another process, or by the system because memory ran "
+            "out)",
+            "were killed by SIGKILL (sent by another process, or by the system because memory ran "
+            "out)",
         ),
         (
             replace(killed(6), line=4),
-            "was killed by SIGABRT (native code gave up) at line 4",
-            "were killed by SIGABRT (native code gave up) at line 4",
+            "was killed by SIGABRT (native code called abort()) at line 4",
+            "were killed by SIGABRT (native code called abort()) at line 4",
         ),
         (
             killed(7),
@@ -343,10 +345,14 @@ def test_nothing_more_to_say_leaves_no_blank_line() -> None:
         ),
         (
             ProcessExit(ExitSource.DISCONNECTED),
-            "was lost: its ssh connection broke",
-            "were lost: its ssh connection broke",
+            "was lost: the ssh connection broke",
+            "were lost: the ssh connection broke",
         ),
-        (ProcessExit(ExitSource.FOLLOWED), "ended after that", "ended after that"),
+        (
+            ProcessExit(ExitSource.FOLLOWED),
+            "ended after the first process",
+            "ended after the first process",
+        ),
         (
             ProcessExit(ExitSource.NOT_STARTED, reason="No space left on device"),
             "could not be started (No space left on device)",

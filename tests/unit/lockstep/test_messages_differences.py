@@ -163,14 +163,14 @@ def other(**more: Any) -> Launch:
             FULL,
             other(),
             {0: Detail(program=("a", "b", "c")), 1: Detail(program=("a", "d", "e"))},
-            "the compiled program, first in: `b` on process 0; `d` on process 1",
+            "the compiled program; first different line: `b` on process 0; `d` on process 1",
             PROGRAM,
         ),
         (
             FULL,
             other(),
             {0: Detail(program=("a", "b")), 1: Detail(program=("a",))},
-            "the compiled program, first in: `b` on process 0; nothing on process 1",
+            "the compiled program; first different line: `b` on process 0; nothing on process 1",
             PROGRAM,
         ),
         (FULL, other(), {}, "the compiled program", PROGRAM),
@@ -206,7 +206,7 @@ def test_what_differs(
         (3, "the mesh:"),
         (4, "the devices, or their order:"),
         (5, "the static argument n:"),
-        (6, "the compiled program, first in:"),
+        (6, "the compiled program; first different line:"),
     ],
 )
 def test_what_differs_first(number: int, expected: str) -> None:

@@ -106,8 +106,8 @@ def test_hints(
         ("failed", ". What happened: a computation failed with an error"),
         (
             "returned",
-            ". What happened: nothing stopped the launches. Launches that do not belong together "
-            "communicated, so their results may be wrong",
+            ". What happened: the launches do not match, but they ran and exchanged data. Their "
+            "results may be wrong",
         ),
     ],
 )

@@ -8,8 +8,8 @@ from mcnb.lockstep.model import Launch, LaunchRecord, ProcessState, Verdict
 ALL = (0, 1, 2, 3)
 F = Launch("jit(f)", "f", ALL, ("f32[8]",), ("P('a',)",))
 SAME = (
-    "It is the same computation, so nothing hung; if these are different steps of the program, "
-    "the values are wrong"
+    "The lines launch the same computation, so no process hung. If they are different steps of "
+    "the program, the results are wrong"
 )
 
 

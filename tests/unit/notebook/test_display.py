@@ -80,7 +80,7 @@ def test_one_enormous_line_is_clipped(kind: str) -> None:
     shown = [text_of(item) for item in flat(head)]
     assert shown[0] == shown[2] == "0\n"
     assert shown[1].startswith("x" * (MOST_CHARACTERS // 16) + " … 9987")
-    assert shown[1].endswith(" characters more\n")
+    assert shown[1].endswith(" more characters\n")
     assert len(shown[1]) < MOST_CHARACTERS // 8
 
 
@@ -93,7 +93,7 @@ def test_one_item_of_many_lines_is_cut(kind: str) -> None:
     cut, end = [text_of(item) for item in flat(head)]
     assert end == "0\n"
     assert cut.startswith("0\n1\n2\n")
-    assert cut.endswith("\n499\n… 2500 lines more\n")
+    assert cut.endswith("\n499\n… 2500 more lines\n")
 
 
 def test_only_a_clipped_item_is_another() -> None:
@@ -109,7 +109,7 @@ def test_show_says_how_much_is_left_out(capsys: pytest.CaptureFixture[str]) -> N
     assert shown[:2] == ["[all 2] 0", "        1"]
     assert shown[499:502] == [
         "        499",
-        "… 100 lines more here; all of it: mcnb.current_cluster().last.text() …",
+        "… 100 more lines; full text: mcnb.current_cluster().last.text() …",
         "[all 2] 600",
     ]
     assert shown[-1] == "        1099"
@@ -119,7 +119,7 @@ def test_show_says_how_much_is_left_out(capsys: pytest.CaptureFixture[str]) -> N
 def test_show_says_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     show(result_of(Text("stdout", "a\n" * 1001)))
     assert (
-        "\n… 1 line more here; all of it: mcnb.current_cluster().last.text() …\n"
+        "\n… 1 more line; full text: mcnb.current_cluster().last.text() …\n"
         in capsys.readouterr().out
     )
 

@@ -105,12 +105,16 @@ def test_two_shardings_need_a_shape_and_two_arrays_the_same() -> None:
     with pytest.raises(mcnb.PictureError) as caught:
         mcnb.picture(NamedSharding(MESH, P("a")), NamedSharding(MESH, P("b")))
     assert str(caught.value) == (
-        "Two shardings alone have no shape. Say which: mcnb.show(before, after, (8, 4))"
+        "Two shardings have no shape. Pass the array's shape, too: mcnb.show(before, after, (8, 4))"
     )
     other = jax.ShapeDtypeStruct((4, 4), np.float32, sharding=NamedSharding(MESH, P("a")))
     with pytest.raises(mcnb.PictureError) as two:
         mcnb.picture(struct("a"), other)
-    assert str(two.value) == "What moves keeps its shape, and these have two: (8, 4) and (4, 4)"
+    assert (
+        str(two.value)
+        == "The two arrays have different shapes, but a move does not change the shape: (8, 4) "
+        "and (4, 4)"
+    )
     text = mcnb.picture(NamedSharding(MESH, P("a")), NamedSharding(MESH, P("b")), (8, 4)).text()
     assert text.startswith("an array[8,4]  P('a') → P('b')\n")
     assert text.splitlines()[-1] == (
@@ -135,19 +139,20 @@ def test_what_jax_does_otherwise_is_said() -> None:
     some = NamedSharding(Mesh(MESH.devices[:2], ("a", "b")), P("a"))
     text = mcnb.picture(struct("a"), some).text()
     assert text.splitlines()[-1] == (
-        "These are other devices: jax.device_put moves an array to them only from where one "
-        "process has all of it."
+        "The target has other devices: jax.device_put can move an array there only if it is fully "
+        "addressable by one process."
     )
     turned = NamedSharding(Mesh(MESH.devices[::-1], ("a", "b")), P("a"))
     assert mcnb.picture(struct("a"), turned).text().splitlines()[-1] == (
-        "With the devices in another order, XLA does not tell beforehand how."
+        "The shardings list the devices in a different order, so the collectives are not known "
+        "before the move."
     )
     own = jax.ShapeDtypeStruct(
         (8, 4), np.float32, sharding=jax.sharding.SingleDeviceSharding(MESH.devices.flat[4])
     )
     text = mcnb.picture(own, NamedSharding(MESH, P("a"))).text()
     assert (
-        "An array on P2 alone is taken for a value that every process has: each keeps its part of "
-        "it, and nothing is sent." in text
+        "An array on P2 alone is treated as a value that every process has: each process keeps "
+        "its own part, and no data is sent." in text
     )
     assert "from" not in text

@@ -245,7 +245,7 @@ def test_unreduced_arrays_random_keys_and_other_memory() -> None:
     mesh = jax.make_mesh((1,), ("a",), axis_types=(AxisType.Explicit,))
     unreduced = NamedSharding(mesh, P(None, unreduced={"a"}))
     assert (
-        "Not summed up yet over 'a': each device has a summand, not the value."
+        "Unreduced over 'a': each device holds a partial sum."
         in mcnb.picture(unreduced, (4,)).text()
     )
     keys = jax.random.split(jax.random.key(0), 4)

@@ -44,7 +44,7 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "no shape": (
         NamedSharding(MESH8, P("a")),
         None,
-        "A sharding alone has no shape. Say which: mcnb.show(sharding, (8, 4))",
+        "A sharding has no shape. Pass the array's shape, too: mcnb.show(sharding, (8, 4))",
     ),
     "it does not divide": (
         NamedSharding(MESH8, P("a")),
@@ -55,13 +55,13 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "too few dimensions": (
         NamedSharding(MESH8, P("a", "b")),
         (8,),
-        "An array of shape (8,) can't be split as P('a', 'b'), which has 2 dimensions",
+        "An array of shape (8,) has 1 dimension, but P('a', 'b') has 2 entries",
     ),
     "no sharding": (
         jax.ShapeDtypeStruct((2, 3), np.float32),
         None,
-        "A ShapeDtypeStruct of shape (2, 3) without a sharding does not say where it would lie. "
-        "Give it one: jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, P('x')))",
+        "A ShapeDtypeStruct of shape (2, 3) has no sharding, so its devices are unknown. Pass a "
+        "sharding: jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, P('x')))",
     ),
     "no devices": (
         NamedSharding(AbstractMesh((2,), ("x",)), P("x")),
@@ -88,13 +88,13 @@ MORE_BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "a shape below 0": (
         (NamedSharding(MESH8, P("a")), (-8,)),
         {},
-        "(-8,) is no shape. A shape is a tuple of whole numbers, none of them below 0: "
+        "(-8,) is not a valid shape. A shape is a tuple of whole numbers, none of them below 0: "
         "mcnb.show(sharding, (8, 4))",
     ),
     "a shape with a fraction": (
         (NamedSharding(MESH8, P("a")), (8.0,)),
         {},
-        "(8.0,) is no shape. A shape is a tuple of whole numbers, none of them below 0: "
+        "(8.0,) is not a valid shape. A shape is a tuple of whole numbers, none of them below 0: "
         "mcnb.show(sharding, (8, 4))",
     ),
     "two shapes": (
@@ -118,7 +118,7 @@ MORE_BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "too many dimensions in a change": (
         (struct((8, 4), MESH8, "a"), NamedSharding(MESH8, P(None, None, "a"))),
         {},
-        "An array of shape (8, 4) can't be split as P(None, None, 'a'), which has 3 dimensions",
+        "An array of shape (8, 4) has 2 dimensions, but P(None, None, 'a') has 3 entries",
     ),
     "an array with a shape": (
         (struct((8, 4), MESH8, "a"), NamedSharding(MESH8, P("b")), (4, 4)),

@@ -58,7 +58,7 @@ P2       1.90 s       0 ms       0 ms     0 ms
 line  launch         times  longest wait  last to come
 2     jit(f) f32[8]      1  P1, 1.10 s    P2
 At line 2, others waited up to 1.10 s for P2, which was in Python at line 1.
-Computing: Python waits for a result. What runs while Python goes on is not seen."""
+Computing: Python waits for a result. Computations are not shown while Python goes on."""
 
 
 def test_a_lane_tells_what_lies_uppermost() -> None:

@@ -114,10 +114,12 @@ def test_the_bound_is_that_of_a_hand_count(pod: mcnb.Pod) -> None:
     assert bound.links == use.operation.bytes * 2 * (1 / 2) / 200e9
     assert bound.seconds == max(bound.computing, bound.memory, bound.links)
     notes = str(rehearsal).splitlines()[-3:]
-    assert re.fullmatch(r"Memory: [\d.]+ MB of 16 GB that a v5e has\.", notes[0])
     assert re.fullmatch(
-        r"A run takes at least \d+ us: \d+ us for operations, \d+ us for arguments and results, "
-        r"[\d.]+ us for collectives\. A bound, not a forecast\.",
+        r"Memory: the program needs [\d.]+ MB, which fits in the 16 GB of a v5e\.", notes[0]
+    )
+    assert re.fullmatch(
+        r"Lower bound of the time: \d+ us, the longest of \d+ us for operations, \d+ us for "
+        r"arguments and results, and [\d.]+ us for collectives\. The real time is longer\.",
         notes[1],
     )
     assert notes[2] == "Peak figures: https://docs.cloud.google.com/tpu/docs/v5e"
@@ -131,9 +133,10 @@ def test_what_does_not_fit_says_so(pod: mcnb.Pod) -> None:
     with pytest.raises(ClusterError) as failed:
         pod.compile(lambda *given: sum(given), *[big] * 5)
     assert re.fullmatch(
-        r"This does not fit: each device of <mcnb\.Pod v5e:4x4: 16 chips, 4 hosts> would need "
-        r"[\d.]+G bytes of memory and has 15\.75G\. Split more of it over the devices, or take "
-        r"more of them",
+        r"The program does not fit in device memory: each device of <mcnb\.Pod v5e:4x4: 16 chips, "
+        r"4 hosts> would need "
+        r"[\d.]+G bytes of memory and has 15\.75G\. Shard the arrays over more devices, or use a "
+        r"larger pod",
         str(failed.value),
     )
 
@@ -195,7 +198,10 @@ def test_chips_without_published_figures() -> None:
     assert pod.chip is None
     rehearsal = pod.compile(jnp.sin, shape(pod.mesh((32,), ("a",)), (32,), "a"))
     assert rehearsal.bound is None
-    assert str(rehearsal).splitlines()[-1] == "mcnb knows no published figures of TPU v3."
+    assert (
+        str(rehearsal).splitlines()[-1]
+        == "mcnb has no peak figures of TPU v3, so it shows no bounds."
+    )
 
 
 @needs_compiler
@@ -204,21 +210,23 @@ def test_nonsense_gets_a_sentence(pod: mcnb.Pod) -> None:
         with pytest.raises(ClusterError) as failed:
             mcnb.Pod(name)
         assert str(failed.value).startswith(
-            f"Pod('{name}'): the compiler for TPUs knows no such pod. A name is a kind of chip and "
-            "how many there are in each direction, as v5e:4x4, v6e:16x16, v5p:8x8x8 or v4:4x4x4. "
+            f"Pod('{name}'): this TPU topology does not exist. A topology's name is the chip type "
+            "and the number of chips along each dimension, such as v5e:4x4, v6e:16x16, v5p:8x8x8 "
+            "or v4:4x4x4. "
             "It says: INVALID_ARGUMENT: "
         )
     with pytest.raises(ClusterError) as failed:
         pod.mesh((3, 2), ("a", "b"))
     assert str(failed.value) == (
-        "<mcnb.Pod v5e:4x4: 16 chips, 4 hosts> has 16 devices: a mesh (3, 2) has 6, and 2 names. "
-        "For example: pod.mesh((16,), ('data',))"
+        "A mesh of shape (3, 2) has 6 devices and needs 2 axis names. <mcnb.Pod v5e:4x4: 16 chips, "
+        "4 hosts> has 16 devices, and 2 axis names were given. For example: pod.mesh((16,), "
+        "('data',))"
     )
     with pytest.raises(ClusterError) as failed:
         pod.compile(jnp.sin, jnp.ones(3))
     assert str(failed.value) == (
-        "No argument lies on <mcnb.Pod v5e:4x4: 16 chips, 4 hosts>. Give shapes with shardings on "
-        "a mesh of it: jax.ShapeDtypeStruct((8, 4), 'float32', sharding=NamedSharding("
+        "No argument has a sharding on a mesh of <mcnb.Pod v5e:4x4: 16 chips, 4 hosts>. Pass "
+        "shapes with shardings: jax.ShapeDtypeStruct((8, 4), 'float32', sharding=NamedSharding("
         "pod.mesh(...), P('data')))"
     )
 
@@ -228,7 +236,7 @@ def test_a_missing_compiler_is_told_with_the_command(monkeypatch: pytest.MonkeyP
     with pytest.raises(ClusterError) as failed:
         mcnb.Pod("v5e:4x4")
     assert str(failed.value) == (
-        "A pod on paper needs the compiler for TPUs, which is not installed. Install it: "
+        "mcnb.Pod needs the TPU compiler (libtpu), which is not installed. Install it: "
         'python -m pip install "mcnb[tpu]"'
     )
 

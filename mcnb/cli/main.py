@@ -188,8 +188,7 @@ def _unknown_sentence(command: str | None, word: str, options: argparse.Namespac
             )
         return f"{prefix} {word}: {word} is an unexpected argument. Run: {prefix}"
     known = _OPTIONS[command]
-    verb = "There is" if len(known) == 1 else "There are"
-    sentence = f"{prefix} {word}: there is no such option. {verb}: {', '.join(known)}."
+    sentence = f"{prefix} {word}: unknown option. Options: {', '.join(known)}."
     if command == "lab":
         return f"{sentence} Options of JupyterLab follow two dashes: mcnb lab -- {word}"
     return sentence + _did_you_mean(word, known)

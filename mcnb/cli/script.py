@@ -132,5 +132,5 @@ def _check(path: Path) -> None:
 
 def _told(path: Path, program: Program) -> str:
     left_out = len(program.left_out)
-    more = f"; {plural(left_out, 'cell is', 'cells are')} left out, its comments give the reasons"
+    more = f"; {plural(left_out, 'cell is', 'cells are')} left out (comments in the file say why)"
     return f"Wrote {path}, for {program.options.describe()}{more if left_out else ''}"

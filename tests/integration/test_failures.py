@@ -305,7 +305,7 @@ def test_the_others_wait_for_one_that_dies(cluster: mcnb.Cluster) -> None:
     assert result.stdout[2] == "last words\n"
     assert str(result.error()) == (
         "process 2 was killed by SIGKILL (sent by another process, or by the system because "
-        "memory ran out). {RENEWED}"
+        f"memory ran out). {RENEWED}"
     )
 
 
@@ -347,7 +347,7 @@ def test_what_connects_the_processes_dies(cluster: mcnb.Cluster, what: str) -> N
     assert wait_until(lambda: processes.exits)
     with pytest.raises(mcnb.ClusterError) as broken:
         cluster.run("1")
-    does = "connects" if what == "controller" else "looks after"
+    does = "connects" if what == "controller" else "monitors"
     assert str(broken.value).startswith(f"The {what}, which {does} the processes, was killed")
     assert str(broken.value).endswith(
         f" after the previous cell, so this cell did not run. {RENEWED}"
@@ -363,6 +363,6 @@ def test_what_connects_the_processes_dies_in_the_middle_of_a_cell(cluster: mcnb.
         cluster.run("import time\nprint('running')\ntime.sleep(60)")
     assert str(broken.value) == (
         "The controller, which connects the processes, was killed by SIGKILL (sent by another "
-        "process, or by the system because memory ran out). {RENEWED}"
+        f"process, or by the system because memory ran out). {RENEWED}"
     )
     assert cluster.run("'fresh'").text() == "[all 4] 'fresh'\n"

@@ -133,8 +133,8 @@ def test_a_picture_of_a_cluster_and_of_a_result(
     with pytest.raises(mcnb.PictureError) as caught:
         mcnb.picture(prepared, "jax.numpy.ones(3)")
     assert str(caught.value) == (
-        "The processes differ, which makes 4 pictures of jax.numpy.ones(3): "
-        "mcnb.show shows them all"
+        "jax.numpy.ones(3) differs between processes, so there are 4 pictures. mcnb.picture "
+        "returns only one; mcnb.show shows them all"
     )
     result = prepared.run("float(x.sum())")
     assert mcnb.picture(result).text() == result.timeline().text()

@@ -153,7 +153,7 @@ def test_one_that_is_killed(tmp_path: Path) -> None:
     assert (code, out) == (128 + signal.SIGKILL, [])
     assert err[-1] == (
         "mcnb run: process 2 was killed by SIGKILL (sent by another process, or by the system "
-        "because memory ran out). Processes 0,1 waited at train.py:{AT + 2} in sum"
+        f"because memory ran out). Processes 0,1 waited at train.py:{AT + 2} in sum"
     )
 
 
@@ -275,8 +275,8 @@ def test_a_program_that_contradicts_who_it_is(tmp_path: Path) -> None:
     assert code == 1
     assert err[-1].startswith("mcnb run: ")
     assert (
-        "ClusterError: Process 2 of 3 called jax.distributed.initialize with process_id=0, and "
-        "not 2. Call it without arguments: mcnb run supplies them. If the program reads them from "
+        "ClusterError: Process 2 of 3 called jax.distributed.initialize with process_id=0; "
+        "expected 2. Call it without arguments: mcnb run supplies them. If the program reads them from "
         "its command line, pass {process} and {processes} there"
     ) in "\n".join(err)
 

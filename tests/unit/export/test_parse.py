@@ -379,8 +379,8 @@ def test_a_file_is_written_and_written_again(
     for _ in range(2):
         assert main(["script", "09_data_and_checkpoints.ipynb", "-o", "nine.py"]) == 0
         assert capsys.readouterr().out == (
-            "Wrote nine.py, for 4 processes x 2 CPU devices; 2 cells are left out, its comments "
-            "give the reasons\n"
+            "Wrote nine.py, for 4 processes x 2 CPU devices; 2 cells are left out "
+            "(comments in the file say why)\n"
             "Wrote nine_2.py, for 2 processes x 2 CPU devices\n"
             "Wrote nine_3.py, for 4 processes x 2 CPU devices\n"
         )

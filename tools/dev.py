@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "tools"
 
 
-def tests_of(changed: Iterable[str]) -> list[str]:
+def affected_tests(changed: Iterable[str]) -> list[str]:
     """Return the paths to give to pytest for changed files.
 
     Args:
@@ -33,7 +33,7 @@ def tests_of(changed: Iterable[str]) -> list[str]:
         test of that name, those of its package.
 
     Example:
-        >>> tests_of(["mcnb/output/fold.py", "tests/unit/output/test_log.py", "README.md"])
+        >>> affected_tests(["mcnb/output/fold.py", "tests/unit/output/test_log.py", "README.md"])
         ['mcnb/output/fold.py', 'tests/unit/output/test_fold.py', 'tests/unit/output/test_log.py']
     """
     found: set[str] = set()
@@ -81,7 +81,7 @@ def command_line(words: Sequence[str]) -> list[str]:
     bench.add_argument("name", choices=sorted(p.stem[6:] for p in TOOLS.glob("bench_*.py")))
     arguments = parser.parse_args(words)
     if arguments.command == "test":
-        paths = tests_of(changed_files(arguments.since))
+        paths = affected_tests(changed_files(arguments.since))
         return [sys.executable, "-m", "pytest", *paths] if paths else []
     if arguments.command == "lesson":
         paths = [str(p) for n in arguments.numbers for p in (ROOT / "notebooks").glob(f"{n}_*.md")]

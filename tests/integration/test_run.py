@@ -276,8 +276,8 @@ def test_a_program_that_contradicts_who_it_is(tmp_path: Path) -> None:
     assert err[-1].startswith("mcnb run: ")
     assert (
         "ClusterError: Process 2 of 3 called jax.distributed.initialize with process_id=0; "
-        "expected 2. Call it without arguments: mcnb run supplies them. If the program reads them from "
-        "its command line, pass {process} and {processes} there"
+        "expected 2. Call it without arguments: mcnb run supplies them. If the program reads them "
+        "from its command line, pass {process} and {processes} there"
     ) in "\n".join(err)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.dev import command_line, tests_of
+from tools.dev import command_line, affected_tests
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from tools.dev import command_line, tests_of
     ],
 )
 def test_what_a_change_touches(changed: list[str], chosen: list[str]) -> None:
-    assert tests_of(changed) == chosen
+    assert affected_tests(changed) == chosen
 
 
 def test_commands() -> None:

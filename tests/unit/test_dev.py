@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.dev import command_line, affected_tests
+from tools.dev import affected_tests, command_line
 
 
 @pytest.mark.parametrize(

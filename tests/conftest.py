@@ -48,14 +48,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the thorough tests, unless --all is given or tests are named."""
+    """Leave out the thorough tests, unless --all is given or tests are named.
+
+    Of a file that is thorough as a whole, the tests of promises remain.
+    """
     if config.getoption("--all") or config.args_source is pytest.Config.ArgsSource.ARGS:
         return
-    thorough = [item for item in items if item.get_closest_marker("thorough")]
-    for item in thorough:
-        assert item.get_closest_marker("thorough").args, f"{item.nodeid}: the reason is missing"
-    config.hook.pytest_deselected(items=thorough)
-    left_out = set(thorough)
+    left_out = {
+        item
+        for item in items
+        if item.get_closest_marker("thorough") and not item.get_closest_marker("promise")
+    }
+    config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
 
 

@@ -17,6 +17,8 @@ from mcnb.launchers import local
 from mcnb.worker.cellcode import syntax_error
 from tests.conftest import Notebook
 
+pytestmark = pytest.mark.thorough("starts clusters that fail")
+
 RUNNING = "A cluster of 4 processes x 2 CPU devices is already running"
 
 
@@ -79,6 +81,7 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices is already running"
         ),
     ],
 )
+@pytest.mark.promise("errors name what is allowed")
 def test_a_line_that_can_not_be_done(notebook: Notebook, line: str, sentence: str) -> None:
     assert notebook.error(f"%mcjax {line}") == f"OptionError: {sentence}"
 
@@ -107,6 +110,7 @@ def test_a_line_that_can_not_be_done(notebook: Notebook, line: str, sentence: st
         ),
     ],
 )
+@pytest.mark.promise("errors name what is allowed")
 def test_a_cell_that_can_not_be_run(notebook: Notebook, line: str, sentence: str) -> None:
     assert notebook.error(f"%%mcjax {line}\n1") == f"OptionError: {sentence}"
 
@@ -136,6 +140,7 @@ def test_a_stopped_cluster(empty_notebook: Notebook) -> None:
     )
 
 
+@pytest.mark.promise("errors say what to do")
 def test_no_cluster_yet(empty_notebook: Notebook) -> None:
     assert empty_notebook.run("%mcjax").stdout == "No cluster yet. Start one: %mcjax start\n"
     for command in ("stop", "restart", "interrupt"):

@@ -18,7 +18,7 @@ from mcnb.pictures.drawing import PAPER, color_of
 from tests.conftest import once
 from tests.support.jupyterlab import SCREENSHOTS, browser_page, jupyterlab, run_notebook, set_theme
 
-pytestmark = once
+pytestmark = [once, pytest.mark.thorough("needs a browser")]
 CELLS = (
     "%load_ext mcnb\n%mcjax start -n 4 -d 2",
     "%%mcjax\n"
@@ -44,7 +44,6 @@ def colors_of(png: bytes) -> Counter[str]:
     return Counter("#" + "".join(f"{round(v * 255):02X}" for v in pixel) for pixel in pixels)
 
 
-@pytest.mark.thorough("a browser")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_pictures_are_seen_in_jupyterlab(theme: str, tmp_path: Path) -> None:
     set_theme(tmp_path, theme)

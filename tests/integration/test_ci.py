@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from tests.conftest import ROOT, once
 
-pytestmark = once
+pytestmark = [once, pytest.mark.thorough("checks the checks, which takes over a minute")]
 
 CHECK = ROOT / ".ci" / "check.py"
 

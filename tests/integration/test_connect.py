@@ -25,6 +25,8 @@ COUNT = 3
 SETUP = """
 import os, time, jax, jax.numpy as jnp, numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+pytestmark = pytest.mark.thorough("starts ordinary engines many times")
 k = jax.process_index()
 mesh = jax.make_mesh((6,), ("a",), axis_types=(AxisType.Auto,))
 x = jax.device_put(np.arange(12.0), NamedSharding(mesh, P("a")))
@@ -59,6 +61,7 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ipyparal
     cluster.stop_cluster_sync()
 
 
+@pytest.mark.promise("%mcjax connect")
 def test_its_engines_become_processes(theirs: ipyparallel.Cluster) -> None:
     cluster = mcnb.connect()
     try:

@@ -17,6 +17,8 @@ import mcnb
 from mcnb.launchers import forkserver_client
 from tests.conftest import BUSY, descendants, once, wait_until
 
+pytestmark = pytest.mark.thorough("fifty rounds")
+
 CYCLES = 50
 FIRST = 5  # libraries make what they keep
 MB = 1 << 20
@@ -93,7 +95,6 @@ def assert_nothing_piles_up(cycle: Callable[[], None], others: set[psutil.Proces
 
 
 @once
-@pytest.mark.thorough("fifty rounds")
 def test_fifty_starts_and_stops(others: set[psutil.Process]) -> None:
     cluster = mcnb.Cluster(processes=2, devices_per_process=1)
 
@@ -109,7 +110,6 @@ def test_fifty_starts_and_stops(others: set[psutil.Process]) -> None:
 
 
 @once
-@pytest.mark.thorough("fifty rounds")
 def test_fifty_restarts(others: set[psutil.Process]) -> None:
     with mcnb.Cluster(processes=2, devices_per_process=1) as cluster:
 

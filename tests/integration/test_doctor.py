@@ -14,7 +14,6 @@ from mcnb.cli import doctor
 from mcnb.cli.main import main
 
 
-@pytest.mark.thorough("starts and ends a whole cluster")
 def test_this_machine_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["doctor"])
     lines = capsys.readouterr().out.splitlines()

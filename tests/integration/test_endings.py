@@ -24,6 +24,8 @@ from mcnb.launchers.forkserver import Spec
 from mcnb.options import Options
 from tests.conftest import wait_until
 
+pytestmark = pytest.mark.thorough("interrupts every step of an ending")
+
 WHEN_S = (0.005, 0.02, 0.1, 0.25)
 
 
@@ -137,6 +139,7 @@ def test_what_was_forked_a_moment_ago_is_ended_too(tmp_path: Path) -> None:
         assert not folder.exists()
 
 
+@pytest.mark.promise("nothing is left behind")
 def test_orders_for_a_cluster_that_has_ended_start_nothing(tmp_path: Path) -> None:
     forkserver = forkserver_client.ForkServerClient(
         process_environment(Options(processes=1), os.environ)
@@ -168,6 +171,7 @@ def test_a_keeper_that_was_killed_while_it_waited_is_replaced(two: mcnb.Cluster)
     assert two.run("1 + 1").text() == "[all 2] 2\n"
 
 
+@pytest.mark.promise("cleaning up is not interrupted")
 def test_to_the_end() -> None:
     done: list[str] = []
 

@@ -57,6 +57,7 @@ def cluster(shared: mcnb.Cluster) -> mcnb.Cluster:
     return shared
 
 
+@pytest.mark.promise("mpi, ssh and Slurm")
 def test_a_cell(cluster: mcnb.Cluster) -> None:
     result = cluster.run("print(k, jax.process_count(), jax.device_count(), float(jnp.sum(x)))")
     assert result.stdout == {k: f"{k} 4 8 120.0\n" for k in range(4)}
@@ -64,6 +65,7 @@ def test_a_cell(cluster: mcnb.Cluster) -> None:
     assert cluster.pull("os.getcwd()") == dict.fromkeys(range(4), str(Path.cwd()))
 
 
+@pytest.mark.promise("verdicts on mpi, ssh and Slurm")
 def test_a_verdict(cluster: mcnb.Cluster) -> None:
     result = cluster.run("if k == 2:\n    print(jnp.sum(x))")
     assert result.verdict is not None
@@ -145,6 +147,8 @@ def test_stop(cluster: mcnb.Cluster, launcher: Engines, tmp_path: Path) -> None:
 
 KERNEL = """\
 import sys, mcnb
+
+pytestmark = pytest.mark.thorough("every launcher in turn")
 cluster = mcnb.Cluster(2, 1, launcher={name!r}, hosts={hosts!r}, launcher_options={options!r})
 cluster.start()
 print("up", flush=True)

@@ -49,6 +49,7 @@ def test_who_starts_while_it_warms_up_gently_waits_for_it(cluster: mcnb.Cluster)
         )
 
 
+@pytest.mark.promise("a start takes half a second")
 def test_one_keeper_serves_one_cluster_after_the_other(cluster: mcnb.Cluster) -> None:
     del cluster
     parents = []
@@ -77,6 +78,7 @@ def test_another_environment_needs_another_keeper(
         )
 
 
+@pytest.mark.promise("a forked process is like a started one")
 def test_a_forked_process_is_as_if_it_had_been_started(cluster: mcnb.Cluster) -> None:
     """Nothing of the fork server is left in it, and nothing is shared that each has of its own."""
     drawn = cluster.run(
@@ -219,6 +221,8 @@ if int(sys.argv[1]) % 20 == 0:
 FORKS = """
 import os, sys
 from mcnb.launchers import forkserver
+
+pytestmark = pytest.mark.thorough("starts many processes")
 
 warm = forkserver.Preload(gently=True)
 warm.begin()

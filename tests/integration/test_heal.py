@@ -11,6 +11,8 @@ from tests.conftest import Notebook, wait_until
 from tests.support.healing import CUT_OFF, HEALED, SAME, SETUP, assert_same
 from tests.support.timing import shortest, since
 
+pytestmark = pytest.mark.thorough("heals after every kind of hang")
+
 HANGS = {
     "waited for": "if k == 0:\n    float(total(x))",
     "waited for in native code": "if k == 0:\n    total(x).block_until_ready()",
@@ -50,6 +52,7 @@ def test_a_process_that_sleeps_is_not_cut_off(prepared: mcnb.Cluster) -> None:
     assert_same(prepared)
 
 
+@pytest.mark.promise("a hang is aborted and healed")
 def test_a_hang_is_cut_off_and_healed(prepared: mcnb.Cluster) -> None:
     results: list[mcnb.Result] = []
 
@@ -75,6 +78,7 @@ def test_a_hang_is_cut_off_and_healed(prepared: mcnb.Cluster) -> None:
     assert_same(prepared)
 
 
+@pytest.mark.promise("a wrong number is reported")
 def test_a_wrong_number_is_told(prepared: mcnb.Cluster) -> None:
     # A sum meets a maximum of the same size: nothing stops it on CPU.
     result = prepared.run(
@@ -185,6 +189,7 @@ assert jax.sharding.get_mesh() is mesh
 """
 
 
+@pytest.mark.promise("a heal keeps the variables")
 def test_what_healing_keeps(prepared: mcnb.Cluster) -> None:
     prepared.run(HOLDERS).raise_for_errors()
     prepared.run(HELD).raise_for_errors()

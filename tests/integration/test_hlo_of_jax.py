@@ -26,6 +26,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 from mcnb.lockstep._jax import program_text
 
+pytestmark = pytest.mark.thorough("compiles many programs")
+
 
 def programs(first, second):
     mesh = jax.make_mesh((2, 2), (first, second), axis_types=(AxisType.Auto,) * 2)
@@ -172,6 +174,7 @@ def test_who_is_said_to_take_part_is_who_is_summed(real: dict[str, Any], axes: s
     assert [sums[i] for i in range(4)] == real["sums"][axes]
 
 
+@pytest.mark.promise("different programs differ")
 def test_fingerprints_of_what_jax_compiles(real: dict[str, Any]) -> None:
     prints = {name: fingerprint(text, 4, DEVICES) for name, (_, text) in real["texts"].items()}
     assert prints == {name: fingerprint(text, 4, DEVICES) for name, text in real["renamed"].items()}

@@ -44,7 +44,6 @@ def test_ctrl_c_is_left_to_jupyterlab(tmp_path: Path) -> None:
     assert process.wait(10) == 5
 
 
-@pytest.mark.thorough("starts JupyterLab")
 def test_jupyterlab_starts_and_ends(tmp_path: Path) -> None:
     # A python3 kernel of the user's own must not take the place of this Python.
     kernel = tmp_path / "data" / "kernels" / "python3" / "kernel.json"

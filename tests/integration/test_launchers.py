@@ -19,6 +19,8 @@ from tests.conftest import wait_until
 from tests.integration.test_run import AT, BEGIN, TOTAL
 from tests.support import slurm
 
+pytestmark = pytest.mark.thorough("programs under every launcher")
+
 PROCESSES = 3
 # In one piece: the processes share a pipe.
 SAY = "os.write(1, f'sum {k} {float(jnp.sum(x))}\\n'.encode())\n"
@@ -117,6 +119,7 @@ def test_unchecked(run: Run, tmp_path: Path) -> None:
     assert all(f"sum {k} 66.0\n" in out for k in range(PROCESSES))
 
 
+@pytest.mark.promise("verdicts under mpirun and srun")
 def test_processes_that_part(run: Run) -> None:
     code, _, err = run(f"{BEGIN}if k == 0:\n    {TOTAL}")
     assert code == 1

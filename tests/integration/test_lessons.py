@@ -15,6 +15,8 @@ from mcnb.exercises import exercises, grade
 from tests.conftest import ROOT
 from tests.integration.wrong_answers import WRONG
 
+pytestmark = pytest.mark.thorough("executes every exercise with right and wrong answers")
+
 FOLDER = ROOT / "notebooks"
 LESSONS = sorted(FOLDER.glob("[0-9]*.md"))
 EXERCISES = exercises()
@@ -29,11 +31,13 @@ def solutions() -> dict[str, str]:
     return found
 
 
+@pytest.mark.promise("lessons")
 def test_the_lessons_are_numbered_through() -> None:
     assert [path.stem[:2] for path in LESSONS] == [f"{i:02d}" for i in range(1, len(LESSONS) + 1)]
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+@pytest.mark.promise(".md and .ipynb agree")
 def test_the_pair_is_in_sync(path: Path) -> None:
     written, stored = jupytext.read(path), nbformat.read(path.with_suffix(".ipynb"), 4)
     assert [(c.cell_type, c.source) for c in written.cells] == [
@@ -42,6 +46,7 @@ def test_the_pair_is_in_sync(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+@pytest.mark.promise("stored outputs are reproducible")
 def test_what_is_stored(path: Path) -> None:
     text = path.with_suffix(".ipynb").read_text()
     for leak in ("site-packages", "[Gloo]", "ipyparallel", "0x7f"):
@@ -83,6 +88,7 @@ def test_every_stub_fails_its_check_in_the_lesson(path: Path) -> None:
         assert "Fatal" not in text
 
 
+@pytest.mark.promise("exercises")
 def test_every_exercise_has_a_solution_a_stub_and_wrong_answers() -> None:
     assert set(EXERCISES) == set(solutions()) == set(WRONG)
     text = "".join(path.read_text() for path in LESSONS)
@@ -121,6 +127,7 @@ def test_wrong_answers_get_a_hint(cluster: mcnb.Cluster, name: str, wrong: str, 
     assert grade_.text.endswith(hint if hint.startswith("That is") else f"Hint: {hint}")
 
 
+@pytest.mark.promise("mcnb.check names processes")
 def test_solved_on_some_processes_only(cluster: mcnb.Cluster) -> None:
     cluster.run("foreign = 6", processes="0-2")
     assert grade("01.1", cluster).text == (
@@ -133,6 +140,7 @@ def test_solved_on_some_processes_only(cluster: mcnb.Cluster) -> None:
     )
 
 
+@pytest.mark.promise("mcnb.check")
 def test_an_unknown_exercise(cluster: mcnb.Cluster) -> None:
     with pytest.raises(ClusterError) as unknown:
         mcnb.check("99.1", cluster)

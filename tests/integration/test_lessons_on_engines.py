@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import ROOT, once
 from tests.support.launchers import NAMES, Engines, launcher_at_home
 
-pytestmark = once
+pytestmark = [once, pytest.mark.thorough("lessons on every launcher")]
 LESSONS = ROOT / "notebooks"
 START = "%mcjax start -n 4 -d 2"
 

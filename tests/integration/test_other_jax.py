@@ -43,6 +43,8 @@ CHANGE = """
 import jax
 from jax._src import pjit
 from jax._src.interpreters import pxla
+
+pytestmark = pytest.mark.thorough("a new process for each missing name")
 {change}
 """
 
@@ -73,6 +75,7 @@ def test_what_does_not_fit_is_said_once(change: str) -> None:
     )
 
 
+@pytest.mark.promise("an unknown jax runs unchecked")
 def test_a_cluster_with_such_a_jax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # It is changed as soon as it is imported, in the processes only.
     (tmp_path / "sitecustomize.py").write_text(

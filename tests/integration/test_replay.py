@@ -14,6 +14,8 @@ import mcnb
 from mcnb.cluster.history import Cell
 from tests.conftest import Notebook, wait_until
 
+pytestmark = pytest.mark.thorough("restarts processes many times")
+
 
 @pytest.fixture(scope="module")
 def replayed() -> Iterator[mcnb.Cluster]:
@@ -105,6 +107,7 @@ def test_an_unchecked_cell_and_its_time_limit_are_replayed_as_they_were(
     assert fresh.pull("made") == {0: [1], 1: [1]}
 
 
+@pytest.mark.promise("%mcjax restart --replay")
 def test_the_magic(notebook: Notebook) -> None:
     notebook.run("%mcjax restart")
     notebook.run("%%mcjax\nkept = 3")

@@ -25,6 +25,8 @@ import json, os, signal, sys, tempfile
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever the tests were started with
 from pathlib import Path
 import mcnb
+
+pytestmark = pytest.mark.thorough("kills whole notebooks")
 cluster = mcnb.Cluster(processes=2, devices_per_process=1)
 cluster.start()
 print(json.dumps(str(cluster._lifetime.processes.folder)), flush=True)
@@ -107,6 +109,7 @@ def test_stop_and_restart_leave_nothing(cluster: mcnb.Cluster, end: str) -> None
     assert wait_until(lambda: len(psutil.Process().threads()) <= threads)
 
 
+@pytest.mark.promise("loopback only")
 def test_everything_listens_on_loopback_only(cluster: mcnb.Cluster) -> None:
     assert cluster.run("import jax; jax.device_count()").ok
     open_to = listening(descendants())
@@ -114,6 +117,7 @@ def test_everything_listens_on_loopback_only(cluster: mcnb.Cluster) -> None:
     assert {ip for ip, _ in open_to} <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
+@pytest.mark.promise("private files")
 def test_files_are_private_to_the_user(cluster: mcnb.Cluster) -> None:
     assert cluster._lifetime.processes is not None
     folder = cluster._lifetime.processes.folder
@@ -126,6 +130,7 @@ def test_files_are_private_to_the_user(cluster: mcnb.Cluster) -> None:
     assert all(path.stat().st_uid == os.getuid() for path in files)
 
 
+@pytest.mark.promise("the user's folders")
 def test_nothing_is_written_into_the_users_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

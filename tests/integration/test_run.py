@@ -80,6 +80,7 @@ def run(folder: Path, program: str, *words: str) -> tuple[int, list[str], list[s
     return process.returncode, ordered(out), err.splitlines()
 
 
+@pytest.mark.promise("mcnb run")
 def test_a_program_runs_in_every_process(tmp_path: Path) -> None:
     code, out, err = run(tmp_path, BEGIN + "print(k, jax.device_count(), __name__, *sys.argv[1:])")
     assert (code, err) == (0, [])
@@ -115,6 +116,7 @@ def test_what_is_equal_is_folded_when_asked(tmp_path: Path) -> None:
     assert out == ["[all 3] 66.0", "[0]     mine 0", "[1]     mine 1", "[2]     mine 2"]
 
 
+@pytest.mark.promise("a verdict for a script")
 def test_processes_that_part_get_a_verdict(tmp_path: Path) -> None:
     program = f"{BEGIN}if k == 0:\n    {TOTAL}"
     code, out, err = run(tmp_path, program)
@@ -131,6 +133,7 @@ def test_processes_that_part_get_a_verdict(tmp_path: Path) -> None:
     assert err[-2] == f"[0] LockstepError: {sentence}"
 
 
+@pytest.mark.promise("the root cause comes last")
 def test_one_that_raises_ends_all_and_comes_first(tmp_path: Path) -> None:
     program = f"{BEGIN}if k == 1:\n    raise ValueError('mine')\nwhile True: float(jnp.sum(x))\n"
     code, _, err = run(tmp_path, program)
@@ -166,6 +169,7 @@ def test_those_that_do_not_listen_are_ended_too(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.promise("only the program's lines")
 def test_gloo_says_nothing_while_the_program_prints(tmp_path: Path) -> None:
     """Gloo writes its notes in pieces, from a thread of its own."""
     program = (
@@ -178,6 +182,7 @@ def test_gloo_says_nothing_while_the_program_prints(tmp_path: Path) -> None:
     assert (code, out) == (0, ["[0] mine", "[0] more", "[0] native"])
 
 
+@pytest.mark.promise("Ctrl-C under mcnb run")
 def test_ctrl_c_reaches_all_of_them_once(tmp_path: Path) -> None:
     process = start(tmp_path, BEGIN + WAIT, "train.py", "-n", "2")
     try:
@@ -351,6 +356,8 @@ Some words.
 
 %%mcjax
 import jax
+
+pytestmark = pytest.mark.thorough("many programs, each in new processes")
 if jax.process_index():
     1 / 0
 ```
@@ -369,6 +376,7 @@ FINAL
         (":tags: [raises-exception]\n\n7", 1, "Out[3]: 7"),
     ],
 )
+@pytest.mark.promise("mcnb run executes lessons")
 def test_a_lesson_in_the_terminal(tmp_path: Path, final: str, code: int, last: str) -> None:
     (tmp_path / "lesson.md").write_text(LESSON.replace("FINAL", final))
     ended, out, err = run(tmp_path, "", "lesson.md")

@@ -31,6 +31,8 @@ from mcnb.worker.capture import Record
 from tests.conftest import ROOT, using, wait_until
 from tests.support import slurm
 
+pytestmark = pytest.mark.thorough("executes the programs of all lessons")
+
 FOLDER = ROOT / "notebooks"
 LESSONS = sorted(FOLDER.glob("[0-9]*.md"))
 UNDER_LAUNCHERS = [path for path in LESSONS if path.stem[:2] in ("01", "05", "06")]
@@ -248,6 +250,7 @@ def alone(folder: Path, program: Program, *words: str) -> subprocess.CompletedPr
     )
 
 
+@pytest.mark.promise("the program says what is missing")
 def test_a_program_that_nobody_tells_who_it_is(tmp_path: Path) -> None:
     done = alone(tmp_path, tiny())
     assert (done.returncode, done.stdout) == (1, "")
@@ -275,6 +278,7 @@ def test_many_computations_under_way(tmp_path: Path) -> None:
     run(program, tmp_path, in_a_shell, dict(os.environ))
 
 
+@pytest.mark.promise("mcnb script")
 def test_only_what_cells_print_is_on_stdout(tmp_path: Path) -> None:
     with reserved_port() as port:
         done = alone(tmp_path, tiny(1), f"localhost:{port}", "0", "1")

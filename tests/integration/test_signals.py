@@ -13,6 +13,8 @@ PROCESS = """
 import signal, sys, threading, time
 from mcnb.worker import signals
 
+pytestmark = pytest.mark.thorough("interrupts every kind of code")
+
 LATE_S = 0.1
 signals.install(lambda frame: frame.f_code.co_filename == "<cell>")
 
@@ -87,6 +89,7 @@ def test_what_is_interrupted(source: str, orders: str) -> None:
     """) == ["interrupted None []", "interrupted None []", "ended"]
 
 
+@pytest.mark.promise("finally clauses")
 def test_a_finally_clause_is_not_interrupted_by_the_first(tmp_path: object) -> None:
     source = "import time\ntry: time.sleep(60)\nfinally:\n    time.sleep(0.2)\n    cleaned = True"
     assert process(f"""
@@ -102,6 +105,7 @@ def test_an_interrupt_for_a_cell_that_has_not_begun() -> None:
     """) == ["ended interrupted ended ended"]
 
 
+@pytest.mark.promise("late interrupts")
 def test_an_interrupt_for_a_cell_that_is_over() -> None:
     assert process("""
         print(run(5, "1"))

@@ -17,7 +17,7 @@ import mcnb
 from tests.conftest import once, wait_until
 from tests.support.launchers import Engines, launcher_at_home
 
-pytestmark = once
+pytestmark = [once, pytest.mark.thorough("needs daemons of Slurm")]
 ANEW = (
     "Both processes were restarted: their variables are lost. To re-run the cells that defined "
     "them: %mcjax restart --replay"

@@ -12,7 +12,6 @@ import threading
 import time
 
 import psutil
-import pytest
 
 import mcnb
 from tests.conftest import descendants, once, wait_until
@@ -20,12 +19,13 @@ from tests.support.healing import SETUP
 from tests.support.stopping import KINDS, fate_of, lies
 
 
-@pytest.mark.thorough("many processes or many cells")
 def test_thirty_two_processes() -> None:
     with mcnb.Cluster(processes=32, devices_per_process=1) as cluster:
         result = cluster.run("""
 import jax, numpy as np, jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
+
+pytestmark = pytest.mark.thorough("many processes or many cells")
 mesh = jax.make_mesh((32,), ("i",))
 x = jax.make_array_from_process_local_data(NamedSharding(mesh, P("i")), np.ones(1))
 print(int(jnp.sum(x)))
@@ -33,7 +33,6 @@ print(int(jnp.sum(x)))
         assert result.text() == "[all 32] 32\n"
 
 
-@pytest.mark.thorough("many processes or many cells")
 def test_two_hundred_cells_neither_slow_down_nor_grow(cluster: mcnb.Cluster) -> None:
     def memory() -> int:
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
@@ -107,7 +106,6 @@ def press(cluster: mcnb.Cluster, waits_s: list[float]) -> None:
 
 
 @once
-@pytest.mark.thorough("many processes or many cells")
 def test_random_cells_with_stops_at_random_times() -> None:
     """After each, what is said is true; at the end, there is no more than at the beginning."""
     chance = random.Random(STOPS)

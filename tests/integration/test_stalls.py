@@ -14,6 +14,8 @@ from tests.conftest import wait_until
 from tests.support.healing import ENDED_S, assert_same
 from tests.support.timing import shortest, since
 
+pytestmark = pytest.mark.thorough("waits for what no check can see")
+
 STALLS = {
     "inside one program": (
         "f = jax.jit(jax.shard_map(lambda v: lax.cond(lax.axis_index('a') == 0,\n"
@@ -88,6 +90,7 @@ def test_ctrl_c_ends_what_no_check_can_see(prepared: mcnb.Cluster, stall: str) -
     assert shortest(ENDED_S, attempt) < ENDED_S
 
 
+@pytest.mark.promise("--timeout")
 def test_a_time_limit_for_python(prepared: mcnb.Cluster) -> None:
     result = prepared.run("import time\nif k == 1:\n    time.sleep(60)\njnp.sum(x)", timeout=0.5)
     assert str(result.error()) == (

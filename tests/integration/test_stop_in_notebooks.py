@@ -7,9 +7,11 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from tests.conftest import once
 
-pytestmark = once
+pytestmark = [once, pytest.mark.thorough("executes notebooks")]
 
 START = "%load_ext mcnb\n%mcjax start -n 2 -d 1"
 SLEEP = "%%mcjax\nimport time\nprint('slept a little')\ntime.sleep(1000)"
@@ -83,6 +85,7 @@ def errors(messages: list[Any]) -> list[str]:
     return [content["evalue"] for kind, content in messages if kind == "error"]
 
 
+@pytest.mark.promise("the stop button")
 def test_what_a_person_is_shown() -> None:
     _, stopped, after = run(
         PERSON, (START, None), (SLEEP, STOP_AFTER_S), ("%%mcjax\nprint(1 + 1)", None)

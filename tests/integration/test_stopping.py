@@ -18,6 +18,8 @@ from tests.conftest import Notebook, once
 from tests.support.stopping import HOWS, KINDS, How, fate_of, lies, stop_cell
 from tests.support.timing import since
 
+pytestmark = pytest.mark.thorough("stops every kind of cell")
+
 # Each kind once in each way; one process where that is possible, and all with every other kind.
 TABLE = [
     (name, "all" if not kind.alone or number % 2 else "one", HOWS[number % len(HOWS)])
@@ -44,6 +46,7 @@ def test_every_kind_of_cell(prepared: mcnb.Cluster, name: str, processes: str, h
 
 
 @pytest.mark.parametrize("name", ["a loop on one device", "a loop with collectives"])
+@pytest.mark.promise("stop means stop")
 def test_what_the_stop_button_used_to_lie_about(prepared: mcnb.Cluster, name: str) -> None:
     stopped = stop_cell(prepared, KINDS[name], "all", "stop")
     assert stopped.wrong == ""
@@ -110,6 +113,7 @@ def test_a_cell_that_ends_as_it_is_interrupted(prepared: mcnb.Cluster, after: fl
     assert prepared.run("float(jnp.sum(x))").text() == "[all 4] 496.0\n"
 
 
+@pytest.mark.promise("what still runs is named")
 def test_an_interrupt_that_comes_late_hides_nothing(prepared: mcnb.Cluster) -> None:
     """The cell is over in a process, which already reports what the cell left running."""
     source = "t = lax.fori_loop(0, 30_000, lambda i, a: a @ a, jnp.ones((64, 64)))"
@@ -128,6 +132,7 @@ def test_an_interrupt_that_comes_late_hides_nothing(prepared: mcnb.Cluster) -> N
     assert all(answer.nothing for answer in winding.answers.values()), winding.answers
 
 
+@pytest.mark.promise("a pull can be stopped")
 def test_a_pull_can_be_stopped(prepared: mcnb.Cluster) -> None:
     pids = list(prepared.pull("pid").values())
     thread = pressing(0.7)
@@ -151,6 +156,7 @@ def test_a_stop_while_the_processes_are_restarted(prepared: mcnb.Cluster) -> Non
     assert prepared.run("1").text() == "[all 4] 1\n"
 
 
+@pytest.mark.promise("a stop is reported at once")
 def test_words_come_at_once(prepared: mcnb.Cluster) -> None:
     said: list[str] = []
 

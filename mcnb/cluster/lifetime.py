@@ -49,7 +49,7 @@ class Absence(Enum):
 
     NOT_STARTED = "has not been started"
     FAILED = "did not start"
-    NOT_JOINED = "could not be connected to"
+    NOT_JOINED = "is not connected"
     INTERRUPTED = "was interrupted during its start"
     RESTARTING = "is being restarted"
     RESTART_INTERRUPTED = "was interrupted during its restart"
@@ -228,7 +228,7 @@ class Lifetime:
         if self._absence is Absence.FAILED:
             return f"{said}\nWhen that is fixed: %mcjax start"
         if not self._options.ours:
-            how = "; then: " if self._absence is Absence.LOST else ". Connect to one: "
+            how = "; then: " if self._absence is Absence.LOST else ". To connect: "
             return f"{said}{how}%mcjax connect"
         return f"{said}. Start it: %mcjax start"
 

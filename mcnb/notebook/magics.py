@@ -376,7 +376,7 @@ def _line_options() -> str:
         new = [option for option in own if option.commands[0] == command]
         shared = [option.flags[0] for option in own if option not in new]
         if new:
-            also = f", and {', '.join(shared[:-1])} and {shared[-1]}" if shared else ""
+            also = f" (and {', '.join(shared)}, as above)" if shared else ""
             title = f"Option{'s' if len(own) > 1 else ''} of {command}{also}:"
             sections.append("\n".join([title, *(option.explain(option.flags) for option in new)]))
     return "\n\n".join(sections)

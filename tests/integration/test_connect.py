@@ -21,12 +21,12 @@ import mcnb
 from mcnb.cluster import cluster as clusters
 from tests.conftest import Notebook, wait_until
 
+pytestmark = pytest.mark.thorough("starts ordinary engines many times")
+
 COUNT = 3
 SETUP = """
 import os, time, jax, jax.numpy as jnp, numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-
-pytestmark = pytest.mark.thorough("starts ordinary engines many times")
 k = jax.process_index()
 mesh = jax.make_mesh((6,), ("a",), axis_types=(AxisType.Auto,))
 x = jax.device_put(np.arange(12.0), NamedSharding(mesh, P("a")))
@@ -98,7 +98,7 @@ def test_its_engines_become_processes(theirs: ipyparallel.Cluster) -> None:
     with pytest.raises(mcnb.ClusterError) as stale:
         mcnb.connect()
     assert str(stale.value) == (
-        "The cluster could not be connected to: Engine 0 is still connected to the JAX processes "
+        "The cluster is not connected: Engine 0 is still connected to the JAX processes "
         f"of an earlier %mcjax connect. {MEND}"
     )
 
@@ -175,7 +175,7 @@ def test_an_engine_that_has_used_jax(theirs: ipyparallel.Cluster) -> None:
     with pytest.raises(mcnb.ClusterError) as stale:
         mcnb.connect()
     assert str(stale.value) == (
-        "The cluster could not be connected to: Engine 1 has already initialized JAX, so it can't "
+        "The cluster is not connected: Engine 1 has already initialized JAX, so it can't "
         f"connect to other processes. {MEND}"
     )
 
@@ -190,7 +190,7 @@ def test_an_engine_that_does_not_answer(
     with pytest.raises(mcnb.ClusterError) as stale:
         mcnb.connect()
     assert str(stale.value) == (
-        "The cluster could not be connected to: Engines 0-2 of 3 did not answer within 1 seconds: "
+        "The cluster is not connected: Engines 0-2 of 3 did not answer within 1 seconds: "
         f"busy, or left over from an earlier run. {MEND}"
     )
     for process in stopped:

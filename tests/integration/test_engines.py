@@ -19,6 +19,8 @@ from mcnb.cluster.workers import Pending
 from tests.conftest import wait_until
 from tests.support.launchers import ENDED_S, NAMES, Engines, launcher_at_home, left
 
+pytestmark = pytest.mark.thorough("every launcher in turn")
+
 SETUP = """
 import os, time, jax, jax.numpy as jnp, numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
@@ -147,8 +149,6 @@ def test_stop(cluster: mcnb.Cluster, launcher: Engines, tmp_path: Path) -> None:
 
 KERNEL = """\
 import sys, mcnb
-
-pytestmark = pytest.mark.thorough("every launcher in turn")
 cluster = mcnb.Cluster(2, 1, launcher={name!r}, hosts={hosts!r}, launcher_options={options!r})
 cluster.start()
 print("up", flush=True)

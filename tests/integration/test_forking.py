@@ -18,6 +18,8 @@ from mcnb.launchers.base import process_environment
 from mcnb.options import Options
 from tests.conftest import BUSY, wait_until
 
+pytestmark = pytest.mark.thorough("starts many processes")
+
 
 def test_a_notebook_that_starts_nothing_leaves_nothing(tmp_path: Path) -> None:
     code = (
@@ -221,8 +223,6 @@ if int(sys.argv[1]) % 20 == 0:
 FORKS = """
 import os, sys
 from mcnb.launchers import forkserver
-
-pytestmark = pytest.mark.thorough("starts many processes")
 
 warm = forkserver.Preload(gently=True)
 warm.begin()

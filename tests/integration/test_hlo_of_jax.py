@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from mcnb.lockstep.hlo import Operation, fingerprint, operations
 from tests.support.hlo_texts import DEVICES
 
+pytestmark = pytest.mark.thorough("compiles many programs")
+
 REAL = """
 import json
 from types import SimpleNamespace
@@ -25,8 +27,6 @@ from jax import lax, shard_map
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 from mcnb.lockstep._jax import program_text
-
-pytestmark = pytest.mark.thorough("compiles many programs")
 
 
 def programs(first, second):

@@ -16,6 +16,8 @@ from tests.conftest import once, wait_until
 from tests.support import hosts, sshd
 from tests.support.launchers import ENDED_S, left
 
+pytestmark = pytest.mark.thorough("needs hosts in network namespaces")
+
 NOTEBOOK = """
 import json, os, sys
 import mcnb
@@ -24,8 +26,6 @@ with mcnb.Cluster(4, 2, launcher="ssh", hosts="one,two", launcher_options=sys.ar
     cluster.run('''
 import os, socket, time, jax, jax.numpy as jnp, numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-
-pytestmark = pytest.mark.thorough("needs hosts in network namespaces")
 k = jax.process_index()
 mesh = jax.make_mesh((8,), ("a",), axis_types=(AxisType.Auto,))
 x = jax.device_put(np.arange(16.0), NamedSharding(mesh, P("a")))

@@ -12,6 +12,8 @@ import pytest
 import mcnb
 from mcnb.lockstep import _jax
 
+pytestmark = pytest.mark.thorough("a new process for each missing name")
+
 # What a later version of JAX may have changed.
 CHANGES = {
     "the call is another": (
@@ -43,8 +45,6 @@ CHANGE = """
 import jax
 from jax._src import pjit
 from jax._src.interpreters import pxla
-
-pytestmark = pytest.mark.thorough("a new process for each missing name")
 {change}
 """
 

@@ -20,13 +20,13 @@ import mcnb
 from mcnb.launchers import forkserver_client
 from tests.conftest import RESIDUE_S, descendants, wait_until
 
+pytestmark = pytest.mark.thorough("kills whole notebooks")
+
 KERNEL = """
 import json, os, signal, sys, tempfile
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever the tests were started with
 from pathlib import Path
 import mcnb
-
-pytestmark = pytest.mark.thorough("kills whole notebooks")
 cluster = mcnb.Cluster(processes=2, devices_per_process=1)
 cluster.start()
 print(json.dumps(str(cluster._lifetime.processes.folder)), flush=True)

@@ -19,6 +19,8 @@ from mcnb.pods.topology import has_compiler
 from tests.conftest import wait_until
 from tests.support.timing import since
 
+pytestmark = pytest.mark.thorough("many programs, each in new processes")
+
 BEGIN = """\
 import os, signal, sys, time
 import jax, jax.numpy as jnp, numpy as np
@@ -356,8 +358,6 @@ Some words.
 
 %%mcjax
 import jax
-
-pytestmark = pytest.mark.thorough("many programs, each in new processes")
 if jax.process_index():
     1 / 0
 ```

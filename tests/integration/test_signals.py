@@ -8,12 +8,12 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.thorough("interrupts every kind of code")
+
 # Runs as a process of a cluster does: cells in the main thread, orders to interrupt in another one.
 PROCESS = """
 import signal, sys, threading, time
 from mcnb.worker import signals
-
-pytestmark = pytest.mark.thorough("interrupts every kind of code")
 
 LATE_S = 0.1
 signals.install(lambda frame: frame.f_code.co_filename == "<cell>")

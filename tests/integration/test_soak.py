@@ -12,11 +12,14 @@ import threading
 import time
 
 import psutil
+import pytest
 
 import mcnb
 from tests.conftest import descendants, once, wait_until
 from tests.support.healing import SETUP
 from tests.support.stopping import KINDS, fate_of, lies
+
+pytestmark = pytest.mark.thorough("many processes or many cells")
 
 
 def test_thirty_two_processes() -> None:
@@ -24,8 +27,6 @@ def test_thirty_two_processes() -> None:
         result = cluster.run("""
 import jax, numpy as np, jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
-
-pytestmark = pytest.mark.thorough("many processes or many cells")
 mesh = jax.make_mesh((32,), ("i",))
 x = jax.make_array_from_process_local_data(NamedSharding(mesh, P("i")), np.ones(1))
 print(int(jnp.sum(x)))

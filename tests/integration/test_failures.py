@@ -15,7 +15,7 @@ import pytest
 import mcnb
 from mcnb.output.text import without_escapes
 from tests.conftest import wait_until
-from tests.support.timing import shortest, since
+from tests.support.timing import as_if_alone, shortest, since
 
 RENEWED = (
     "All 4 processes were restarted: their variables are lost. To re-run the cells that defined "
@@ -296,7 +296,7 @@ def test_the_others_wait_for_one_that_dies(cluster: mcnb.Cluster) -> None:
     )
     took = time.monotonic() - killed[0]
     thread.join()
-    assert took < 2
+    assert as_if_alone(took) < 2
     verdict = result.verdict
     assert verdict is not None
     assert verdict.kind == "died"

@@ -112,7 +112,7 @@ def test_the_magic(notebook: Notebook) -> None:
     notebook.run("%mcjax restart")
     notebook.run("%%mcjax\nkept = 3")
     assert re.fullmatch(
-        r"1 cell ran again: In\[\d+\]\nReady: 4 processes x 2 CPU devices, with variables\n",
+        r"1 cell ran again: In\[\d+\]\nReady: 4 processes x 2 CPU devices\n",
         notebook.run("%mcjax restart --replay").stdout,
     )
     assert notebook.run("%%mcjax\nkept").stdout == "[all 4] 3\n"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 TRIES = 3
+KNOWN_LOAD_S = 0.05
 
 
 def since(began: float) -> float:
@@ -14,8 +15,29 @@ def since(began: float) -> float:
     return time.monotonic() - began
 
 
+def slowdown() -> float:
+    """Return how many times longer a known load takes now than on an idle machine, at least 1.
+
+    The load needs a known time on a core; it takes longer while others use the cores.
+    """
+    began, used = time.monotonic(), time.thread_time()
+    while time.thread_time() - used < KNOWN_LOAD_S:
+        pass
+    return max(since(began) / (time.thread_time() - used), 1.0)
+
+
+def as_if_alone(seconds: float, slowed: float = 1.0) -> float:
+    """Return about how long something would have taken if the machine had done nothing else.
+
+    Args:
+        seconds: How long it took, until now.
+        slowed: The slowdown before it began, if known.
+    """
+    return seconds / max(slowed, slowdown())
+
+
 def shortest(limit_s: float, attempt: Callable[[], float]) -> float:
-    """Return how long the quickest of a few attempts took, in seconds.
+    """Return how long the quickest of a few attempts took, in seconds, as if alone.
 
     Other work of the machine makes an attempt slower, never quicker: one that is in time shows
     that it can be done.
@@ -26,7 +48,8 @@ def shortest(limit_s: float, attempt: Callable[[], float]) -> float:
     """
     took = math.inf
     for _ in range(TRIES):
-        took = min(took, attempt())
+        slowed = slowdown()
+        took = min(took, as_if_alone(attempt(), slowed))
         if took < limit_s:
             break
     return took

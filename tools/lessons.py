@@ -1,8 +1,6 @@
-"""Execute the lessons: `python tools/lessons.py [--check] [LESSON ...]`.
+"""Execute the lessons: `python tools/lessons.py [LESSON ...]`.
 
 Each lesson is a pair. The .md is written by hand; the .ipynb is made from it here, with outputs.
-With --check, nothing is written: the notebooks have only to run to their end.
-
 Cells with the tag needs-tpu need the compiler for TPUs. Where it is missing, they are not executed,
 and keep the outputs that are stored.
 """
@@ -111,18 +109,15 @@ def store(notebook: nbformat.NotebookNode, path: Path) -> None:
 
 def main(words: list[str]) -> int:
     """Execute lessons; return how many failed."""
-    check = "--check" in words
-    given = [Path(word) for word in words if word != "--check"]
     failed = 0
-    for path in given or sorted(FOLDER.glob("[0-9]*.md")):
+    for path in [Path(word) for word in words] or sorted(FOLDER.glob("[0-9]*.md")):
         try:
             notebook = execute(path)
         except CellExecutionError as error:
             print(f"{path.name}: {error}")
             failed += 1
             continue
-        if not check:
-            store(notebook, path.with_suffix(".ipynb"))
+        store(notebook, path.with_suffix(".ipynb"))
         print(f"{path.name} ran to its end")
     return failed
 

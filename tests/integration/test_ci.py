@@ -81,6 +81,22 @@ def test_the_check_of_lessons(
     assert lessons(True, tmp_path) is passes, capfd.readouterr().out
 
 
+def test_stored_outputs_that_no_comparison_may_pass(tmp_path: Path) -> None:
+    magic = printed("UsageError: Cell magic `%%mcjax` not found.\n", "stderr")
+    lesson(tmp_path, ("print(1)", []), ("%%mcjax", magic), ("1 / 0", error("E", "e")), ("2", []))
+    path = tmp_path / "01_lesson.ipynb"
+    notebook = nbformat.read(path, 4)
+    notebook.cells[0].execution_count = None
+    notebook.cells[3].metadata["tags"] = ["raises-exception"]
+    nbformat.write(notebook, path)
+    assert runpy.run_path(str(CHECK), run_name="check")["unfit"](path) == [
+        "01_lesson.ipynb, cell 0: has not run",
+        "01_lesson.ipynb, cell 1: writes to stderr",
+        "01_lesson.ipynb, cell 2: fails, without the tag raises-exception",
+        "01_lesson.ipynb, cell 3: must fail, and does not",
+    ]
+
+
 DIVERGED = """%%mcjax
 import jax, numpy as np
 from jax.experimental import multihost_utils

@@ -228,9 +228,9 @@ def test_a_million_lines(cluster: mcnb.Cluster) -> None:
     count = 1_000_000
     result = cluster.run(f"print('\\n'.join(map(str, range({count}))))")
     assert result.stdout[3].count("\n") == count
-    began = time.monotonic()
+    began = time.process_time()
     assert len(result.blocks) == 1
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
 
 
 @pytest.mark.parametrize("checked", [True, False])

@@ -21,7 +21,7 @@ float(f(x))
 
 def test_a_real_straggler(cluster: mcnb.Cluster) -> None:
     cluster.run(SETUP).raise_for_errors()
-    cell = cluster.run("if k == 2:\n    time.sleep(0.4)\ny = f(x)\nprint(float(y))")
+    cell = cluster.run("if k == 2:\n    time.sleep(1)\ny = f(x)\nprint(float(y))")
     cell.raise_for_errors()
     traces = {k: reply.trace for k, reply in cell.replies.items()}
     time = timeline(traces, cell.launches)
@@ -29,9 +29,8 @@ def test_a_real_straggler(cluster: mcnb.Cluster) -> None:
         k: {kind: sum(s.end - s.begin for s in lane if s.kind == kind) for kind in KINDS}
         for k, lane in time.lanes.items()
     }
-    assert spent[2]["python"] > 0.35
-    assert all(spent[k]["waits"] > 0.25 for k in (0, 1, 3))
-    assert spent[2]["waits"] < 0.25
+    assert spent[2]["python"] > 0.95
+    assert all(spent[k]["waits"] > spent[2]["waits"] for k in (0, 1, 3)), spent
     assert all(spent[k]["computes"] > 0 for k in range(4)), spent
     assert [m.lines for m in time.meetings] == [dict.fromkeys(range(4), 3)]
     said = cell.timeline().text().splitlines()[-2]

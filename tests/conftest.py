@@ -94,6 +94,12 @@ def wait_until(condition: Callable[[], object], timeout: float = 10.0) -> bool:
     return True
 
 
+@pytest.fixture
+def budget_s(request: pytest.FixtureRequest) -> float:
+    """How much processor time a test may take that tries as many random cases as it can."""
+    return 60.0 if request.config.getoption("--all") else 2.0
+
+
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     temporary = tmp_path_factory.mktemp("temporary")

@@ -223,6 +223,7 @@ def test_lanes_cover_the_cell_and_tell_the_truth(
     assert len(participants) == 3 * len(time.meetings)
 
 
+@pytest.mark.thorough("draws 96,000 launches")
 def test_a_cell_with_very_many_launches_is_drawn_quickly_and_small() -> None:
     count, times = 32, 3000
     f = Launch("jit(f)", "1", tuple(range(count)))

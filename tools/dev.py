@@ -2,6 +2,7 @@
 
     python tools/dev.py test                 the tests of what has changed since the last commit
     python tools/dev.py test --since main    the same, since another commit
+    python tools/dev.py coverage             which lines the first tests run; of all tests: --all
     python tools/dev.py lesson 05            execute a lesson and store its outputs
     python tools/dev.py gallery              draw the pictures of notebooks/gallery.md again
     python tools/dev.py screenshots          run the lessons in JupyterLab, and photograph them
@@ -73,6 +74,8 @@ def command_line(words: Sequence[str]) -> list[str]:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     test = commands.add_parser("test")
     test.add_argument("--since", default="HEAD")
+    coverage = commands.add_parser("coverage")
+    coverage.add_argument("--all", action="append_const", const="--all", default=[])
     lesson = commands.add_parser("lesson")
     lesson.add_argument("numbers", nargs="+")
     commands.add_parser("gallery")
@@ -86,6 +89,8 @@ def command_line(words: Sequence[str]) -> list[str]:
     if arguments.command == "lesson":
         paths = [str(p) for n in arguments.numbers for p in (ROOT / "notebooks").glob(f"{n}_*.md")]
         return [sys.executable, str(TOOLS / "lessons.py"), *paths] if paths else []
+    if arguments.command == "coverage":
+        return [sys.executable, "-m", "pytest", "--cov", "--cov-report=term", *arguments.all]
     if arguments.command == "bench":
         return [sys.executable, "-m", f"tools.bench_{arguments.name}"]
     if arguments.command is None:

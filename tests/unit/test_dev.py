@@ -31,4 +31,6 @@ def test_commands() -> None:
     assert command_line(["lesson", "05"])[-1].endswith("notebooks/05_lockstep.md")
     assert command_line(["lesson", "99"]) == []
     assert command_line(["bench", "start"])[-2:] == ["-m", "tools.bench_start"]
+    assert command_line(["coverage"])[-2:] == ["--cov", "--cov-report=term"]
+    assert command_line(["coverage", "--all"])[-1] == "--all"
     assert command_line(["gallery"])[-1].endswith("tools/gallery.py")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from mcnb._text import label, name_processes, plural
@@ -143,18 +142,15 @@ def without_communication(verdict: Verdict, records: Iterable[LaunchRecord], cou
             other, own = alone[0].launch, state.launch
             how = ""
             if other.arguments != own.arguments:
-                how = _instead("", other.arguments, own.arguments)
+                how = f", with {' '.join(other.arguments)} instead of {' '.join(own.arguments)}"
             elif other.shardings != own.shardings:
-                how = _instead("sharded as ", other.shardings, own.shardings)
+                how = f", sharded as {' '.join(other.shardings)}"
+                how += f" instead of {' '.join(own.shardings)}"
             return (
                 f"{name_processes(ks, count)} also launched {other.name} at line {state.line}"
                 f"{how}, but without communication, so it does not match"
             )
     return ""
-
-
-def _instead(what: str, other: Sequence[str], own: Sequence[str]) -> str:
-    return f", {what or 'with '}{' '.join(other)} instead of {' '.join(own)}"
 
 
 _Group: TypeAlias = tuple[list[int], ProcessState]
@@ -258,26 +254,22 @@ reaching it'
     groups = _groups(verdict)
     kind = verdict.kind
     said = [f"{name_processes(ks, count)} {_does(state, ks, kind)}" for ks, state in groups]
-    if verdict.kind == "cycle":
+    if kind == "cycle":
         said.append(_ring(verdict.ring))
-    differs, why = _differs(verdict, count) if verdict.kind == "mismatch" else ("", "")
+    differs, why = _differs(verdict, count) if kind == "mismatch" else ("", "")
     hint = _hint(verdict, groups, why)
     happened = _HAPPENED.get(verdict.happened, "")
-    rest = [
-        *([f"What happened: {happened}"] if happened else []),
-        *([f"What differs: {differs}"] if differs else []),
-        *([f"Hint: {hint}"] if hint else []),
-        *([consequence] if consequence else []),
-    ]
-    sentence = ". ".join([f"{verdict.kind}: {'; '.join(said)}", *rest])
+    parts = (("What happened: ", happened), ("What differs: ", differs), ("Hint: ", hint))
+    rest = [heading + text for heading, text in (*parts, ("", consequence)) if text]
+    sentence = ". ".join([f"{kind}: {'; '.join(said)}", *rest])
     width = max(len(label(ks, count)) for ks, _ in groups)
-    lines = [_HEADINGS[verdict.kind], ""]
+    lines = [_HEADINGS[kind], ""]
     for ks, state in groups:
         lines.append(f"{label(ks, count):<{width}} {_does(state, ks, kind)}")
-        source = next((verdict.details[k].source for k in ks if k in verdict.details), "")
-        if source and state.line is not None:
-            lines.append(f"{'':<{width}} ----> {state.line} {source}")
-    if verdict.kind == "cycle":
+        detail = _detail(verdict, ks)
+        if detail is not None and detail.source and state.line is not None:
+            lines.append(f"{'':<{width}} ----> {state.line} {detail.source}")
+    if kind == "cycle":
         lines.append(said[-1])
     if rest:
         lines += ["", *rest]
@@ -285,27 +277,18 @@ reaching it'
 
 
 def _ring(ring: Sequence[int]) -> str:
-    first, *others = [
-        f"process {k} {{}}for process {after}"
+    waits = [
+        f"process {k} {'waits ' if k == ring[0] else ''}for process {after}"
         for k, after in zip(ring, (*ring[1:], ring[0]), strict=True)
     ]
-    others = [other.format("") for other in others]
-    return f"{', '.join([first.format('waits '), *others[:-1]])}, and {others[-1]}"
+    return f"{', '.join(waits[:-1])}, and {waits[-1]}"
 
 
 def _groups(verdict: Verdict) -> list[_Group]:
     """Group the processes by state: failed processes first, then waiting ones."""
     groups: dict[object, _Group] = {}
     for k, state in sorted(verdict.states.items()):
-        launch = state.launch
-        key = (
-            state.doing,
-            launch and str(launch),
-            state.line,
-            state.place,
-            state.error,
-            state.exit,
-        )
+        key = replace(state, launch=None, launches=0), str(state.launch)
         groups.setdefault(key, ([], state))[0].append(k)
     order = {"waits": 0, "raised": -1, "died": -1}
     return sorted(groups.values(), key=lambda group: (order.get(group[1].doing, 1), group[0]))
@@ -339,6 +322,11 @@ def _where(state: ProcessState) -> str:
     return "" if state.line is None else f"line {state.line}"
 
 
+def _detail(verdict: Verdict, ks: Iterable[int]) -> Detail | None:
+    """Return the first of these processes' details that were received."""
+    return next((verdict.details[k] for k in ks if k in verdict.details), None)
+
+
 def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
     """Return the first difference between the launches, and the kind of difference."""
     stood: dict[object, tuple[list[int], Launch]] = {}
@@ -351,71 +339,48 @@ def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
     if len({(one.program, one.participants) for one in launches}) < 2:
         return "", ""
 
-    def known(ks: list[int]) -> Detail | None:
-        return next((verdict.details[k] for k in ks if k in verdict.details), None)
-
-    def told(value: Callable[[Launch, Detail], str]) -> str:
-        """Return the value of each group; empty if all values are the same."""
-        values: dict[str, list[int]] = {}
-        for ks, launch in waiting:
-            values.setdefault(value(launch, known(ks) or Detail()), []).extend(ks)
-        if len(values) < 2:
+    def told(texts: Iterable[str]) -> str:
+        """Tell which launch has which text; empty if all launches have the same."""
+        by_text: dict[str, list[int]] = {}
+        for (ks, _), text in zip(waiting, texts, strict=True):
+            by_text.setdefault(text, []).extend(ks)
+        if len(by_text) < 2:
             return ""
         return "; ".join(
             f"{text or 'none'} on {name_processes(sorted(ks), count)}"
-            for text, ks in values.items()
+            for text, ks in by_text.items()
         )
 
-    def argument(i: int, part: Callable[[str], str] = str) -> str:
-        return told(lambda launch, _: part(launch.arguments[i]))
-
-    if say := told(lambda launch, _: launch.name):
+    if say := told(launch.name for launch in launches):
         return f"the computation: {say}", "order"
-    if say := told(lambda launch, _: plural(len(launch.arguments), "argument", "arguments")):
+    if say := told(plural(len(one.arguments), "argument", "arguments") for one in launches):
         return f"the number of arguments: {say}", "shape"
     names = next((d.names for d in verdict.details.values() if d.names), ())
     called = [f"argument {n}" for n in names] + [
         f"argument {i}" for i in range(len(names), len(launches[0].arguments))
     ]
-    for i in range(len(launches[0].arguments)):
-        if argument(i, _shape):
-            return f"the shape of {called[i]}: {argument(i)}", "shape"
-        if say := argument(i):
-            return f"the dtype of {called[i]}: {say}", "dtype"
-    for i in range(min(len(launch.shardings) for launch in launches)):
-        if say := told(functools.partial(_sharding, i)):
-            return f"the sharding of {called[i]}: {say}", "sharding"
-    if say := told(lambda launch, _: launch.mesh):
+    for name, *arguments in zip(called, *(one.arguments for one in launches), strict=False):
+        if say := told(arguments):
+            shapes = {argument.partition("[")[2] for argument in arguments}
+            aspect = "dtype" if len(shapes) == 1 else "shape"
+            return f"the {aspect} of {name}: {say}", aspect
+    for name, *shardings in zip(called, *(one.shardings for one in launches), strict=False):
+        if say := told(shardings):
+            return f"the sharding of {name}: {say}", "sharding"
+    if say := told(launch.mesh for launch in launches):
         return f"the mesh: {say}", "mesh"
-    if say := told(lambda launch, _: launch.devices):
+    if say := told(launch.devices for launch in launches):
         return f"the devices, or their order: {say}", "mesh"
-    details = [detail for ks, _ in waiting if (detail := known(ks)) is not None]
+    details = [detail for ks, _ in waiting if (detail := _detail(verdict, ks)) is not None]
     if len(details) < len(waiting):  # a process was too busy to send its details
         return "the compiled program", "program"
     for name in sorted({n for detail in details for n in detail.static}):
-        if say := told(functools.partial(_static, name)):
+        if say := told(detail.static.get(name, "none") for detail in details):
             return f"the static argument {name}: {say}", "static"
-    for number, lines in enumerate(itertools.zip_longest(*(d.program for d in details))):
-        if len(set(lines)) > 1:
-            say = told(functools.partial(_program_line, number))
+    for lines in itertools.zip_longest(*(detail.program for detail in details)):
+        if say := told("nothing" if line is None else f"`{line}`" for line in lines):
             return f"the compiled program; first different line: {say}", "program"
     return "the compiled program", "program"
-
-
-def _shape(argument: str) -> str:
-    return argument.partition("[")[2]
-
-
-def _sharding(i: int, launch: Launch, _: Detail) -> str:
-    return launch.shardings[i]
-
-
-def _static(name: str, _: Launch, detail: Detail) -> str:
-    return detail.static.get(name, "none")
-
-
-def _program_line(number: int, _: Launch, detail: Detail) -> str:
-    return f"`{detail.program[number]}`" if number < len(detail.program) else "nothing"
 
 
 def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:

@@ -102,7 +102,7 @@ class Referee:
         >>> both = Launch("jit(f)", "1", (0, 1))
         >>> referee.announce(0, 0, both, line=3)
         []
-        >>> [stop] = referee.finish(1)
+        >>> [stop] = referee.end(1, "finished")
         >>> stop.verdict.kind, stop.verdict.states[0].line, stop.verdict.states[1].doing
         ('missing', 3, 'finished')
     """
@@ -134,9 +134,9 @@ class Referee:
         k: int,
         thread: int,
         launch: Launch,
-        *,
         line: int | None = None,
         place: str = "",
+        *,
         alone: bool = True,
     ) -> list[Ruling]:
         """Record that a thread of process k announces a launch and waits.
@@ -150,11 +150,10 @@ class Referee:
             alone: Whether no other thread of the process may announce a launch meanwhile.
         """
         process = self._processes[k]
-        waiting = _Waiting(launch, line, place)
         if process.diverged is not None and process.doing == "runs":
             assert self.verdict is not None
             return [Stop(((k, thread),), self.verdict)]
-        process.waiting[thread] = waiting
+        process.waiting[thread] = waiting = _Waiting(launch, line, place)
         self._waiting.setdefault(waiting.key, {}).setdefault(k, thread)
         process.free = not alone
         together = self._waiting[waiting.key]
@@ -169,40 +168,10 @@ class Referee:
         self._processes[k].free = False
         return self._stuck()
 
-    def withdraw(self, k: int, thread: int) -> list[Ruling]:
+    def withdraw(self, k: int, thread: int) -> None:
         """Record that a thread was interrupted and no longer waits."""
-        process = self._processes[k]
-        if self._forget(k, thread) is None:
-            return []
-        process.free = True
-        return []
-
-    def finish(self, k: int, *, busy: bool = False) -> list[Ruling]:
-        """Record that process k has finished the cell.
-
-        Args:
-            k: The process.
-            busy: Whether threads of the process still run the learner's code.
-        """
-        return self._end(k, "finished", busy=busy)
-
-    def fail(self, k: int, error: str, *, busy: bool = False) -> list[Ruling]:
-        """Record that the cell ended with an error on process k.
-
-        Args:
-            k: The process.
-            error: The text of the error.
-            busy: Whether threads of the process still run the learner's code.
-        """
-        return self._end(k, "raised", busy=busy, error=error)
-
-    def leave(self, k: int) -> list[Ruling]:
-        """Record that process k has exited normally."""
-        return self._end(k, "left")
-
-    def die(self, k: int, how: ProcessExit) -> list[Ruling]:
-        """Record that process k died."""
-        return self._end(k, "died", how=how)
+        if self._forget(k, thread):
+            self._processes[k].free = True
 
     def ended(self, k: int) -> bool:
         """Return whether process k does not, or no longer, run the cell."""
@@ -212,7 +181,7 @@ class Referee:
         """Return the position of every process."""
         return {k: self._state(k) for k in range(len(self._processes))}
 
-    def _end(
+    def end(
         self,
         k: int,
         doing: Doing,
@@ -221,6 +190,15 @@ class Referee:
         error: str = "",
         how: ProcessExit | None = None,
     ) -> list[Ruling]:
+        """Record that process k no longer runs the cell.
+
+        Args:
+            k: The process.
+            doing: `"finished"` or `"raised"`; `"left"` or `"died"` if the process itself has ended.
+            busy: Whether threads of the process still run the learner's code.
+            error: The text of the error that it raised.
+            how: How it died.
+        """
         process = self._processes[k]
         if process.doing in ("left", "died"):
             return []
@@ -233,11 +211,12 @@ class Referee:
             self.verdict = replace(self.verdict, states={**self.verdict.states, k: self._state(k)})
         return self._stuck()
 
-    def _forget(self, k: int, thread: int) -> _Waiting | None:
+    def _forget(self, k: int, thread: int) -> bool:
+        """Remove an announcement; return whether there was one."""
         process = self._processes[k]
         waiting = process.waiting.pop(thread, None)
         if waiting is None:
-            return None
+            return False
         together = self._waiting[waiting.key]
         if together.get(k) == thread:
             del together[k]
@@ -248,7 +227,7 @@ class Referee:
                     break
         if not together:
             del self._waiting[waiting.key]
-        return waiting
+        return True
 
     def _release(self, key: _Key) -> Go:
         waiters = tuple(sorted(self._waiting[key].items()))
@@ -270,15 +249,13 @@ class Referee:
     def _hope(self) -> set[int]:
         """Return the free and hopeful processes, which may still announce a launch."""
         hopeful = {k for k, process in enumerate(self._processes) if process.free}
-        grown = True
-        while grown:
-            grown = False
-            for k, process in enumerate(self._processes):
-                if k not in hopeful and any(
-                    not self._blockers(waiting, hopeful) for waiting in process.waiting.values()
-                ):
-                    hopeful.add(k)
-                    grown = True
+        while more := {
+            k
+            for k, process in enumerate(self._processes)
+            if k not in hopeful
+            and any(not self._blockers(one, hopeful) for one in process.waiting.values())
+        }:
+            hopeful |= more
         return hopeful
 
     def _blockers(self, waiting: _Waiting, hopeful: set[int]) -> list[int]:
@@ -300,13 +277,12 @@ class Referee:
         if not blocked:
             return []
         kind, ring = self._kind(blocked)
-        involved = sorted(
-            {p for k, thread in blocked for p in self._at(k, thread).launch.participants}
-        )
+        involved: set[int] = set()
         for k, thread in blocked:
             process = self._processes[k]
             process.diverged = process.diverged or process.waiting[thread]
-        states = {p: self._state(p) for p in involved}
+            involved.update(process.waiting[thread].launch.participants)
+        states = {p: self._state(p) for p in sorted(involved)}
         waiters = tuple(sorted(blocked))
         for k, thread in waiters:
             self._forget(k, thread)
@@ -317,9 +293,6 @@ class Referee:
         else:
             self.verdict = replace(self.verdict, states={**self.verdict.states, **states})
         return [Stop(waiters, self.verdict), *self._stuck()]
-
-    def _at(self, k: int, thread: int) -> _Waiting:
-        return self._processes[k].waiting[thread]
 
     def _kind(self, blocked: dict[tuple[int, int], list[int]]) -> tuple[Kind, tuple[int, ...]]:
         """Return the kind of divergence, and the ring of a cycle."""
@@ -336,11 +309,8 @@ class Referee:
         if "not invited" in ended:
             return "not invited", ()
         ring = self._ring(blocked)
-        launches = [self._at(k, thread).key for k, thread in blocked]
-        keys_by_set: dict[tuple[int, ...], set[str]] = {}
-        for program, participants in launches:
-            keys_by_set.setdefault(participants, set()).add(program)
-        if len(ring) < 3 or any(len(programs) > 1 for programs in keys_by_set.values()):
+        keys = {self._processes[k].waiting[thread].key for k, thread in blocked}
+        if len(ring) < 3 or len({participants for _, participants in keys}) < len(keys):
             return "mismatch", ()
         return "cycle", ring
 
@@ -373,6 +343,5 @@ class Referee:
             doing = doing if doing == "died" else "waits"
         made = process.made.get(at.launch.participants, 0) if at else sum(process.made.values())
         error = process.error if doing == "raised" else ""
-        if at is None:
-            return ProcessState(doing, launches=made, error=error, exit=process.exit)
-        return ProcessState(doing, at.launch, at.line, at.place, made, error, process.exit)
+        launch, line, place = (at.launch, at.line, at.place) if at else (None, None, "")
+        return ProcessState(doing, launch, line, place, made, error, process.exit)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mcnb.lockstep.messages import explain
-from mcnb.lockstep.model import Detail, Launch, ProcessExit, ProcessState, Verdict
+from mcnb.lockstep.model import Detail, Doing, Launch, ProcessExit, ProcessState, Verdict
 from mcnb.lockstep.referee import Go, Referee, Ruling, Stop
 from mcnb.lockstep.wire import MOST_BYTES, Address, Inbox, Message, at_once, encode, nonce, proof
 
@@ -204,20 +204,6 @@ class _Hearing:
     until: float
 
 
-@dataclass(slots=True)
-class _Announced:
-    """A launch that a process made without waiting.
-
-    The referee receives such launches in the process's order, each after its predecessor has gone
-    ahead, because the devices execute them in this order, too.
-    """
-
-    ticket: int
-    launch: Launch
-    line: int | None
-    place: str
-
-
 @dataclass(frozen=True, slots=True)
 class Waits:
     """A process's wait for a launch.
@@ -281,7 +267,11 @@ finished the cell without reaching it...
             self._referee.begin(())
         self._launches: dict[tuple[int, int], Launch] = {}
         self._arrivals: dict[tuple[int, int], float] = {}
-        self._unheld: list[deque[_Announced]] = [deque() for _ in range(count)]
+        # Ticket, launch, line and place of launches that a process made without waiting. The
+        # referee receives them in the process's order, each after its predecessor has gone ahead,
+        # because the devices execute them in this order, too.
+        self._unheld: list[deque[tuple[int, Launch, int | None, str]]]
+        self._unheld = [deque() for _ in range(count)]
         self._cell = 0
         self._given = [0] * count  # the last cell of each process
         self._quiet_after = [-1] * count  # each process's last cell without running threads
@@ -320,10 +310,9 @@ finished the cell without reaching it...
             self._cell += 1
             self._details = {}
             for k, queue in enumerate(self._unheld):
-                if queue:
-                    self._rule(self._referee.withdraw(k, queue[0].ticket))
-                for announced in queue:
-                    self._arrivals.pop((k, announced.ticket), None)
+                for ticket, *_ in queue:
+                    self._referee.withdraw(k, ticket)
+                    self._arrivals.pop((k, ticket), None)
                 queue.clear()
             invited = list(processes)
             for k in invited:
@@ -332,20 +321,21 @@ finished the cell without reaching it...
             return self._cell
 
     def finish(self, process: int, *, busy: bool = False) -> None:
-        """Record that a process has finished the cell; see `Referee.finish`."""
-        with self._lock:
-            self._rule(self._referee.finish(process, busy=busy and self._may_be_busy(process)))
-
-    def fail(self, process: int, error: str, *, busy: bool = False) -> None:
-        """Record that the cell ended with an error on a process; see `Referee.fail`."""
+        """Record that a process has finished the cell; see `Referee.end`."""
         with self._lock:
             busy = busy and self._may_be_busy(process)
-            self._rule(self._referee.fail(process, error, busy=busy))
+            self._rule(self._referee.end(process, "finished", busy=busy))
+
+    def fail(self, process: int, error: str, *, busy: bool = False) -> None:
+        """Record that the cell ended with an error on a process; see `Referee.end`."""
+        with self._lock:
+            busy = busy and self._may_be_busy(process)
+            self._rule(self._referee.end(process, "raised", busy=busy, error=error))
 
     def die(self, process: int, how: ProcessExit) -> None:
-        """Record that a process died; see `Referee.die`."""
+        """Record that a process died; see `Referee.end`."""
         with self._lock:
-            self._rule(self._referee.die(process, how))
+            self._rule(self._referee.end(process, "died", how=how))
 
     def states(self) -> dict[int, ProcessState]:
         """Return the position of each process."""
@@ -409,9 +399,7 @@ finished the cell without reaching it...
         if self._cells and role == "control" and self._lost is not None:
             self._lost(k)
         if not self._cells and role == "launches" and k not in self._told:
-            how = self._how(k)
-            with self._lock:
-                self._rule(self._referee.die(k, how))
+            self.die(k, self._how(k))
 
     def _hear(self, k: int, message: Message) -> None:
         with self._lock:
@@ -430,7 +418,8 @@ finished the cell without reaching it...
                 self._explained(k, *rest)
             elif kind in ("left", "failed") and not self._cells and k not in self._told:
                 self._told.add(k)
-                self._rule(self._referee.fail(k, *rest) if rest else self._referee.leave(k))
+                doing: Doing = "raised" if rest else "left"
+                self._rule(self._referee.end(k, doing, error="".join(rest)))
 
     def _announced(
         self,
@@ -447,11 +436,9 @@ finished the cell without reaching it...
         alone = alone and self._still_wait(k, tickets)
         self._arrivals[k, ticket] = time.monotonic()
         if held:
-            self._rule(
-                self._referee.announce(k, ticket, launch, line=line, place=place, alone=alone)
-            )
+            self._rule(self._referee.announce(k, ticket, launch, line, place, alone=alone))
         else:
-            self._unheld[k].append(_Announced(ticket, launch, line, place))
+            self._unheld[k].append((ticket, launch, line, place))
             if len(self._unheld[k]) == 1:
                 self._announce_next(k)
 
@@ -484,10 +471,7 @@ finished the cell without reaching it...
     def _announce_next(self, k: int) -> None:
         """Announce the next launch that a process made without waiting, in its order."""
         if self._unheld[k]:
-            one = self._unheld[k][0]
-            self._rule(
-                self._referee.announce(k, one.ticket, one.launch, line=one.line, place=one.place)
-            )
+            self._rule(self._referee.announce(k, *self._unheld[k][0]))
 
     def _call_back(self, k: int, ticket: int) -> None:
         if self._hearing is not None and (k, ticket) in self._hearing.waiters:
@@ -495,7 +479,7 @@ finished the cell without reaching it...
         if self._arrivals.pop((k, ticket), None) is None:
             self._send(k, ["went", ticket], "control")
         else:
-            self._rule(self._referee.withdraw(k, ticket))
+            self._referee.withdraw(k, ticket)
             self._send(k, ["backed", ticket], "control")
 
     def _rule(self, rulings: list[Ruling]) -> None:
@@ -515,7 +499,7 @@ finished the cell without reaching it...
                 self._hold_hearing(ruling)
 
     def _is_unheld(self, k: int, ticket: int) -> bool:
-        return bool(self._unheld[k]) and self._unheld[k][0].ticket == ticket
+        return bool(self._unheld[k]) and self._unheld[k][0][0] == ticket
 
     def _hold_hearing(self, stop: Stop) -> None:
         """Request details from the processes that will receive the verdict."""

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcnb.lockstep.model import Launch, ProcessExit, Verdict
+from mcnb.lockstep.model import Doing, Launch, Verdict
 from mcnb.lockstep.referee import Go, Referee, Stop
 
 PROGRAMS = 50_000
@@ -20,7 +20,7 @@ SEED = 20261121
 
 # A launch of the model: its name, and who has to take part.
 Op = tuple[str, tuple[int, ...]]
-ENDS = ("finished", "raised", "left", "died")
+ENDS: tuple[Doing, ...] = ("finished", "raised", "left", "died")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Program:
     """What each process launches, in its order, and how it ends."""
 
     ops: tuple[tuple[Op, ...], ...]
-    ends: tuple[str, ...]
+    ends: tuple[Doing, ...]
 
 
 def random_program(draw: random.Random) -> Program:
@@ -150,15 +150,7 @@ def check(program: Program, draw: random.Random) -> Verdict | None:
             obey(referee.announce(k, 0, Launch(op[0], op[0], op[1])))
             continue
         ended.add(k)
-        end = program.ends[k]
-        if end == "finished":
-            obey(referee.finish(k))
-        elif end == "raised":
-            obey(referee.fail(k, "ValueError"))
-        elif end == "left":
-            obey(referee.leave(k))
-        else:
-            obey(referee.die(k, ProcessExit()))
+        obey(referee.end(k, program.ends[k]))
     assert tuple(positions) == model
     can_finish = all(at == len(ops) for at, ops in zip(model, program.ops, strict=True))
     assert (not stopped) == can_finish
@@ -260,7 +252,7 @@ def test_programs_of_several_threads(draw: random.Random) -> None:
                     if all(other in waiting for other in rest):
                         assert referee.quiet(key[0]) == []
     assert all(order == orders[0] for order in orders)
-    assert [ruling for k in range(count) for ruling in referee.finish(k)] == []
+    assert [ruling for k in range(count) for ruling in referee.end(k, "finished")] == []
 
 
 def launch(name: str, *participants: int) -> Launch:
@@ -271,7 +263,7 @@ def test_missing() -> None:
     referee = Referee(3)
     assert referee.announce(0, 0, launch("f", 0, 1, 2), line=4) == []
     assert referee.announce(2, 0, launch("f", 0, 1, 2), line=4) == []
-    [stop] = referee.finish(1)
+    [stop] = referee.end(1, "finished")
     assert isinstance(stop, Stop)
     assert stop.waiters == ((0, 0), (2, 0))
     assert stop.verdict.kind == "missing"
@@ -281,7 +273,7 @@ def test_missing() -> None:
 def test_who_comes_later_is_told_as_well() -> None:
     referee = Referee(3)
     referee.announce(0, 0, launch("f", 0, 1, 2), line=4)
-    [first] = referee.fail(1, "ValueError: mine")
+    [first] = referee.end(1, "raised", error="ValueError: mine")
     [second] = referee.announce(2, 0, launch("g", 1, 2), line=5)
     assert isinstance(first, Stop)
     assert isinstance(second, Stop)
@@ -322,7 +314,7 @@ def test_not_invited() -> None:
 def test_what_is_told_to_go_on_is_refused_until_the_next_cell() -> None:
     referee = Referee(2)
     referee.announce(0, 0, launch("f", 0, 1))
-    referee.finish(1)
+    referee.end(1, "finished")
     [again] = referee.announce(0, 0, launch("g", 0, 1))
     assert isinstance(again, Stop)
     assert again.verdict.states[0].launch == launch("f", 0, 1)
@@ -335,7 +327,7 @@ def test_what_is_told_to_go_on_is_refused_until_the_next_cell() -> None:
 def test_a_process_that_is_still_busy_is_not_missing() -> None:
     referee = Referee(2)
     referee.announce(0, 0, launch("f", 0, 1))
-    assert referee.finish(1, busy=True) == []
+    assert referee.end(1, "finished", busy=True) == []
     [stop] = referee.quiet(1)
     assert isinstance(stop, Stop)
     assert stop.verdict.kind == "missing"
@@ -344,8 +336,8 @@ def test_a_process_that_is_still_busy_is_not_missing() -> None:
 def test_a_thread_of_an_earlier_cell_meets_its_partner_in_the_next() -> None:
     referee = Referee(2)
     referee.begin([0, 1])
-    referee.finish(0, busy=True)
-    referee.finish(1, busy=True)
+    referee.end(0, "finished", busy=True)
+    referee.end(1, "finished", busy=True)
     assert referee.announce(0, 7, launch("f", 0, 1)) == []
     referee.begin([0, 1])
     assert referee.announce(1, 8, launch("f", 0, 1)) == [Go(((0, 7), (1, 8)))]
@@ -354,17 +346,17 @@ def test_a_thread_of_an_earlier_cell_meets_its_partner_in_the_next() -> None:
 def test_who_was_interrupted_is_free() -> None:
     referee = Referee(2)
     referee.announce(0, 0, launch("f", 0, 1))
-    assert referee.withdraw(0, 0) == []
+    referee.withdraw(0, 0)
     assert referee.announce(1, 0, launch("g", 0, 1)) == []
     assert referee.announce(0, 0, launch("g", 0, 1)) == [Go(((0, 0), (1, 0)))]
-    assert referee.withdraw(0, 0) == []
+    referee.withdraw(0, 0)
 
 
-@pytest.mark.parametrize("end", ["leave", "die"])
-def test_who_is_gone_stays_gone(end: str) -> None:
+@pytest.mark.parametrize("end", ["left", "died"])
+def test_who_is_gone_stays_gone(end: Doing) -> None:
     referee = Referee(2)
-    referee.leave(1) if end == "leave" else referee.die(1, ProcessExit())
+    referee.end(1, end)
     referee.begin([0, 1])
     [stop] = referee.announce(0, 0, launch("f", 0, 1))
     assert isinstance(stop, Stop)
-    assert stop.verdict.kind == ("missing" if end == "leave" else "died")
+    assert stop.verdict.kind == ("missing" if end == "left" else "died")

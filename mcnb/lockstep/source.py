@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
+import itertools
 import linecache
 import sysconfig
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -31,16 +33,8 @@ def around(filename: str, line: int) -> Detail:
     """
     lines = linecache.getlines(filename)
     source = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-    search = _Search(line, lines, frozenset(_names_of_the_process(filename)))
-    found = search.inside(_parsed(filename), _Around())
-    return Detail(source[:_LONGEST_SOURCE], found.condition, found.loop, found.skip)
-
-
-@dataclass(frozen=True, slots=True)
-class _Around:
-    condition: str = ""
-    loop: str = ""
-    skip: str = ""
+    search = _Search(line, lines, _names_of_the_process(filename))
+    return search.inside(_parsed(filename), Detail(source[:_LONGEST_SOURCE]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +49,9 @@ class _Search:
 
     line: int
     lines: Sequence[str]
-    asking: frozenset[str]
+    asking: set[str]
 
-    def inside(self, node: ast.AST, found: _Around) -> _Around:
+    def inside(self, node: ast.AST, found: Detail) -> Detail:
         """Return the code around the line, which is inside a node, given that around the node."""
         match node:
             case ast.If(test=test, body=body, orelse=orelse):
@@ -68,10 +62,9 @@ class _Search:
                 if self._on(body):
                     found = self._only_if(ast.unparse(test), [test], found)
                 if self._on([test, *body]):
-                    found = replace(found, loop=self._header(node), skip=self._skip(node.body))
-            case ast.For(body=body) | ast.AsyncFor(body=body):
-                if self._on(body):
-                    found = replace(found, loop=self._header(node), skip=self._skip(body))
+                    found = self._in_loop(node, found)
+            case ast.For(body=body) | ast.AsyncFor(body=body) if self._on(body):
+                found = self._in_loop(node, found)
             case ast.BoolOp(op=op, values=values):
                 return self._operands(op, values, found)
             case ast.match_case(guard=ast.expr() as guard, body=body) if self._on(body):
@@ -85,7 +78,7 @@ class _Search:
                 return self._comprehension(node, found)
         return self._children(ast.iter_child_nodes(node), found)
 
-    def _children(self, nodes: Iterator[ast.AST] | Sequence[ast.AST], found: _Around) -> _Around:
+    def _children(self, nodes: Iterable[ast.AST], found: Detail) -> Detail:
         here = [node for node in nodes if self._on([node])]
         # If several nodes are on one line, only those with a call may make a launch.
         here.sort(key=lambda node: not _calls(node))
@@ -100,8 +93,8 @@ class _Search:
         test: ast.expr,
         body: Sequence[ast.AST],
         orelse: Sequence[ast.AST],
-        found: _Around,
-    ) -> _Around:
+        found: Detail,
+    ) -> Detail:
         places = [(nodes, self._on(nodes)) for nodes in (body, orelse)]
         chosen = [nodes for nodes, here in places if here]
         if len(chosen) == 2:  # on one line: choose the branch with a call, if only one has
@@ -115,7 +108,7 @@ class _Search:
             words = f"not {words}" if simple else f"not ({words})"
         return self._children(chosen[0], self._only_if(words, [test], found))
 
-    def _operands(self, op: ast.boolop, values: Sequence[ast.expr], found: _Around) -> _Around:
+    def _operands(self, op: ast.boolop, values: Sequence[ast.expr], found: Detail) -> Detail:
         """Return the code around the last operand on the line that has a call."""
         here = [i for i, value in enumerate(values) if self._on([value]) and _calls(value)]
         if not here:
@@ -131,8 +124,8 @@ class _Search:
     def _comprehension(
         self,
         node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp,
-        found: _Around,
-    ) -> _Around:
+        found: Detail,
+    ) -> Detail:
         results = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         if not (self._on(results) and any(map(_calls, results))):
             return self._children(ast.iter_child_nodes(node), found)
@@ -143,7 +136,7 @@ class _Search:
                 found = self._only_if(ast.unparse(test), [test], found)
         return self._children(results, found)
 
-    def _only_if(self, words: str, tests: Sequence[ast.expr], found: _Around) -> _Around:
+    def _only_if(self, words: str, tests: Sequence[ast.expr], found: Detail) -> Detail:
         """Add a condition if it depends on the process."""
         asks = any(self.asking & _names(test) for test in tests)
         return replace(found, condition=words) if asks else found
@@ -151,18 +144,15 @@ class _Search:
     def _on(self, nodes: Sequence[ast.AST]) -> bool:
         return any(_first(node) <= self.line <= _last(node) for node in nodes)
 
-    def _skip(self, body: Sequence[ast.AST]) -> str:
-        """Return the first line of a loop's body that may skip the line; empty if none does."""
-        for statement in body:
-            for node in _of_this_loop(statement):
-                leaves = isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Raise))
-                around_it = isinstance(node, ast.If) and self._on([*node.body, *node.orelse])
-                if leaves or around_it:
-                    return self.lines[_first(node) - 1].strip()
-        return ""
-
-    def _header(self, node: ast.For | ast.AsyncFor | ast.While) -> str:
-        return self.lines[node.lineno - 1].strip()
+    def _in_loop(self, loop: ast.For | ast.AsyncFor | ast.While, found: Detail) -> Detail:
+        """Add a loop, and the first line of its body that may skip the line, if one does."""
+        found = replace(found, loop=self.lines[loop.lineno - 1].strip(), skip="")
+        for node in itertools.chain.from_iterable(map(_of_this_loop, loop.body)):
+            leaves = isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Raise))
+            around_it = isinstance(node, ast.If) and self._on([*node.body, *node.orelse])
+            if leaves or around_it:
+                return replace(found, skip=self.lines[_first(node) - 1].strip())
+        return found
 
 
 def _of_this_loop(node: ast.AST) -> Iterator[ast.AST]:
@@ -223,10 +213,7 @@ def _names_of_the_process(filename: str) -> set[str]:
         if isinstance(target, ast.Name)
     ]
     found = set(_PROCESS_INDEX)
-    grown = True
-    while grown:
-        more = {name for name, names in assigned if found & names}
-        grown = not more <= found
+    while more := {name for name, names in assigned if found & names} - found:
         found |= more
     return found
 
@@ -240,12 +227,8 @@ def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
                     yield from zip(target.elts, value.elts, strict=False)
                 else:
                     yield target, value
-        case (
-            ast.AnnAssign(target=ast.expr() as target, value=ast.expr() as value)
-            | ast.AugAssign(target=ast.expr() as target, value=ast.expr() as value)
-            | ast.NamedExpr(target=ast.expr() as target, value=ast.expr() as value)
-        ):
-            yield target, value
+        case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr() if node.value is not None:
+            yield node.target, node.value
 
 
 # JAX's decorator that filters tracebacks adds a frame between a caller and its callee.
@@ -279,12 +262,15 @@ class Places:
 
     Attributes:
         cell: The file name of the cell that runs; empty for a script.
+        runs: `is_learners`, with its results kept.
     """
 
     is_learners: Callable[[str], bool]
     label: Callable[[str, int], str] = lambda name, line: f"{Path(name).name}:{line}"
     cell: str = ""
-    _known: dict[str, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.runs = functools.cache(self.is_learners)
 
     def find(self, frame: FrameType | None) -> tuple[Place, CodeType | None]:
         """Return the learner's place in a stack, and the function that it calls there.
@@ -312,13 +298,6 @@ class Places:
                 outer = code
             frame = frame.f_back
         return inner or Place(), called
-
-    def runs(self, filename: str) -> bool:
-        """Return whether a file is the learner's."""
-        known = self._known.get(filename)
-        if known is None:
-            known = self._known[filename] = self.is_learners(filename)
-        return known
 
 
 def is_script(filename: str) -> bool:

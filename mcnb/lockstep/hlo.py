@@ -244,9 +244,6 @@ def partners(collectives: Iterable[Collective], process: int) -> tuple[int, ...]
     """
     together = {process}
     groups = [set(group) for collective in collectives for group in collective.groups]
-    grown = True
-    while grown:
-        touching = [group for group in groups if group & together and not group <= together]
-        grown = bool(touching)
+    while touching := [group for group in groups if group & together and not group <= together]:
         together.update(*touching)
     return tuple(sorted(together))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import inspect
 import json
@@ -15,7 +16,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from mcnb._system import die_with_parent, write_whole_lines
@@ -135,7 +135,9 @@ class CheckedInitialize:
             given = inspect.signature(original).bind(*args, **kwargs)
             identity = self.identity or identity_of(given.arguments, os.environ)
             self._complete(identity, given.arguments)
-            _stay_at_home(given.arguments)
+            address = given.arguments.get("coordinator_address") or ""
+            if on_this_host(address):  # JAX's default is to listen on any address
+                given.arguments.setdefault("coordinator_bind_address", address)
             find = self._prepare(identity) if self.checked else None
             original(*given.args, **given.kwargs)
             self.joined = True
@@ -148,10 +150,7 @@ class CheckedInitialize:
         """Add arguments that the program leaves to its launcher, and refuse contradictory ones."""
         if not self._coordinator:
             return
-        own: dict[str, Any] = {
-            "num_processes": identity.processes,
-            "process_id": identity.process,
-        }
+        own: dict[str, Any] = {"num_processes": identity.processes, "process_id": identity.process}
         for name, value in own.items():
             if given.get(name) not in (None, value):
                 raise ClusterError(
@@ -177,13 +176,6 @@ class CheckedInitialize:
             host = "" if identity.one_host else socket.gethostbyname(socket.gethostname())
             self.referee_process = RefereeProcess(identity.processes, path, host)
         return lambda: rendezvous.find(path)
-
-
-def _stay_at_home(given: dict[str, Any]) -> None:
-    """Bind a coordinator on a loopback address to that alone; JAX's default is any address."""
-    address = given.get("coordinator_address") or ""
-    if on_this_host(address):
-        given.setdefault("coordinator_bind_address", address)
 
 
 @dataclass(frozen=True)
@@ -218,8 +210,8 @@ def run_program(path: Path, arguments: Sequence[str], identity: Identity, *, che
         checked: Whether to check its launches.
     """
     report = os.environ.pop(REPORT, "")
-    last = _Last()
-    atexit.register(last)  # registered first, so called last
+    at_the_end = contextlib.ExitStack()
+    atexit.register(at_the_end.close)  # registered first, so called last
     joining = CheckedInitialize(identity, checked=checked)
     joining.install()
     sys.argv = [str(path), *arguments]
@@ -229,9 +221,9 @@ def run_program(path: Path, arguments: Sequence[str], identity: Identity, *, che
     try:
         runpy.run_path(str(path), run_name="__main__")
     except SystemExit as error:
-        ending = _asked_for(error)
+        ending = _ending(error)
     except BaseException as error:
-        ending = _failed(error)
+        ending = _ending(error)
         _print(error)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -244,57 +236,39 @@ def run_program(path: Path, arguments: Sequence[str], identity: Identity, *, che
     if ending.verdict == "died":
         # At exit, JAX would wait for the dead process. Other processes are waited for, or aborted.
         _jax.leave_alone()
-        last.code, last.referee_process = ending.code, joining.referee_process
+        at_the_end.callback(_end_now, ending.code, joining.referee_process)
     return ending.code
 
 
-class _Last:
-    """An exit handler that ends a process after another one died, when other handlers have run.
+def _end_now(code: int, referee_process: RefereeProcess | None) -> None:
+    """End this process: JAX's objects would wait for computations that never end.
 
-    JAX's objects would otherwise wait for computations that never end.
-
-    Attributes:
-        code: The exit code; None to let Python end the process as usual.
-        referee_process: The referee, through which this process waits for the others: JAX's
-            coordinator ends with this process, and then JAX aborts the others.
+    The process with the referee waits for the others first: JAX's coordinator ends with it, and
+    then JAX aborts the others.
     """
-
-    def __init__(self) -> None:
-        self.code: int | None = None
-        self.referee_process: RefereeProcess | None = None
-
-    def __call__(self) -> None:
-        if self.code is not None:
-            if self.referee_process is not None:
-                self.referee_process.wait_for_others()
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(self.code)
+    if referee_process is not None:
+        referee_process.wait_for_others()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
-def _asked_for(error: SystemExit) -> Ending:
-    if error.code is None or error.code == 0:
-        return Ending()
-    if isinstance(error.code, int):
-        return Ending("exit", f"exit code {error.code}", _place(error), error.code & 0xFF)
-    print(error.code, file=sys.stderr)  # as Python does
-    return Ending("exit", str(error.code), _place(error), EXIT_RAISED)
-
-
-def _failed(error: BaseException) -> Ending:
+def _ending(error: BaseException) -> Ending:
+    place = _place(error)
     said = f"{type(error).__name__}: {error}".removesuffix(": ").splitlines()[0]
-    if isinstance(error, KeyboardInterrupt):
-        return Ending("interrupted", said, _place(error), EXIT_INTERRUPTED)
-    if isinstance(error, LockstepError):
-        return Ending("diverged", str(error), _place(error), EXIT_RAISED, verdict=error.kind)
-    return Ending("raised", said, _place(error), EXIT_RAISED)
-
-
-def _own(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from the program's first frame on."""
-    while trace is not None and not is_script(trace.tb_frame.f_code.co_filename):
-        trace = trace.tb_next
-    return trace
+    match error:
+        case SystemExit(code=None | 0):
+            return Ending()
+        case SystemExit(code=int() as code):
+            return Ending("exit", f"exit code {code}", place, code & 0xFF)
+        case SystemExit(code=text):
+            print(text, file=sys.stderr)  # as Python does
+            return Ending("exit", str(text), place, EXIT_RAISED)
+        case KeyboardInterrupt():
+            return Ending("interrupted", said, place, EXIT_INTERRUPTED)
+        case LockstepError():
+            return Ending("diverged", str(error), place, EXIT_RAISED, verdict=error.kind)
+    return Ending("raised", said, place, EXIT_RAISED)
 
 
 def _place(error: BaseException) -> str:
@@ -315,7 +289,9 @@ def _print(error: BaseException) -> None:
     if isinstance(error, KeyboardInterrupt):
         print(f"KeyboardInterrupt at {_place(error)}", file=sys.stderr)
         return
-    trace = _own(error.__traceback__)
+    trace = error.__traceback__
+    while trace is not None and not is_script(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
     if isinstance(error, LockstepError):  # frames of JAX and mcnb explain nothing
         stack = [f for f in traceback.extract_tb(trace) if is_script(f.filename)]
         print("Traceback (most recent call last):", file=sys.stderr)

@@ -3,6 +3,8 @@
 XLA writes replica groups in four ways: lists, `{{0,1},{2,3}}`; an iota, `[2,4]<=[4,2]T(1,0)`; axes
 of a mesh, `mesh['a'=4,'b'=2] {'b'}`; and pairs of a source and a target, `{{0,1},{1,0}}`. See
 xla/hlo/ir/replica_group.cc, xla/hlo/ir/tile_assignment.cc and mesh_and_axis.cc.
+
+A partition is one of the devices that a program runs on, and `partitions` is their number.
 """
 
 from __future__ import annotations
@@ -34,15 +36,10 @@ _COLLECTIVE = re.compile(
     rf"(?P<kind>{'|'.join(KINDS)})(?P<start>-start)?\((?P<rest>.*)$"
 )
 _SHAPE = re.compile(r"([a-z][a-z0-9]*)\[([0-9,]*)\]")
-_LISTS = re.compile(r"(replica_groups|source_target_pairs)=\{((?:\{[0-9,]*\},?)*)\}")
-_IOTA = re.compile(r"replica_groups=\[([0-9,]+)\]<=\[([0-9,]+)\](?:T\(([0-9,]+)\))?")
-_MESH = re.compile(
-    r"replica_groups=mesh\[(?P<axes>[^\]]*)\](?:, device_ids=\((?P<ids>[^{]*)\))? "
-    r"\{(?P<over>[^}]*)\}"
-)
-_ANY_GROUPS = re.compile(
-    r"replica_groups=(?:mesh\[[^\]]*\](?:, device_ids=\([^{]*\))? \{[^}]*\}"
-    r"|\[[0-9,]+\]<=\[[0-9,]+\](?:T\([0-9,]+\))?|\{(?:\{[0-9,]*\},?)*\})"
+_GROUPS = re.compile(
+    r"(?:replica_groups|source_target_(?P<pairs>pairs))=(?:\{(?P<lists>(?:\{[0-9,]*\},?)*)\}"
+    r"|\[(?P<dims>[0-9,]+)\]<=\[(?P<iota>[0-9,]+)\](?:T\((?P<permutation>[0-9,]+)\))?"
+    r"|mesh\[(?P<axes>[^\]]*)\](?:, device_ids=\((?P<ids>[^{]*)\))? \{(?P<over>[^}]*)\})"
 )
 _NAMES_OF_PARAMETERS = re.compile(r"(?m)^(?:ENTRY )?%?\S*\(.*\) -> .* \{$")
 
@@ -63,11 +60,7 @@ class Operation:
 
 
 def operations(text: str, partitions: int) -> list[Operation]:
-    """Return a program's collectives, in the order of its text.
-
-    Args:
-        text: The program, as HLO text.
-        partitions: The number of devices that the program runs on.
+    """Return the collectives of a program, given as HLO text, in the order of the text.
 
     Example:
         >>> operations("r = f32[8]{0} all-reduce(x), replica_groups=[2,2]<=[4], to_apply=add", 4)
@@ -75,8 +68,7 @@ def operations(text: str, partitions: int) -> list[Operation]:
     """
     found = []
     for line in text.splitlines():
-        match = _COLLECTIVE.match(line)
-        if match:
+        if match := _COLLECTIVE.match(line):
             groups = replica_groups(match["rest"], partitions)
             kind, result = match["kind"], match["type"]
             if match["start"] and kind in ("all-gather", "collective-permute"):
@@ -100,12 +92,7 @@ def _second(types: str) -> str:
 def replica_groups(attributes: str, partitions: int) -> tuple[tuple[int, ...], ...] | None:
     """Parse the groups of partitions that participate in an operation together.
 
-    Args:
-        attributes: The text after the operation's operands.
-        partitions: The number of devices that the program runs on.
-
-    Returns:
-        The groups, or None if the text can't be parsed.
+    The attributes are the text after the operation's operands; None if it can't be parsed.
 
     Example:
         >>> replica_groups("replica_groups=mesh['a'=2,'b'=2] {'a'}", 4)
@@ -113,20 +100,20 @@ def replica_groups(attributes: str, partitions: int) -> tuple[tuple[int, ...], .
         >>> replica_groups("replica_groups={}", 3)
         ((0, 1, 2),)
     """
-    if match := _LISTS.search(attributes):
-        lists = re.findall(r"\{([0-9,]*)\}", match[2])
-        groups = tuple(tuple(_numbers(one)) for one in lists if one)
-        if match[1] == "source_target_pairs":
-            return groups  # without pairs, nothing is sent
-        return groups or (tuple(range(partitions)),)
-    if match := _IOTA.search(attributes):
-        dims, ids = _numbers(match[1]), _iota(match[2], match[3])
-        if ids is None or ids.size != math.prod(dims):
-            return None
-        return _rows(ids.reshape(dims[0], -1))
-    if match := _MESH.search(attributes):
+    match = _GROUPS.search(attributes)
+    if match is None:
+        return None
+    if match["lists"] is not None:
+        lists = re.findall(r"\{([0-9,]+)\}", match["lists"])
+        groups = tuple(tuple(_numbers(one)) for one in lists)
+        # Without pairs, nothing is sent.
+        return groups if groups or match["pairs"] else (tuple(range(partitions)),)
+    if match["axes"] is not None:
         return _mesh_groups(match["axes"], match["ids"], match["over"])
-    return None
+    dims, ids = _numbers(match["dims"]), _iota(match["iota"], match["permutation"])
+    if ids is None or ids.size != math.prod(dims):
+        return None
+    return _rows(ids.reshape(dims[0], -1))
 
 
 def _mesh_groups(axes: str, ids: str | None, over: str) -> tuple[tuple[int, ...], ...] | None:
@@ -198,13 +185,13 @@ def fingerprint(text: str, partitions: int, devices: str) -> str:
 
     Args:
         text: The program as HLO text, without metadata and with canonical names.
-        partitions: The number of devices that the program runs on.
+        partitions: The number of devices.
         devices: The devices in the program's order.
     """
     header, _, body = text.partition("\n")
     body = _NAMES_OF_PARAMETERS.sub("{", body)
     body = re.sub(r", (?:frontend_attributes|sharding)=\{.*\}$", "", body, flags=re.MULTILINE)
-    body = _ANY_GROUPS.sub(lambda match: _one_spelling(match[0], partitions), body)
+    body = _GROUPS.sub(lambda match: _one_spelling(match[0], partitions), body)
     layout = re.search(r"entry_computation_layout=\{.*?\}(?=, \w+=|$)", header)
     content = f"{layout and layout[0]}\n{devices}\n{body}"
     return hashlib.sha256(content.encode()).hexdigest()[:32]
@@ -216,12 +203,7 @@ def _one_spelling(groups: str, partitions: int) -> str:
 
 
 def by_process(found: Iterable[Operation], owners: Sequence[int]) -> tuple[Collective, ...]:
-    """Return collectives with groups of processes instead of partitions.
-
-    Args:
-        found: The collectives.
-        owners: The process of each partition.
-    """
+    """Return collectives with groups of processes, `owners` of the partitions, instead of those."""
     result = []
     for operation in found:
         groups = [tuple(range(len(owners)))] if operation.groups is None else operation.groups

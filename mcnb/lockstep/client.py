@@ -44,10 +44,13 @@ class Slot:
 
     place: Place
     thread: int
-    woken: threading.Lock
+    woken: threading.Lock = field(default_factory=threading.Lock)
     answer: Message = field(default_factory=list)
     turn: int = 0
     announced: bool = False
+
+    def __post_init__(self) -> None:
+        self.woken.acquire()
 
     def wake(self) -> None:
         """Wake the thread to check for an answer, or to read for all threads."""
@@ -162,24 +165,21 @@ class Client:
             self._announce(ticket, launch, place, held=False)
             self._record(launch, place, announced, announced)
             return None
-        slot = Slot(place, thread, threading.Lock())
-        slot.woken.acquire()
-        self._slots[ticket] = slot
+        slot = self._slots[ticket] = Slot(place, thread)
         try:
             self._announce(ticket, launch, place)
             slot.announced = True
             interrupt = self._wait(ticket, slot)
+            if slot.answer[0] == "stop":
+                raise LockstepError(*slot.answer[2:])
+            if slot.answer[0] == "backed":
+                assert interrupt is not None
+                raise interrupt
         except BaseException:
             self._record(launch, place, announced, None)
             raise
         finally:
             del self._slots[ticket]
-        if slot.answer[0] in ("stop", "backed"):
-            self._record(launch, place, announced, None)
-            if slot.answer[0] == "stop":
-                raise LockstepError(*slot.answer[2:])
-            assert interrupt is not None
-            raise interrupt
         passage = Passage(
             thread, slot.turn, interrupt, *((id(caller), caller.f_lasti) if caller else (0, 0))
         )
@@ -238,9 +238,8 @@ class Client:
         """
         if self._closed:
             return
-        ticket, slot = next(self._tickets), Slot(Place(), threading.get_ident(), threading.Lock())
-        slot.woken.acquire()
-        self._slots[ticket] = slot
+        ticket = next(self._tickets)
+        slot = self._slots[ticket] = Slot(Place(), threading.get_ident())
         try:
             self._channel.send(["sync", ticket])
             self._wait(ticket, slot)
@@ -262,12 +261,11 @@ class Client:
         described: list[Message] = []
         if number is None:
             number = self._numbers[launch] = len(self._numbers)
-            described = [["launch", number, launch.as_data()]]
+            described = [["launch", number, asdict(launch)]]
         with self._hearing:
             waiting = self._waiting()
             self._told_alone = alone = not self._others_run(waiting)
-        others = [other for other in waiting if other != ticket]
-        at = ["at", ticket, number, place.line, place.name, alone, others, held]
+        at = ["at", ticket, number, place.line, place.name, alone, list(waiting), held]
         try:
             self._channel.send(*described, at)
         except OSError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Self, TypeAlias
 
@@ -75,13 +75,9 @@ class Launch:
         """Whether the launch involves other processes."""
         return len(self.participants) > 1
 
-    def as_data(self) -> dict[str, Any]:
-        """Return the launch as data for JSON."""
-        return asdict(self)
-
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Self:
-        """Return the launch that `as_data` turned into this data."""
+        """Return the launch from which `dataclasses.asdict` made the data."""
         collectives = tuple(
             Collective(c["kind"], c["bytes"], tuple(map(tuple, c["groups"])))
             for c in data["collectives"]

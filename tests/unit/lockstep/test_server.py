@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -50,7 +50,7 @@ def channels(server: Server) -> Iterator[list[Channel]]:
     """The first connection of each of two clients, by hand."""
     channels = [Channel(server.address, k, "launches") for k in range(2)]
     for channel in channels:
-        channel.send(["launch", 0, F.as_data()], ["launch", 1, G.as_data()])
+        channel.send(["launch", 0, asdict(F)], ["launch", 1, asdict(G)])
     yield channels
     for channel in channels:
         channel.close()

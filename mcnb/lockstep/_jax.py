@@ -28,6 +28,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from functools import partial
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -43,7 +44,7 @@ Describe = Callable[[Any, Sequence[Any]], Launch]
 Before = Callable[[Launch, FrameType], None]
 # Records a launch on devices of this process alone, given its name and the frame that launches it.
 # Called only for computations that may take long.
-Note = Callable[[str, FrameType], None]
+Note = Callable[[str, FrameType], object]
 # A computation with fewer operations than this on one device is over within milliseconds.
 LASTING_FLOPS = 1e9
 _guard: Guard | None = None
@@ -197,8 +198,8 @@ def _check() -> tuple[ModuleType, ModuleType]:
         raise UnsupportedJaxError("_get_fastpath_data takes other arguments")
     inspect.signature(pxla.MeshExecutable.create_cpp_call)
     slots = set(pxla.ExecuteReplicated.__slots__)
-    no_slots = {"xla_executable", "in_handler", "out_handler", "kept_var_idx", "name"} - slots
-    if no_slots or "__weakref__" not in slots:
+    expected = {"xla_executable", "in_handler", "out_handler", "kept_var_idx", "name"}
+    if no_slots := (expected | {"__weakref__"}) - slots:
         raise UnsupportedJaxError(f"ExecuteReplicated has no {', '.join(sorted(no_slots))}")
     _print_options()
     return pxla, pjit
@@ -221,18 +222,18 @@ def _replace(pxla: Any, pjit: Any) -> None:
 
     def checked_fastpath(executable: Any, *args: Any, **kwargs: Any) -> Any:
         execute = getattr(executable, "_unsafe_call", None)
-        launch = _described.get(execute) if execute is not None else None
-        # The first arguments are the executable, the tree of results, and the list of arguments.
-        if _guard is None or launch is None:
-            data = fastpath(executable, *args, **kwargs)
-            if not data or execute is None or not _lasting.get(execute) or not _gates_work():
-                return data
-            passed = functools.partial(_pass_note, str(execute.name))
-            return _gated(executable, data, args[1], passed) or data
-        if not _gates_work():
-            return None
+        known = _guard is not None and execute is not None
+        launch = _described.get(execute) if known else None
         data = fastpath(executable, *args, **kwargs)
-        return data and _gated(executable, data, args[1], functools.partial(_pass_gate, launch))
+        if launch is not None:
+            before = partial(_pass_gate, launch)
+        elif execute is not None and _lasting.get(execute):
+            before = partial(_pass_note, str(execute.name))
+        else:
+            return data
+        # The first arguments are the executable, the tree of results, and the list of arguments.
+        gated = data and _gates_work() and _gated(executable, data, args[1], before)
+        return gated or (data if launch is None else None)
 
     def checked_create_cpp_call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _guard is not None and _spans(self.unsafe_call):

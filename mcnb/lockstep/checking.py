@@ -59,29 +59,26 @@ def check_launches(
 
     client = Client(address, process, runs, _detail, abort_here, gone or (lambda: None), interrupt)
 
+    def locate(name: str, caller: FrameType) -> tuple[Place, CodeType | None]:
+        place, called = places.find(caller)
+        if note is not None:
+            note(_known_as(name, called), place)
+        return place, called
+
     def around_launch(launch: Launch) -> AbstractContextManager[None]:
         # Skips the frames of the hook and of this function.
-        place, called = places.find(sys._getframe(2))
-        if note is not None:
-            note(_known_as(launch.name, called), place)
+        place, called = locate(launch.name, sys._getframe(2))
         return client.passing(_named(launch, called), place)
 
-    def local_launch(name: str, caller: FrameType) -> None:
-        assert note is not None
-        place, called = places.find(caller)
-        note(_known_as(name, called), place)
-
     def before_launch(launch: Launch, caller: FrameType) -> None:
-        place, called = places.find(caller)
-        if note is not None:
-            note(_known_as(launch.name, called), place)
+        place, called = locate(launch.name, caller)
         passage = client.arrive(_named(launch, called), place, caller)
         if passage is not None and passage.interrupt is not None:
             # The other participants go ahead: without this launch, they would wait for ever.
             threading.Timer(INTERRUPT_AFTER_S, signal.raise_signal, (signal.SIGINT,)).start()
 
     try:
-        _jax.install(around_launch, before_launch, programs.describe, note and local_launch)
+        _jax.install(around_launch, before_launch, programs.describe, note and locate)
     except _jax.UnsupportedJaxError as error:
         if gone is None:
             client.close()
@@ -103,21 +100,18 @@ def _named(launch: Launch, called: CodeType | None) -> Launch:
 
     JAX compiles functions of its own under internal names.
     """
-    if called is None or not launch.name.startswith("jit(_"):
-        return launch
-    return replace(launch, name=called.co_name) if programs.is_public(called.co_name) else launch
+    internal = launch.name.startswith("jit(_")
+    return replace(launch, name=_known_as(launch.name, called)) if internal else launch
 
 
 def _known_as(name: str, called: CodeType | None) -> str:
     """Return the name of the JAX function that the learner called, or else the computation's."""
-    public = called is not None and programs.is_public(called.co_name)
-    return called.co_name if called is not None and public else name
+    return called.co_name if called and programs.is_public(called.co_name) else name
 
 
 def _detail(place: Place, frame: FrameType | None) -> Detail:
     execute, static, names = programs.call_under_way(frame)
-    program = _jax.program_text(execute).splitlines() if execute is not None else []
+    lines = [] if execute is None else _jax.program_text(execute).splitlines()
+    program = tuple(line.strip() for line in lines)
     detail = around(place.filename, place.file_line) if place.filename else Detail()
-    return replace(
-        detail, static=static, names=names, program=tuple(line.strip() for line in program)
-    )
+    return replace(detail, static=static, names=names, program=program)

@@ -48,10 +48,7 @@ class Listener:
     """Accepts connections from the clients of n processes, and receives their messages.
 
     Args:
-        count: The number of processes.
-        folder: The folder for the socket, which only this user can enter; by default a temporary
-            folder.
-        host: This host's address, to listen on it instead for processes of other machines.
+        count, folder, host: As for `Server`.
         hear: Called with a process and its message. If the call raises because the message is
             invalid, the connection is closed.
         miss: Called with a process and a role when that connection ends.
@@ -192,16 +189,16 @@ class _Hearing:
     """A verdict that waits for details.
 
     Attributes:
+        until: The deadline for details, on the monotonic clock.
         waiters: Process and ticket of each wait that the verdict ends.
         asked: Process and ticket of each request without an answer.
         details: The details received, by process.
-        until: The deadline for details, on the monotonic clock.
     """
 
-    waiters: tuple[tuple[int, int], ...]
-    asked: set[tuple[int, int]]
-    details: dict[int, Detail]
     until: float
+    waiters: set[tuple[int, int]] = field(default_factory=set)
+    asked: set[tuple[int, int]] = field(default_factory=set)
+    details: dict[int, Detail] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,10 +459,11 @@ finished the cell without reaching it...
         return self._quiet_after[k] != self._given[k]
 
     def _explained(self, k: int, ticket: int, data: dict[str, object]) -> None:
-        if self._hearing is not None and (k, ticket) in self._hearing.asked:
-            self._hearing.asked.discard((k, ticket))
-            self._hearing.details[k] = Detail.from_data(data)
-            if not self._hearing.asked:
+        hearing = self._hearing
+        if hearing is not None and (k, ticket) in hearing.asked:
+            hearing.asked.discard((k, ticket))
+            hearing.details[k] = Detail.from_data(data)
+            if not hearing.asked:
                 self._give_verdict()
 
     def _announce_next(self, k: int) -> None:
@@ -504,15 +502,12 @@ finished the cell without reaching it...
     def _hold_hearing(self, stop: Stop) -> None:
         """Request details from the processes that will receive the verdict."""
         fresh = {w for w in stop.waiters if w[0] not in self._details}
-        if self._hearing is None:
-            until = time.monotonic() + DETAILS_S
-            self._hearing = _Hearing(stop.waiters, fresh, {}, until)
-        else:
-            self._hearing.waiters += stop.waiters
-            self._hearing.asked |= fresh
+        hearing = self._hearing = self._hearing or _Hearing(time.monotonic() + DETAILS_S)
+        hearing.waiters.update(stop.waiters)
+        hearing.asked |= fresh
         for k, ticket in sorted(fresh):
             self._send(k, ["explain", ticket], "control")
-        if not self._hearing.asked:
+        if not hearing.asked:
             self._give_verdict()
         elif threading.current_thread() is not self._thread:
             self._listener.wake()  # it must observe the deadline
@@ -524,11 +519,10 @@ finished the cell without reaching it...
         verdict = self.verdict
         assert verdict is not None
         wording = explain(verdict, self.count)
-        for k, ticket in hearing.waiters:
+        for k, ticket in sorted(hearing.waiters):
             self._arrivals.pop((k, ticket), None)
             if not self._is_unheld(k, ticket):
-                said = [wording.sentence, list(wording.lines), verdict.kind]
-                self._send(k, ["stop", ticket, *said])
+                self._send(k, ["stop", ticket, wording.sentence, wording.lines, verdict.kind])
 
     def _send(self, k: int, message: Message, role: str = "launches") -> None:
         self._listener.send(k, encode(message), role)

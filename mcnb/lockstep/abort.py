@@ -14,6 +14,7 @@ import socket
 import stat
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -41,30 +42,21 @@ def abort(ports: Iterable[int], runs_learner: Callable[[FrameType], bool]) -> No
 def listening_ports() -> set[int]:
     """Return the TCP ports at which this process listens."""
     with _sockets() as found:
-        return {one.getsockname()[1] for one in found if _listens(one)}
+        return {
+            one.getsockname()[1]
+            for one in found
+            if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        }
 
 
-def cut_connections(ports: Iterable[int]) -> int:
-    """Shut down this process's connections from or to any of these ports.
-
-    Args:
-        ports: The ports at which the processes' communicators listen.
-
-    Returns:
-        The number of these connections.
-    """
+def cut_connections(ports: Iterable[int]) -> None:
+    """Shut down this process's connections from or to any of these ports."""
     ports = set(ports)
-    cut = 0
     with _sockets() as found:
         for one in found:
-            try:
-                ends = {one.getsockname()[1], one.getpeername()[1]}
-                if not ends.isdisjoint(ports):
+            with contextlib.suppress(OSError):  # not connected, or closed meanwhile
+                if not ports.isdisjoint((one.getsockname()[1], one.getpeername()[1])):
                     one.shutdown(socket.SHUT_RDWR)
-                    cut += 1
-            except OSError:  # not connected, or closed meanwhile
-                continue
-    return cut
 
 
 @contextlib.contextmanager
@@ -73,24 +65,14 @@ def _sockets() -> Iterator[list[socket.socket]]:
     with contextlib.ExitStack() as stack:
         found = []
         for descriptor in [int(path.name) for path in _DESCRIPTORS.iterdir()]:
-            try:
+            with contextlib.suppress(OSError):  # closed meanwhile
                 if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
                     continue
-                copy = os.dup(descriptor)
-            except OSError:  # closed meanwhile
-                continue
-            try:
-                one = stack.enter_context(socket.socket(fileno=copy))
-            except OSError:
-                os.close(copy)
-                continue
-            if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
-                found.append(one)
+                one = stack.enter_context(socket.socket(fileno=os.dup(descriptor)))
+                tcp = one.family in (socket.AF_INET, socket.AF_INET6)
+                if tcp and one.type == socket.SOCK_STREAM:
+                    found.append(one)
         yield found
-
-
-def _listens(one: socket.socket) -> bool:
-    return bool(one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
 def callbacks(runs_learner: Callable[[FrameType], bool]) -> list[int]:
@@ -99,9 +81,7 @@ def callbacks(runs_learner: Callable[[FrameType], bool]) -> list[int]:
     found = []
     with current_frames() as frames:
         for thread, frame in frames.items():
-            stack = [frame]
-            while (outer := stack[-1].f_back) is not None:
-                stack.append(outer)
+            stack = [outer for outer, _ in traceback.walk_stack(frame)]
             started_by_python = stack[-1].f_globals.get("__name__") == "threading"
             if thread not in own and not started_by_python and any(map(runs_learner, stack)):
                 found.append(thread)

@@ -60,8 +60,7 @@ def meeting_point(identity: Identity, environment: Mapping[str, str]) -> Path:
 def leave(address: Address, path: Path) -> None:
     """Write an address for the other processes, atomically."""
     fresh = path.with_suffix(".new")
-    with contextlib.suppress(FileNotFoundError):
-        fresh.unlink()
+    fresh.unlink(missing_ok=True)
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(asdict(address), file)
     fresh.replace(path)

@@ -98,12 +98,7 @@ class Tracer:
         return Trace(self._begin, time.monotonic(), tuple(self._compiled), tuple(self._samples))
 
     def compiled(self, event: str, duration: float, **_: Any) -> None:
-        """Record an event that JAX reports at its end, with its duration; see `jax.monitoring`.
-
-        Args:
-            event: JAX's name for the event.
-            duration: The duration, in seconds.
-        """
+        """Record an event that JAX reports at its end, with its seconds; see `jax.monitoring`."""
         ours = threading.get_ident() == self._thread
         if not ours or duration < LEAST_S or not event.startswith(_COMPILING):
             return
@@ -120,15 +115,11 @@ class Tracer:
         """Record a sample, from another thread."""
         if self._thread is None:
             return
-        last = self._samples[-1] if self._samples else None
-        if last is not None and _alike(last, sample):
-            line = last.line if sample.line is None else sample.line
-            self._samples[-1] = replace(sample, line=line)
-        elif len(self._samples) < MOST_SPANS:
+        if self._samples:
+            last = self._samples[-1]
+            lines = {last.line, sample.line} - {None}  # an unknown line equals any line
+            if last.computes == sample.computes and len(lines) <= 1:
+                self._samples[-1] = replace(sample, line=next(iter(lines), None))
+                return
+        if len(self._samples) < MOST_SPANS:
             self._samples.append(sample)
-
-
-def _alike(one: Sample, other: Sample) -> bool:
-    """Return whether two samples are equal, where an unknown line equals any line."""
-    lines = {one.line, other.line} - {None}
-    return one.computes == other.computes and len(lines) <= 1

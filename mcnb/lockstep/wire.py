@@ -166,10 +166,7 @@ class Channel:
     def receive(self) -> list[Message]:
         """Wait for messages; an empty list means that the connection is closed."""
         messages: list[Message] = []
-        while not messages:
-            data = self.socket.recv(MOST_BYTES)
-            if not data:
-                break
+        while not messages and (data := self.socket.recv(MOST_BYTES)):
             messages = self._inbox.feed(data)
         return messages
 

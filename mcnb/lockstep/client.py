@@ -92,7 +92,6 @@ class Client:
     ) -> None:
         self.process = process
         self.records: list[LaunchRecord] = []
-        self._threads = Threads(is_learners)
         self._detail = detail
         self._abort = abort
         self._gone = gone
@@ -116,9 +115,8 @@ class Client:
         self._suspended: set[int] = set()
         self._turns = Ordering()
         self._closed = self._left = False
-        listener = threading.Thread(target=self._listen, name="mcnb check", daemon=True)
-        listener.start()
-        self._threads.leave_out(listener.ident)
+        threading.Thread(target=self._listen, name="mcnb check", daemon=True).start()
+        self._threads = Threads(is_learners)  # after that thread, which is none of the learner's
 
     @contextmanager
     def passing(self, launch: Launch, place: Place) -> Iterator[None]:
@@ -208,9 +206,7 @@ class Client:
     def begin(self, cell: int, *, holding: bool = True) -> None:
         """Begin a cell in this thread.
 
-        Args:
-            cell: The number that the referee's server gave the cell.
-            holding: Whether launches wait until they may go ahead, or are only announced.
+        The number is the server's. If not `holding`, launches are only announced, and do not wait.
         """
         self._passed.clear()
         with self._hearing:

@@ -45,10 +45,7 @@ def line_at(code: CodeType, instruction: int) -> int:
     r"""Return the line of an instruction, or of the last instruction before it that has a line.
 
     An interrupt may arrive at an instruction that CPython has added and that belongs to no line.
-
-    Args:
-        code: The code object.
-        instruction: The instruction's offset in the code object, such as `frame.f_lasti`.
+    The instruction is an offset in the code object, such as `frame.f_lasti`.
 
     Example:
         >>> line_at(compile("a = 1\nb = 2", "", "exec"), 0)
@@ -78,7 +75,6 @@ class Passage:
             frame itself would keep the learner's variables alive.
         instruction: The offset of that frame's instruction.
         done: Whether the launch was reported as made.
-        nested: Whether the launch is made in the middle of another launch of the same thread.
     """
 
     thread: int
@@ -87,7 +83,6 @@ class Passage:
     caller: int
     instruction: int
     done: bool = False
-    nested: bool = False
 
     def over(self) -> bool:
         """Return whether the launch was made."""
@@ -121,8 +116,7 @@ class Ordering:
                     current = self._current
                     under_way = current is not None and not current.over()
                     if under_way and current is not None and current.thread == passage.thread:
-                        passage.nested = True  # a finalizer launches in the middle of a launch
-                        self._skipped.add(passage.turn)
+                        self._skipped.add(passage.turn)  # by a finalizer, in the middle of a launch
                         break
                     if not under_way and self._next == passage.turn:
                         self._current = passage
@@ -141,8 +135,6 @@ class Ordering:
 
     def end(self, passage: Passage) -> None:
         """Record that a launch was made."""
-        if passage.nested:
-            return
         with self._changed:
             passage.done = True
             self._changed.notify_all()
@@ -162,11 +154,7 @@ class Threads:
         # These threads never run the learner's code. Their identifiers can't be reused by other
         # threads, because they do not end before the process.
         with current_frames() as frames:
-            self._others: set[int | None] = {*frames.keys() - {threading.main_thread().ident}}
-
-    def leave_out(self, thread: int | None) -> None:
-        """Exclude a thread that never runs the learner's code."""
-        self._others.add(thread)
+            self._others = frames.keys() - {threading.main_thread().ident}
 
     def others_run(self, waiting: Iterable[int], main: int | None = None) -> bool:
         """Return whether a thread other than this one and those waiting runs the learner's code.

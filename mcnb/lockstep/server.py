@@ -33,15 +33,13 @@ class _Guest:
         socket: The connection's socket.
         nonce: The nonce for the client's proof.
         inbox: The decoder of received messages.
-        role: `"launches"` or `"control"`.
-        process: The client's process; None before the proof.
+        key: The client's process, and `"launches"` or `"control"`; None before the proof.
     """
 
     socket: socket.socket
     nonce: str
     inbox: Inbox = field(default_factory=Inbox)
-    role: str = ""
-    process: int | None = None
+    key: tuple[int, str] | None = None
 
 
 class Listener:
@@ -92,14 +90,7 @@ class Listener:
         return {k for k, _ in list(self._guests)}
 
     def poll(self, timeout: float | None) -> bool:
-        """Wait for connections and messages, and handle them.
-
-        Args:
-            timeout: The longest wait, in seconds; None to wait without a limit.
-
-        Returns:
-            Whether to continue polling; False after `end`.
-        """
+        """Wait for connections and messages, and handle them; return False after `end`."""
         for key, _ in self._selector.select(timeout):
             if key.data is not None:
                 self._read(key.data)
@@ -149,19 +140,18 @@ class Listener:
         try:
             data = guest.socket.recv(MOST_BYTES)
             for message in guest.inbox.feed(data):
-                if guest.process is None:
+                if guest.key is None:
                     self._admit(guest, *message)
                 else:
-                    self._hear(guest.process, message)
+                    self._hear(guest.key[0], message)
         except (OSError, ValueError, KeyError, IndexError, TypeError):  # gone, or not a client
             data = b""
         if not data:
             self._selector.unregister(guest.socket)
             guest.socket.close()
-            key = (guest.process or 0, guest.role)
-            if guest.process is not None and self._guests.get(key) is guest:
-                del self._guests[key]
-                self._miss(guest.process, guest.role)
+            if guest.key is not None and self._guests.get(guest.key) is guest:
+                del self._guests[guest.key]
+                self._miss(*guest.key)
 
     def _admit(
         self, guest: _Guest, kind: str, role: str, process: int, theirs: str, answer: str
@@ -171,8 +161,8 @@ class Listener:
             raise ValueError("it does not know the key")
         if process not in range(self._count):
             raise ValueError("there is no such process")
-        guest.process, guest.role = process, role
-        self._guests[process, role] = guest
+        guest.key = process, role
+        self._guests[guest.key] = guest
         if self._folder is not None and len(self._guests) == CONNECTIONS * self._count:
             self._folder.cleanup()  # all are connected; a kill leaves no folder behind
         guest.socket.sendall(encode(["welcome", proof(self.address.key, "server", theirs)]))
@@ -344,7 +334,7 @@ finished the cell without reaching it...
         with self._lock:
             since: dict[int, float] = {}
             for (k, _), at in self._arrivals.items():
-                since[k] = min(at, since.get(k, at))
+                since.setdefault(k, at)  # in order of time
             return {
                 k: Waits(state, since[k])
                 for k, state in self._referee.states().items()
@@ -352,11 +342,7 @@ finished the cell without reaching it...
             }
 
     def abort(self, ports: Iterable[int]) -> None:
-        """Make all processes abort their hanging collectives.
-
-        Args:
-            ports: The ports at which the processes' communicators listen.
-        """
+        """Make all processes abort their hanging collectives; see `mcnb.lockstep.abort`."""
         with self._lock:
             for k in range(self.count):
                 self._send(k, ["abort", list(ports)], "control")
@@ -364,9 +350,7 @@ finished the cell without reaching it...
     def interrupt(self, process: int, attempt: int = 1) -> None:
         """Make a process interrupt the latest cell, even if the process has not begun it yet.
 
-        Args:
-            process: The process's index.
-            attempt: The number of requests to interrupt the cell so far, including this one.
+        The attempt is the number of requests to interrupt the cell so far, with this one.
         """
         with self._lock:
             self._send(process, ["interrupt", self._cell, attempt], "control")

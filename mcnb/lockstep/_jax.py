@@ -50,7 +50,6 @@ LASTING_FLOPS = 1e9
 _guard: Guard | None = None
 _before: Before | None = None
 _note: Note | None = None
-_installed = False
 _describe: Describe | None = None
 _described: weakref.WeakKeyDictionary[Any, Launch | None] = weakref.WeakKeyDictionary()
 _lasting: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
@@ -119,31 +118,18 @@ class UnsupportedJaxError(Exception):
 def install(guard: Guard, before: Before, describe: Describe, note: Note | None = None) -> None:
     """Install a guard before each launch that spans processes.
 
-    Args:
-        guard: Returns a context in which a launch is made from Python.
-        before: Called before a launch is made from native code.
-        describe: Describes a computation.
-        note: Called before a launch on devices of this process alone that may take long.
-
     Raises:
         UnsupportedJaxError: This version of JAX does not fit; nothing was changed.
     """
-    global _guard, _before, _describe, _note, _installed
+    global _guard, _before, _describe, _note
     try:
         originals = _check()
     except (ImportError, AttributeError, TypeError, ValueError, AssertionError) as error:
         raise UnsupportedJaxError(str(error)) from error
-    if not _installed:
+    if _describe is None:
         _gates_work()  # tested now, not in the middle of a launch
         _replace(*originals)
-        _installed = True
     _guard, _before, _describe, _note = guard, before, describe, note
-
-
-def remove() -> None:
-    """Let all launches pass unchecked."""
-    global _guard, _before, _note
-    _guard = _before = _note = None
 
 
 def backends_are_initialized() -> bool:
@@ -180,11 +166,7 @@ def _has(module: ModuleType, alternatives: str) -> bool:
 
 
 def _check() -> tuple[ModuleType, ModuleType]:
-    """Probe every private name that this file uses.
-
-    Raises:
-        UnsupportedJaxError: A name is missing, or differs from what this file expects.
-    """
+    """Probe every private name that this file uses, and return the modules to change."""
     if missing := missing_names():
         raise UnsupportedJaxError(f"it has no {', '.join(missing)}")
     from jax._src import pjit
@@ -251,10 +233,6 @@ class Gate:
     Before it runs a known computation, JAX's C++ asks the layouts of arguments for XLA's form of
     them (`_to_xla_layout`, in `PrepareIfrtInputs` of jaxlib's pjit.cc). A gate makes that call
     wait. Launching from Python instead would take several times as long.
-
-    Args:
-        layout: The layout to return.
-        before: Called before each launch.
     """
 
     def __init__(self, layout: Any, before: Callable[[], None]) -> None:
@@ -268,16 +246,9 @@ class Gate:
 
 
 def _gated(executable: Any, data: Any, args: Sequence[Any], before: Callable[[], None]) -> Any:
-    """Return the data with which C++ launches a computation, with a gate before each launch.
+    """Add a gate to the data with which C++ launches a computation; return None if none fits.
 
-    Args:
-        executable: The computation.
-        data: The data without a gate.
-        args: The arguments of its first launch; some may have been donated to it.
-        before: Called before each launch.
-
-    Returns:
-        The data with a gate; None if there is no place for one.
+    The arguments are those of its first launch, to which some of them may have been donated.
     """
     from jax._src.array import ArrayImpl
 
@@ -319,17 +290,15 @@ def _gates_work() -> bool:
     return passed == [0, 1] and all((np.asarray(result) == 2).all() for result in results)
 
 
+# Both skip their own frame and the gate's; the gate's caller is native code.
 def _pass_gate(launch: Launch) -> None:
-    before = _before
-    if before is not None:
-        # Skips this frame and the gate's; the gate's caller is native code.
-        before(launch, sys._getframe(2))
+    if _before is not None:
+        _before(launch, sys._getframe(2))
 
 
 def _pass_note(name: str) -> None:
-    note = _note
-    if note is not None:
-        note(name, sys._getframe(2))  # skips this frame and the gate's, as above
+    if _note is not None:
+        _note(name, sys._getframe(2))
 
 
 def _lasts(execute: Any) -> bool:

@@ -29,9 +29,7 @@ _DESCRIPTORS = Path("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")
 def abort(ports: Iterable[int], runs_learner: Callable[[FrameType], bool]) -> None:
     """Abort every collective that this process waits in.
 
-    Args:
-        ports: The ports at which the processes' communicators listen.
-        runs_learner: Returns whether a frame runs the learner's code.
+    The ports are those at which the processes' communicators listen.
     """
     # Must be first, because a connection made at this moment would wait for its partner again.
     _jax.refuse_latecomers()

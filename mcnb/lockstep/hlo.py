@@ -183,10 +183,7 @@ def fingerprint(text: str, partitions: int, devices: str) -> str:
     XLA's own fingerprint depends on the function's name, the names of mesh axes and the source
     lines, which may differ between equal programs.
 
-    Args:
-        text: The program as HLO text, without metadata and with canonical names.
-        partitions: The number of devices.
-        devices: The devices in the program's order.
+    The text is HLO without metadata and with canonical names; the devices are in its order.
     """
     header, _, body = text.partition("\n")
     body = _NAMES_OF_PARAMETERS.sub("{", body)
@@ -203,7 +200,7 @@ def _one_spelling(groups: str, partitions: int) -> str:
 
 
 def by_process(found: Iterable[Operation], owners: Sequence[int]) -> tuple[Collective, ...]:
-    """Return collectives with groups of processes, `owners` of the partitions, instead of those."""
+    """Return collectives with groups of processes: those that own each group's partitions."""
     result = []
     for operation in found:
         groups = [tuple(range(len(owners)))] if operation.groups is None else operation.groups

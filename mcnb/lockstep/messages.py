@@ -73,14 +73,8 @@ def other_lines(records: Sequence[LaunchRecord], count: int) -> str:
     """Report a launch that processes made together from different lines, if there is one.
 
     Both branches of a condition may intentionally contain the same computation. The lines may also
-    be different steps of the program, and then the values are wrong.
-
-    Args:
-        records: A cell's launches, in order of time.
-        count: The number of processes.
-
-    Returns:
-        A sentence on the first such launch; empty if there is none.
+    be different steps of the program, and then the values are wrong. The records are a cell's, in
+    order of time; the text is empty if there is no such launch.
 
     Example:
         >>> from mcnb.lockstep.model import Launch
@@ -119,13 +113,7 @@ computation, so no process hung. If they are different steps of the program, the
 def without_communication(verdict: Verdict, records: Iterable[LaunchRecord], count: int) -> str:
     """Report launches that do not communicate, but have the name and line of a waiting launch.
 
-    Args:
-        verdict: How the processes diverged.
-        records: The cell's launches.
-        count: The number of processes.
-
-    Returns:
-        A sentence; empty if there are no such launches.
+    The text is empty if there are none.
     """
     for state in verdict.states.values():
         if state.doing != "waits" or state.launch is None:
@@ -237,12 +225,7 @@ class Wording:
 
 
 def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
-    """Put a verdict into words.
-
-    Args:
-        verdict: The verdict.
-        count: The number of processes.
-        consequence: The state of the cluster, in a sentence.
+    """Put a verdict into words, with the state of the cluster as its consequence.
 
     Example:
         >>> launch = Launch("device_put", "1", (0, 1))
@@ -356,9 +339,7 @@ def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
     if say := told(plural(len(one.arguments), "argument", "arguments") for one in launches):
         return f"the number of arguments: {say}", "shape"
     names = next((d.names for d in verdict.details.values() if d.names), ())
-    called = [f"argument {n}" for n in names] + [
-        f"argument {i}" for i in range(len(names), len(launches[0].arguments))
-    ]
+    called = [f"argument {n}" for n in (*names, *range(len(names), len(launches[0].arguments)))]
     for name, *arguments in zip(called, *(one.arguments for one in launches), strict=False):
         if say := told(arguments):
             shapes = {argument.partition("[")[2] for argument in arguments}
@@ -384,9 +365,11 @@ def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
 
 
 def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
-    details = [verdict.details[k] for ks, _ in groups for k in ks if k in verdict.details]
-    conditions = {detail.condition for detail in details}
-    loops = {detail.loop for detail in details}
+    known = [
+        (verdict.details[k], state) for ks, state in groups for k in ks if k in verdict.details
+    ]
+    conditions = {detail.condition for detail, _ in known}
+    loops = {detail.loop for detail, _ in known}
     if verdict.kind in ("not invited", "cycle"):
         return _HINTS[verdict.kind]
     if any(state.doing == "raised" for _, state in groups) or verdict.kind == "died":
@@ -396,7 +379,7 @@ def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
     if verdict.kind == "missing":
         if len(loops) != 1 or "" in loops:
             return ""
-        skips = {detail.skip for detail in details}
+        skips = {detail.skip for detail, _ in known}
         hint = "skipped" if "" not in skips else "loop"
         return _HINTS[hint].format(*loops, sorted(skips)[0])
     if verdict.kind == "mismatch" and all(
@@ -405,22 +388,13 @@ def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
         if state.launch is not None
     ):
         return _HINTS["branch"]  # each group is in another branch of a condition
-    if conditions - {""}:
-        return _HINTS["condition"].format(*_conditional_line(verdict, groups))
+    for detail, state in known:
+        if detail.condition:
+            line = "" if _same_line(groups) else _where(state)
+            return _HINTS["condition"].format(line or "this line", detail.condition)
     if why == "order" and not _same_line(groups):
         return _HINTS["branch"]
     return _HINTS.get(why, "")
-
-
-def _conditional_line(verdict: Verdict, groups: list[_Group]) -> tuple[str, str]:
-    """Return the first line that has a condition, and the condition."""
-    line, condition = next(
-        (_where(state), verdict.details[k].condition)
-        for ks, state in groups
-        for k in ks
-        if k in verdict.details and verdict.details[k].condition
-    )
-    return "this line" if _same_line(groups) or not line else line, condition
 
 
 def _same_line(groups: Iterable[_Group]) -> bool:

@@ -20,12 +20,7 @@ _PUBLIC = ("jax", "jax.numpy", "jax.experimental.multihost_utils", "jax.lax", "j
 
 
 def describe(execute: Any, args: Sequence[Any]) -> Launch:
-    """Describe a computation as a `Launch`.
-
-    Args:
-        execute: The computation, as JAX executes it.
-        args: The computation's arguments.
-    """
+    """Describe a computation, as JAX executes it, with its arguments."""
     devices = _jax.devices_of(execute)
     owners = [int(device.process_index) for device in devices]
     process = int(devices[0].client.process_index())
@@ -69,14 +64,9 @@ def _argument(arg: Any) -> str:
 
 
 def call_under_way(frame: FrameType | None) -> tuple[Any, dict[str, str], tuple[str, ...]]:
-    """Return the computation that a thread is about to launch.
+    """Return the computation that a thread, by its innermost frame, is about to launch.
 
-    Args:
-        frame: The thread's innermost frame.
-
-    Returns:
-        The computation, the static arguments of the function by name, and the names of the other
-        arguments.
+    The static arguments of the function follow by name, then the names of the other arguments.
     """
     execute = None
     while frame is not None:

@@ -75,10 +75,7 @@ _LAUNCHERS = (
 
 
 def rank_variables(name: str = "") -> tuple[str, ...]:
-    """Return the variables that contain a process's rank, with the most specific ones first.
-
-    Args:
-        name: The launcher; by default, the variables of all launchers are returned.
+    """Return the variables with a process's rank, of one launcher or all, most specific first.
 
     Example:
         >>> rank_variables("srun")
@@ -89,10 +86,7 @@ def rank_variables(name: str = "") -> tuple[str, ...]:
 
 
 def identify(environment: Mapping[str, str]) -> Identity:
-    """Return the identity of this process.
-
-    Args:
-        environment: The process's environment.
+    """Return the identity of this process from its environment.
 
     Raises:
         ClusterError: No known launcher has started the process.
@@ -124,10 +118,6 @@ def identify(environment: Mapping[str, str]) -> Identity:
 
 def identity_of(given: Mapping[str, Any], environment: Mapping[str, str]) -> Identity:
     """Return this process's identity, first from `jax.distributed.initialize`'s arguments.
-
-    Args:
-        given: The arguments by name.
-        environment: The process's environment.
 
     Raises:
         ClusterError: Neither the arguments nor the environment identify the process.

@@ -33,9 +33,7 @@ WAIT_S, POLL_S = 70.0, 0.05
 def meeting_point(identity: Identity, environment: Mapping[str, str]) -> Path:
     """Return the path of the file with the referee's address, and create its folder.
 
-    Args:
-        identity: The process's identity.
-        environment: The process's environment; `MCNB_FOLDER` names a folder to use.
+    `MCNB_FOLDER` in the environment names another folder.
 
     Raises:
         ClusterError: Other users own or can enter the folder.
@@ -67,11 +65,7 @@ def leave(address: Address, path: Path) -> None:
 
 
 def find(path: Path, wait_s: float = WAIT_S) -> Address:
-    """Read the address that process 0 wrote.
-
-    Args:
-        path: The file.
-        wait_s: The longest wait for the file, in seconds.
+    """Wait for the address that process 0 writes, and read it.
 
     Raises:
         ClusterError: The file did not appear.

@@ -46,14 +46,7 @@ EXIT_RAISED, EXIT_INTERRUPTED = 1, 130
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a program in this process.
-
-    Args:
-        words: The command line.
-
-    Returns:
-        The exit code: the program's own, or 2 if the command line made no sense.
-    """
+    """Run a program in this process; return its exit code, or 2 for a wrong command line."""
     checked = "--unchecked" not in words[:1]
     words = words if checked else words[1:]
     if not words or words[0] in ("-h", "--help"):
@@ -201,14 +194,7 @@ class Ending:
 
 
 def run_program(path: Path, arguments: Sequence[str], identity: Identity, *, checked: bool) -> int:
-    """Run a program, and return its exit code.
-
-    Args:
-        path: The program's file.
-        arguments: The program's `sys.argv`, without its own name.
-        identity: The identity of this process.
-        checked: Whether to check its launches.
-    """
+    """Run a program with arguments for its `sys.argv`, and return its exit code."""
     report = os.environ.pop(REPORT, "")
     at_the_end = contextlib.ExitStack()
     atexit.register(at_the_end.close)  # registered first, so called last

@@ -21,15 +21,9 @@ _LONGEST_SOURCE = 100
 
 
 def around(filename: str, line: int) -> Detail:
-    """Return a line of source with the condition and the loop around it.
+    """Return a line of a file that `linecache` knows, with the code around the line.
 
-    Args:
-        filename: The file, known to `linecache`.
-        line: The line's number.
-
-    Returns:
-        The line, the innermost condition around it that depends on the process, and the innermost
-        loop around it.
+    That is the innermost condition that depends on the process, and the innermost loop.
     """
     lines = linecache.getlines(filename)
     source = lines[line - 1].strip() if 0 < line <= len(lines) else ""
@@ -95,8 +89,7 @@ class _Search:
         orelse: Sequence[ast.AST],
         found: Detail,
     ) -> Detail:
-        places = [(nodes, self._on(nodes)) for nodes in (body, orelse)]
-        chosen = [nodes for nodes, here in places if here]
+        chosen = [nodes for nodes in (body, orelse) if self._on(nodes)]
         if len(chosen) == 2:  # on one line: choose the branch with a call, if only one has
             calling = [nodes for nodes in chosen if any(map(_calls, nodes))]
             chosen = calling if len(calling) == 1 else []
@@ -273,11 +266,7 @@ class Places:
         self.runs = functools.cache(self.is_learners)
 
     def find(self, frame: FrameType | None) -> tuple[Place, CodeType | None]:
-        """Return the learner's place in a stack, and the function that it calls there.
-
-        Args:
-            frame: The innermost frame.
-        """
+        """Return the learner's place in a stack, and the function that it calls there."""
         inner: Place | None = None
         called: CodeType | None = None
         outer: CodeType | None = None

@@ -206,7 +206,7 @@ class Client:
     def begin(self, cell: int, *, holding: bool = True) -> None:
         """Begin a cell in this thread.
 
-        The number is the server's. If not `holding`, launches are only announced, and do not wait.
+        The server gave the cell its number. Launches wait if `holding`, or are only announced.
         """
         self._passed.clear()
         with self._hearing:

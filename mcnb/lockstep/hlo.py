@@ -92,7 +92,7 @@ def _second(types: str) -> str:
 def replica_groups(attributes: str, partitions: int) -> tuple[tuple[int, ...], ...] | None:
     """Parse the groups of partitions that participate in an operation together.
 
-    The attributes are the text after the operation's operands; None if it can't be parsed.
+    Return None if the attributes, which are the text after the operands, can't be parsed.
 
     Example:
         >>> replica_groups("replica_groups=mesh['a'=2,'b'=2] {'a'}", 4)
@@ -183,7 +183,7 @@ def fingerprint(text: str, partitions: int, devices: str) -> str:
     XLA's own fingerprint depends on the function's name, the names of mesh axes and the source
     lines, which may differ between equal programs.
 
-    The text is HLO without metadata and with canonical names; the devices are in its order.
+    The text has no metadata, and canonical names. The devices are in the program's order.
     """
     header, _, body = text.partition("\n")
     body = _NAMES_OF_PARAMETERS.sub("{", body)

@@ -225,7 +225,7 @@ class Wording:
 
 
 def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
-    """Put a verdict into words, with the state of the cluster as its consequence.
+    """Put a verdict into words; its consequence is the state of the cluster, in a sentence.
 
     Example:
         >>> launch = Launch("device_put", "1", (0, 1))

@@ -66,7 +66,7 @@ def _argument(arg: Any) -> str:
 def call_under_way(frame: FrameType | None) -> tuple[Any, dict[str, str], tuple[str, ...]]:
     """Return the computation that a thread, by its innermost frame, is about to launch.
 
-    The static arguments of the function follow by name, then the names of the other arguments.
+    Also return the function's static arguments by name, and the names of the other arguments.
     """
     execute = None
     while frame is not None:

@@ -350,7 +350,7 @@ finished the cell without reaching it...
     def interrupt(self, process: int, attempt: int = 1) -> None:
         """Make a process interrupt the latest cell, even if the process has not begun it yet.
 
-        The attempt is the number of requests to interrupt the cell so far, with this one.
+        The attempt is the number of requests to interrupt the cell so far, including this one.
         """
         with self._lock:
             self._send(process, ["interrupt", self._cell, attempt], "control")

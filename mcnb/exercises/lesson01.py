@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import Exercise
+from mcnb.exercises.exercise import Exercise, hint_for
 from mcnb.exercises.looks import SeenArray
 
 
@@ -20,9 +20,8 @@ def _squares(process: int, processes: int, devices: int) -> SeenArray:
     return SeenArray((processes, devices), processes > 1, tuple(pieces))
 
 
-def _squares_hint(seen: object, expected: object, processes: int, devices: int) -> str:
-    if not isinstance(seen, SeenArray) or not isinstance(expected, SeenArray):
-        return "build it with jax.make_array_from_single_device_arrays."
+@hint_for(SeenArray, "build it with jax.make_array_from_single_device_arrays.")
+def _squares_hint(seen: SeenArray, expected: SeenArray, processes: int, devices: int) -> str:
     if not seen.spans:
         return (
             "this array lies on one process alone. A global array is put together from the "
@@ -44,21 +43,16 @@ def _own_sum_hint(seen: object, _: object, processes: int, devices: int) -> str:
 
 EXERCISES = {
     "01.1": Exercise(
-        variable="foreign",
-        look=looks.number,
-        expected=lambda _, processes, devices: (processes - 1) * devices,
-        hint=_foreign_hint,
+        "foreign",
+        looks.number,
+        lambda _, processes, devices: (processes - 1) * devices,
+        _foreign_hint,
     ),
-    "01.2": Exercise(
-        variable="squares",
-        look=looks.array,
-        expected=_squares,
-        hint=_squares_hint,
-    ),
+    "01.2": Exercise("squares", looks.array, _squares, _squares_hint),
     "01.3": Exercise(
-        variable="own_sum",
-        look=looks.number,
-        expected=lambda k, _, devices: sum(range(k * devices, (k + 1) * devices)),
-        hint=_own_sum_hint,
+        "own_sum",
+        looks.number,
+        lambda k, _, devices: sum(range(k * devices, (k + 1) * devices)),
+        _own_sum_hint,
     ),
 }

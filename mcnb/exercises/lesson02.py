@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import Exercise
+from mcnb.exercises.exercise import Exercise, hint_for
 
 SCORES = "float32[8@row,8@col], here with the values 4.0"
 
@@ -25,10 +25,9 @@ def _company(process: int, processes: int, _: int) -> tuple[int, ...]:
     return tuple(sorted({process % half, process % half + (processes > 1) * half}))
 
 
-def _company_hint(seen: object, _: object, processes: int, __: int) -> str:
+@hint_for(tuple, "company is a list of process indices.")
+def _company_hint(seen: tuple[object, ...], _: object, processes: int, __: int) -> str:
     half = processes // 2
-    if not isinstance(seen, tuple):
-        return "company is a list of process indices."
     if len(seen) == 1:
         return (
             "a process is in its own company, and along 'a' it is not alone. "
@@ -81,9 +80,8 @@ def _backbone(_: int, processes: int, __: int) -> SeenMesh:
     return SeenMesh((("host", processes),), tuple(f"P{k}.0" for k in reversed(range(processes))))
 
 
-def _backbone_hint(seen: object, expected: object, processes: int, _: int) -> str:
-    if not isinstance(seen, SeenMesh) or not isinstance(expected, SeenMesh):
-        return "Mesh takes an array of devices and a tuple of names."
+@hint_for(SeenMesh, "Mesh takes an array of devices and a tuple of names.")
+def _backbone_hint(seen: SeenMesh, expected: SeenMesh, processes: int, _: int) -> str:
     if len({device.partition(".")[0] for device in seen.devices}) == 1:
         return (
             "this mesh has devices of one process only. Take one of each process from "
@@ -111,7 +109,7 @@ def _scores_look(value: Any) -> object:
     return f"{jax.typeof(value)}, here with the values {here}"
 
 
-def _scores_hint(seen: object, expected: object, _: int, __: int) -> str:
+def _scores_hint(seen: object, *_: object) -> str:
     kind, found, _values = str(seen).partition(", here")
     if not found:
         return "scores is an array: the product of left and right."
@@ -120,7 +118,7 @@ def _scores_hint(seen: object, expected: object, _: int, __: int) -> str:
             "the type knows nothing of a layout: this array's axes are Auto. Use the factors that "
             "lie on typed."
         )
-    if kind == str(expected).partition(", here")[0]:
+    if kind == SCORES.partition(", here")[0]:
         return "the layout is right, the numbers are not: take jnp.matmul(left, right, ...)."
     return (
         "out_sharding takes a NamedSharding. Which axis is each of the two dimensions split over?"
@@ -160,16 +158,15 @@ def _tables(processes: int, devices: int) -> dict[str, Table]:
     return tables
 
 
-def _crossing_look(value: Any) -> object:
+@looks.function
+def _crossing_look(crossing: Any) -> object:
     import jax
 
-    if not callable(value):
-        return looks.kind(value, "function")
     every = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
     answers = []
     for called, (table, names) in _tables(jax.process_count(), jax.local_device_count()).items():
         devices = np.array(every, dtype=object)[table]
-        said = looks.items(looks.text)(value(jax.sharding.Mesh(devices, names)))
+        said = looks.items(looks.text)(crossing(jax.sharding.Mesh(devices, names)))
         if not isinstance(said, tuple):
             return f"for the mesh '{called}' {said}"
         answers.append((called, said))
@@ -187,9 +184,8 @@ def _crossing(_: int, processes: int, devices: int) -> SeenAnswers:
     return SeenAnswers(tuple(answers))
 
 
-def _crossing_hint(seen: object, expected: object, _: int, __: int) -> str:
-    if not isinstance(seen, SeenAnswers) or not isinstance(expected, SeenAnswers):
-        return "crossing is a function that takes a mesh and returns a list of names."
+@hint_for(SeenAnswers, "crossing is a function that takes a mesh and returns a list of names.")
+def _crossing_hint(seen: SeenAnswers, expected: SeenAnswers, *_: int) -> str:
     said, right = dict(seen.answers), dict(expected.answers)
     wrong = [name for name in right if said.get(name) != right[name]]
     if wrong == ["uneven"]:
@@ -206,28 +202,8 @@ def _crossing_hint(seen: object, expected: object, _: int, __: int) -> str:
 
 
 EXERCISES = {
-    "02.1": Exercise(
-        variable="company",
-        look=_company_look,
-        expected=_company,
-        hint=_company_hint,
-    ),
-    "02.2": Exercise(
-        variable="backbone",
-        look=_mesh_look,
-        expected=_backbone,
-        hint=_backbone_hint,
-    ),
-    "02.3": Exercise(
-        variable="scores",
-        look=_scores_look,
-        expected=lambda _, __, ___: SCORES,
-        hint=_scores_hint,
-    ),
-    "02.4": Exercise(
-        variable="crossing",
-        look=_crossing_look,
-        expected=_crossing,
-        hint=_crossing_hint,
-    ),
+    "02.1": Exercise("company", _company_look, _company, _company_hint),
+    "02.2": Exercise("backbone", _mesh_look, _backbone, _backbone_hint),
+    "02.3": Exercise("scores", _scores_look, lambda *_: SCORES, _scores_hint),
+    "02.4": Exercise("crossing", _crossing_look, _crossing, _crossing_hint),
 }

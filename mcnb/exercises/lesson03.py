@@ -6,11 +6,11 @@ Its mesh has a row for each process along 'a', and a column for each of its devi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import Exercise
+from mcnb.exercises.exercise import Exercise, hint_for
 from mcnb.exercises.looks import SeenSharding
 
 
@@ -42,7 +42,7 @@ class SeenKept:
         )
 
 
-def _shapes(processes: int, devices: int) -> tuple[tuple[int, int], ...]:
+def _shapes(_: int, processes: int, devices: int) -> tuple[tuple[int, int], ...]:
     return (
         (16 // processes, 24 // devices),
         (16, 24 // processes),
@@ -51,9 +51,8 @@ def _shapes(processes: int, devices: int) -> tuple[tuple[int, int], ...]:
     )
 
 
-def _shapes_hint(seen: object, expected: object, *_: int) -> str:
-    if not isinstance(seen, tuple) or not isinstance(expected, tuple):
-        return "set it to a list of four shapes, each a tuple of two numbers."
+@hint_for(tuple, "set it to a list of four shapes, each a tuple of two numbers.")
+def _shapes_hint(seen: tuple[object, ...], expected: tuple[object, ...], *_: int) -> str:
     if len(seen) != len(expected):
         return "there are four layouts, so it takes four shapes."
     about = (
@@ -66,20 +65,21 @@ def _shapes_hint(seen: object, expected: object, *_: int) -> str:
     return f"look at number {wrong + 1} again: {about[wrong]}"
 
 
-def _bounds(process: int, processes: int, devices: int) -> object:
+def _bounds(process: int, processes: int, devices: int) -> tuple[object, object]:
     rows, columns = 24 // devices, 12 // processes
     return (rows * (devices - 1), rows * devices), (columns * process, columns * (process + 1))
 
 
-def _bounds_hint(seen: object, expected: object, processes: int, devices: int) -> str:
+@hint_for(((object, object),) * 2, "set it to two pairs, (first row, end) and (first column, end).")
+def _bounds_hint(
+    seen: tuple[object, object], expected: tuple[object, object], processes: int, devices: int
+) -> str:
     every = range(processes)
-    if not isinstance(seen, tuple) or [_length(pair) for pair in seen] != [2, 2]:
-        return "set it to two pairs, (first row, end) and (first column, end)."
     if seen in [_swapped(k, processes, devices) for k in every]:
         return "that is P('a', 'b'). Here 'b' splits the rows, and 'a' the columns."
     if seen in [_bounds(k, processes, devices) for k in every]:
         return "that is right for another process: jax.process_index() says which this is."
-    if isinstance(expected, tuple) and seen[1] == expected[1]:
+    if seen[1] == expected[1]:
         return "the columns are right. The last device is the last along 'b': which rows are those?"
     return "along 'b' stand the devices of one process, along 'a' the processes."
 
@@ -89,26 +89,18 @@ def _swapped(process: int, processes: int, devices: int) -> object:
     return (rows * process, rows * (process + 1)), (columns * (devices - 1), columns * devices)
 
 
-def _length(value: object) -> int:
-    return len(value) if isinstance(value, tuple) else 0
-
-
-def _look_striped(value: Any) -> object:
-    seen = looks.sharding(value)
-    # Where it lies is asked for, and not how the learner's mesh calls its axes.
-    return replace(seen, spec=None) if isinstance(seen, SeenSharding) else seen
-
-
 def _striped(process: int, processes: int, devices: int) -> SeenSharding:
     width = 16 // (processes * devices)
     starts = [width * (device * processes + process) for device in range(devices)]
     regions = tuple(((0, 4), (start, start + width)) for start in starts)
-    return SeenSharding((4, 16), None, regions, 1)
+    return SeenSharding((4, 16), regions, 1)
 
 
-def _striped_hint(seen: object, expected: object, *_: int) -> str:
-    if not isinstance(seen, SeenSharding) or not isinstance(expected, SeenSharding):
-        return "make an array, for instance with jax.device_put of a NumPy array and a sharding."
+@hint_for(
+    SeenSharding,
+    "make an array, for instance with jax.device_put of a NumPy array and a sharding.",
+)
+def _striped_hint(seen: SeenSharding, expected: SeenSharding, *_: int) -> str:
     if seen.shape != expected.shape:
         return "the whole array has 4 rows and 16 columns."
     if seen.copies > 1:
@@ -136,9 +128,9 @@ def _look_kept(value: Any) -> object:
         return seen
     sizes = {region: math.prod(_widths(region)) for region in seen.regions}
     return SeenKept(
-        str(array.dtype) if hasattr(array, "dtype") else "",
+        str(array.dtype),
         seen.shape,
-        len(array.sharding.device_set) if hasattr(array, "sharding") else 0,
+        len(array.sharding.device_set),
         max(sizes.values(), default=0),
         sum(sizes.values()),
         looks.number(total),
@@ -152,9 +144,8 @@ def _kept(_: int, processes: int, devices: int) -> SeenKept:
     )
 
 
-def _kept_hint(seen: object, expected: object, *_: int) -> str:
-    if not isinstance(seen, SeenKept) or not isinstance(expected, SeenKept):
-        return "set it to a pair: the array first, then the number of bytes."
+@hint_for(SeenKept, "set it to a pair: the array first, then the number of bytes.")
+def _kept_hint(seen: SeenKept, expected: SeenKept, *_: int) -> str:
     if (seen.dtype, seen.shape) != (expected.dtype, expected.shape):
         return f"the array is to be {expected.dtype} of shape {expected.shape}."
     if seen.devices != expected.devices:
@@ -169,28 +160,8 @@ def _kept_hint(seen: object, expected: object, *_: int) -> str:
 
 
 EXERCISES = {
-    "03.1": Exercise(
-        variable="shapes",
-        look=looks.items(looks.items(looks.number)),
-        expected=lambda _, processes, devices: _shapes(processes, devices),
-        hint=_shapes_hint,
-    ),
-    "03.2": Exercise(
-        variable="bounds",
-        look=looks.items(looks.items(looks.number)),
-        expected=_bounds,
-        hint=_bounds_hint,
-    ),
-    "03.3": Exercise(
-        variable="striped",
-        look=_look_striped,
-        expected=_striped,
-        hint=_striped_hint,
-    ),
-    "03.4": Exercise(
-        variable="kept",
-        look=_look_kept,
-        expected=_kept,
-        hint=_kept_hint,
-    ),
+    "03.1": Exercise("shapes", looks.items(looks.items(looks.number)), _shapes, _shapes_hint),
+    "03.2": Exercise("bounds", looks.items(looks.items(looks.number)), _bounds, _bounds_hint),
+    "03.3": Exercise("striped", looks.sharding, _striped, _striped_hint),
+    "03.4": Exercise("kept", _look_kept, _kept, _kept_hint),
 }

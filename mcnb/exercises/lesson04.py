@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import Exercise
+from mcnb.exercises.exercise import Exercise, hint_for, mesh_of, sharded
 
 Split = tuple[tuple[str, ...], ...]
 
@@ -194,21 +194,12 @@ def _matrix(processes: int) -> np.ndarray[Any, Any]:
     return (np.arange(16 * processes, dtype=np.float32) * 7 % 11).reshape(2 * processes, 8)
 
 
-def _result(value: Any) -> object:
+@looks.function
+def _result(variance: Any) -> object:
     import jax
-    from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-    if not callable(value):
-        return looks.kind(value, "function")
-    processes = jax.process_count()
-    mesh = jax.make_mesh(
-        (processes, jax.local_device_count()), ("a", "b"), axis_types=(AxisType.Auto,) * 2
-    )
-    matrix = _matrix(processes)
-    x = jax.make_array_from_callback(
-        matrix.shape, NamedSharding(mesh, PartitionSpec("a", None)), lambda index: matrix[index]
-    )
-    program = _compiled(value, x)
+    x = sharded(_matrix(jax.process_count()), mesh_of(("a", "b")), "a", None)
+    program = _compiled(variance, x)
     result = program(x)
     if not isinstance(result, jax.Array):
         return f"a function that returns {looks.kind(result, 'jax.Array')}"
@@ -226,9 +217,8 @@ def _variance(_process: int, processes: int, _devices: int) -> SeenResult:
     return SeenResult((), looks.rounded(np.var(_matrix(processes))), True, needed)
 
 
-def _variance_hint(seen: object, expected: object, *_: object) -> str:
-    if not isinstance(seen, SeenResult) or not isinstance(expected, SeenResult):
-        return "variance is a function of one array, and returns one, made by jnp."
+@hint_for(SeenResult, "variance is a function of one array, and returns one, made by jnp.")
+def _variance_hint(seen: SeenResult, expected: SeenResult, *_: object) -> str:
     if seen.shape != ():
         return "the variance of all elements is one number: its shape is ()."
     if seen.value != expected.value:
@@ -262,21 +252,8 @@ def _split(info: Any) -> Split:
 
 EXERCISES = {
     "04.1": Exercise(
-        variable="predicted",
-        look=_prediction,
-        expected=lambda *_: SeenPrediction(_PREDICTED),
-        hint=_prediction_hint,
+        "predicted", _prediction, lambda *_: SeenPrediction(_PREDICTED), _prediction_hint
     ),
-    "04.2": Exercise(
-        variable="factors",
-        look=_product,
-        expected=_numbers_squared,
-        hint=_product_hint,
-    ),
-    "04.3": Exercise(
-        variable="variance",
-        look=_result,
-        expected=_variance,
-        hint=_variance_hint,
-    ),
+    "04.2": Exercise("factors", _product, _numbers_squared, _product_hint),
+    "04.3": Exercise("variance", _result, _variance, _variance_hint),
 }

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import Exercise, of_function
+from mcnb.exercises.exercise import Exercise, hint_for, mesh_of, of_function, sharded
 
 NOTHING = "nothing"
 
 _Numbers: TypeAlias = list[Any]
-_Hint: TypeAlias = Callable[[object, object, int, int], str]
-
-
-def _called(look: Callable[[Callable[..., Any]], object]) -> Callable[[Any], object]:
-    """Return how a learner's function is looked at, given how it is called."""
-    return lambda value: look(value) if callable(value) else looks.kind(value, "function")
+_AXES = ("process", "local")
 
 
 def _numbers(value: Any) -> object:
@@ -45,28 +40,23 @@ def _numbers(value: Any) -> object:
 # 05.1: all communicate, process 0 returns.
 
 
-def _rows(processes: int, devices: int) -> _Numbers:
-    numbers = np.arange(processes * devices).reshape(processes, devices)
-    rows: _Numbers = numbers.tolist()
-    return rows
+def _rows(processes: int, devices: int) -> np.ndarray[Any, Any]:
+    return np.arange(processes * devices).reshape(processes, devices)
 
 
+@looks.function
 def _report(report: Callable[..., Any]) -> object:
     import jax
-    from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-    shape = jax.process_count(), jax.local_device_count()
-    axes = ("process", "local")
-    mesh = jax.make_mesh(shape, axes, axis_types=(AxisType.Auto,) * 2)
-    whole = np.array(_rows(*shape))
-    sharding = NamedSharding(mesh, PartitionSpec(*axes))
-    return _numbers(report(jax.make_array_from_callback(shape, sharding, lambda i: whole[i])))
+    whole = _rows(jax.process_count(), jax.local_device_count())
+    return _numbers(report(sharded(whole, mesh_of(_AXES), *_AXES)))
 
 
 def _reported(process: int, processes: int, devices: int) -> object:
-    return NOTHING if process else _rows(processes, devices)
+    return NOTHING if process else _rows(processes, devices).tolist()
 
 
+@of_function
 def _report_hint(seen: object, expected: object, processes: int, devices: int) -> str:
     if expected == NOTHING:
         return "only process 0 is to return the numbers, although all have to help it get them."
@@ -88,6 +78,7 @@ def _mine(process: int) -> dict[str, np.float32]:
     return dict(reversed(stats.items())) if process % 2 else stats
 
 
+@looks.function
 def _means(means: Callable[..., Any]) -> object:
     import jax
 
@@ -102,9 +93,11 @@ def _true_means(_: int, processes: int, __: int) -> object:
     return {"loss": mean, "norm": 10 * mean}
 
 
-def _means_hint(seen: object, expected: object, processes: int, _: int) -> str:
-    if not isinstance(seen, dict) or not isinstance(expected, dict):
-        return "return a dictionary with the same names."
+@of_function
+@hint_for(dict, "return a dictionary with the same names.")
+def _means_hint(
+    seen: dict[str, object], expected: dict[str, object], processes: int, _: int
+) -> str:
     if set(seen) != set(expected):
         return f"the names are {' and '.join(expected)}."
     if any(isinstance(value, str) for value in seen.values()):
@@ -125,6 +118,7 @@ def _tokens(process: int) -> list[int]:
     return [10 * process + i if i else 0 for i in range(2 + 2 * process % 5)]
 
 
+@looks.function
 def _together(together: Callable[..., Any]) -> object:
     import jax
 
@@ -135,9 +129,9 @@ def _all_tokens(_: int, processes: int, __: int) -> object:
     return [token for k in range(processes) for token in _tokens(k)]
 
 
-def _together_hint(seen: object, expected: object, processes: int, _: int) -> str:
-    if not isinstance(seen, list) or not isinstance(expected, list):
-        return "return an array of numbers."
+@of_function
+@hint_for(list, "return an array of numbers.")
+def _together_hint(seen: _Numbers, expected: _Numbers, processes: int, _: int) -> str:
     if np.ndim(seen) != 1:
         return "join the rows to one, each without its padding."
     if sorted(seen) == sorted(expected):
@@ -157,13 +151,13 @@ def _batches(process: int) -> list[int]:
     return [(process + 1) * (i + 1) for i in range(3 + (2 - process) % 4)]
 
 
+@looks.function
 def _train(train: Callable[..., Any]) -> object:
     import jax
-    from jax.sharding import AxisType, NamedSharding, PartitionSpec
+    from jax.sharding import NamedSharding, PartitionSpec
 
-    shape = jax.process_count(), jax.local_device_count()
-    mesh = jax.make_mesh(shape, ("process", "local"), axis_types=(AxisType.Auto,) * 2)
-    sharding = NamedSharding(mesh, PartitionSpec("process"))
+    shape = (jax.process_count(),)
+    sharding = NamedSharding(mesh_of(_AXES), PartitionSpec("process"))
 
     @jax.jit
     def step(parts: jax.Array) -> jax.Array:
@@ -171,19 +165,18 @@ def _train(train: Callable[..., Any]) -> object:
 
     def take(batch: int) -> int:
         mine = np.array([batch])
-        return int(step(jax.make_array_from_callback(shape[:1], sharding, lambda _: mine)))
+        return int(step(jax.make_array_from_callback(shape, sharding, lambda _: mine)))
 
-    batches: Iterator[int] = iter(_batches(jax.process_index()))
-    return _numbers(train(take, batches))
+    return _numbers(train(take, iter(_batches(jax.process_index()))))
 
 
 def _trained(_: int, processes: int, __: int) -> object:
     return [sum(batch) for batch in zip(*map(_batches, range(processes)), strict=False)]
 
 
-def _train_hint(seen: object, expected: object, *_: int) -> str:
-    if not isinstance(seen, list) or not isinstance(expected, list):
-        return "return a list with the result of each step."
+@of_function
+@hint_for(list, "return a list with the result of each step.")
+def _train_hint(seen: _Numbers, expected: _Numbers, *_: int) -> str:
     if len(seen) > len(expected):
         return "stop when the first process has no batch left; there is nothing to make up for it."
     if len(seen) < len(expected):
@@ -192,8 +185,8 @@ def _train_hint(seen: object, expected: object, *_: int) -> str:
 
 
 EXERCISES = {
-    "05.1": Exercise("report", _called(_report), _reported, of_function(_report_hint)),
-    "05.2": Exercise("means", _called(_means), _true_means, of_function(_means_hint)),
-    "05.3": Exercise("together", _called(_together), _all_tokens, of_function(_together_hint)),
-    "05.4": Exercise("train", _called(_train), _trained, of_function(_train_hint)),
+    "05.1": Exercise("report", _report, _reported, _report_hint),
+    "05.2": Exercise("means", _means, _true_means, _means_hint),
+    "05.3": Exercise("together", _together, _all_tokens, _together_hint),
+    "05.4": Exercise("train", _train, _trained, _train_hint),
 }

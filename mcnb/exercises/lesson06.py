@@ -6,17 +6,18 @@ processes by devices that divides them is served.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import Exercise
+from mcnb.exercises.exercise import Exercise, hint_for, mesh_of
 from mcnb.exercises.looks import SeenArray
 
 Bounds: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
+Table: TypeAlias = tuple[tuple[Any, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -39,40 +40,34 @@ def _whole(processes: int) -> Any:
     return np.arange(2 * processes * processes, dtype=np.int32).reshape(2 * processes, processes)
 
 
-def _sharding(*axes: str) -> Any:
-    import jax
-    from jax.sharding import AxisType, NamedSharding, PartitionSpec
+def _sharding() -> Any:
+    from jax.sharding import NamedSharding, PartitionSpec
 
-    shape = (jax.process_count(), jax.local_device_count())
-    mesh = jax.make_mesh(shape, ("a", "b"), axis_types=(AxisType.Auto,) * 2)
-    return NamedSharding(mesh, PartitionSpec(*axes))
+    return NamedSharding(mesh_of(("a", "b")), PartitionSpec("a"))
 
 
 def _held(process: int, processes: int, devices: int) -> Bounds:
     return (0, 2 * processes // devices), (process, process + 1)
 
 
-def _held_hint(seen: object, expected: object, processes: int, devices: int) -> str:
+@hint_for(((object, object),) * 2, "two pairs of whole numbers are wanted: rows, then columns.")
+def _held_hint(
+    seen: tuple[tuple[object, object], ...], expected: Bounds, processes: int, devices: int
+) -> str:
     straight = 2, processes // devices
-    if not (
-        isinstance(seen, tuple)
-        and len(seen) == 2
-        and all(isinstance(part, tuple) and len(part) == 2 for part in seen)
-    ):
-        return "two pairs of whole numbers are wanted: rows, then columns."
     sizes = tuple(b - a if isinstance(a, int) and isinstance(b, int) else None for a, b in seen)
     if sizes == straight:
         return 'that is a piece of P("a", "b"). Here the rows are cut by the other axis.'
-    if not isinstance(expected, tuple) or seen[0] != expected[0]:
+    if seen[0] != expected[0]:
         return "rows are cut along 'b', which counts the devices of one process."
     return "columns are cut along 'a', which counts the processes: which of them is this one?"
 
 
-def _feed(process: int, processes: int, _: int) -> object:
+def _feed(process: int, processes: int, _: int) -> Table:
     return _lists(_whole(processes)[process::processes])
 
 
-def _lists(value: Any) -> tuple[tuple[Any, ...], ...]:
+def _lists(value: Any) -> Table:
     return tuple(tuple(row) for row in value.tolist())
 
 
@@ -86,9 +81,8 @@ def _feed_look(value: Any) -> object:
     return _lists(found)
 
 
-def _feed_hint(seen: object, expected: object, processes: int, devices: int) -> str:
-    if not isinstance(seen, tuple) or not isinstance(expected, tuple):
-        return "an array of rows of whole is wanted."
+@hint_for(tuple, "an array of rows of whole is wanted.")
+def _feed_hint(seen: Table, expected: Table, processes: int, devices: int) -> str:
     if len(seen) != len(expected):
         return f"{devices} devices with one row each: {len(expected)} rows from this process."
     if sorted(seen) == sorted(expected):
@@ -101,20 +95,16 @@ def _feed_hint(seen: object, expected: object, processes: int, devices: int) -> 
     return "each row has to be a row of whole, with all its columns."
 
 
-def _spread_look(value: Any) -> object:
+@looks.function
+def _spread_look(spread: Any) -> object:
     import jax
 
-    if not callable(value):
-        return looks.kind(value, "function")
     whole = _whole(jax.process_count())
-    return looks.array(value(whole if jax.process_index() == 0 else -whole - 1, _sharding("a")))
+    return looks.array(spread(whole if jax.process_index() == 0 else -whole - 1, _sharding()))
 
 
 def _rows(process: int, processes: int, devices: int) -> SeenArray:
-    own = _whole(processes)[2 * process : 2 * process + 2].tolist()
-    return SeenArray(
-        (2 * processes, processes), processes > 1, (((2 * process, 0), own),) * devices
-    )
+    return looks.rows(_whole(processes), [2 * process] * devices, 2, processes)
 
 
 def _array_hint(seen: object, expected: SeenArray) -> str:
@@ -129,26 +119,17 @@ def _array_hint(seen: object, expected: SeenArray) -> str:
     return "a shard does not hold what its index says."
 
 
-def _spread_hint(seen: object, expected: object, _: int, __: int) -> str:
-    if not isinstance(expected, SeenArray):
-        return ""
+def _spread_hint(seen: object, expected: SeenArray, *_: int) -> str:
     if isinstance(seen, SeenArray) and any((np.asarray(own) < 0).any() for _, own in seen.pieces):
         return "here are numbers that this process was given, not those of process 0."
     return _array_hint(seen, expected)
 
 
-def _assemble_look(value: Any) -> object:
+@looks.function
+def _assemble_look(assemble: Any) -> object:
     import jax
 
-    if not callable(value):
-        return looks.kind(value, "function")
-    whole, sharding = _whole(jax.process_count()), _sharding("a")
-    load, sizes = _counting(whole)
-    array = looks.array(value(load, whole.shape, sharding))
-    return SeenAssembly(array, sum(sizes))
-
-
-def _counting(whole: Any) -> tuple[Callable[[Sequence[slice]], Any], list[int]]:
+    whole = _whole(jax.process_count())
     sizes: list[int] = []
 
     def load(index: Sequence[slice]) -> Any:
@@ -156,12 +137,16 @@ def _counting(whole: Any) -> tuple[Callable[[Sequence[slice]], Any], list[int]]:
         sizes.append(int(part.size))
         return part.copy()
 
-    return load, sizes
+    array = looks.array(assemble(load, whole.shape, _sharding()))
+    return SeenAssembly(array, sum(sizes))
 
 
-def _assemble_hint(seen: object, expected: object, processes: int, devices: int) -> str:
-    if not isinstance(seen, SeenAssembly) or not isinstance(expected, SeenAssembly):
-        return "define a function, assemble(load, shape, sharding)."
+def _assembled(process: int, processes: int, devices: int) -> SeenAssembly:
+    return SeenAssembly(_rows(process, processes, devices), 2 * processes)
+
+
+@hint_for(SeenAssembly, "define a function, assemble(load, shape, sharding).")
+def _assemble_hint(seen: SeenAssembly, expected: SeenAssembly, processes: int, devices: int) -> str:
     if isinstance(expected.array, SeenArray) and seen.array != expected.array:
         return _array_hint(seen.array, expected.array)
     if seen.read >= 2 * processes * processes:
@@ -175,30 +160,8 @@ def _assemble_hint(seen: object, expected: object, processes: int, devices: int)
 
 
 EXERCISES = {
-    "06.1": Exercise(
-        variable="held",
-        look=looks.items(looks.items(looks.number)),
-        expected=_held,
-        hint=_held_hint,
-    ),
-    "06.2": Exercise(
-        variable="feed",
-        look=_feed_look,
-        expected=_feed,
-        hint=_feed_hint,
-    ),
-    "06.3": Exercise(
-        variable="spread",
-        look=_spread_look,
-        expected=_rows,
-        hint=_spread_hint,
-    ),
-    "06.4": Exercise(
-        variable="assemble",
-        look=_assemble_look,
-        expected=lambda k, processes, devices: SeenAssembly(
-            _rows(k, processes, devices), 2 * processes
-        ),
-        hint=_assemble_hint,
-    ),
+    "06.1": Exercise("held", looks.items(looks.items(looks.number)), _held, _held_hint),
+    "06.2": Exercise("feed", _feed_look, _feed, _feed_hint),
+    "06.3": Exercise("spread", _spread_look, _rows, _spread_hint),
+    "06.4": Exercise("assemble", _assemble_look, _assembled, _assemble_hint),
 }

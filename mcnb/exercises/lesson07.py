@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import Exercise
+from mcnb.exercises.exercise import Exercise, hint_for, mesh_of, sharded
 from mcnb.exercises.looks import SeenArray
 
 Values = np.ndarray[Any, Any]
@@ -57,24 +57,22 @@ class SeenFunction:
 def _tried(axes: tuple[str, ...], *inputs: Given) -> Callable[[Any], object]:
     """Return how a function is looked at: on a mesh with these axes, with these arguments."""
 
+    @looks.function
     def look(function: Any) -> object:
         import jax
-        from jax.sharding import AxisType, NamedSharding, PartitionSpec
+        from jax.sharding import PartitionSpec
 
         from mcnb.pictures.inspect import compiled, program_model
         from mcnb.pictures.program import axes_of
         from mcnb.pictures.scenes.program import total_bytes
 
-        if not callable(function):
-            return looks.kind(function, "function")
         count, local = jax.device_count(), jax.local_device_count()
         sizes = (count,) if axes == _FLAT else (count // local, local)
-        mesh = jax.make_mesh(sizes, axes, axis_types=(AxisType.Auto,) * len(axes))
+        mesh = mesh_of(axes, sizes)
         values = [given(count) for given in inputs]
         specs = tuple(PartitionSpec(*(None,) * split, axes) for _, split in values)
         arrays = [
-            jax.make_array_from_callback(value.shape, NamedSharding(mesh, spec), value.__getitem__)
-            for (value, _), spec in zip(values, specs, strict=True)
+            sharded(value, mesh, *spec) for (value, _), spec in zip(values, specs, strict=True)
         ]
         program = jax.jit(
             jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(axes))
@@ -102,11 +100,7 @@ def _dealt(
     process, processes, devices = place
     each = len(value) // (processes * devices)
     starts = [each * (process * devices + d) for d in range(devices)]
-    pieces = [
-        ((start, *(0,) * (value.ndim - 1)), value[start : start + each].tolist())
-        for start in starts
-    ]
-    return SeenFunction(SeenArray(value.shape, processes > 1, tuple(pieces)), axes, size)
+    return SeenFunction(looks.rows(value, starts, each, processes), axes, size)
 
 
 def _numbered(count: int) -> tuple[Values, int]:
@@ -118,9 +112,8 @@ def _swapped(process: int, processes: int, devices: int) -> SeenFunction:
     return _dealt(value.reshape(-1, 2), (process, processes, devices), ("local",), 2 * _NUMBER)
 
 
-def _swap_hint(seen: object, expected: object, _: int, __: int) -> str:
-    if not isinstance(seen, SeenFunction) or not isinstance(expected, SeenFunction):
-        return _FUNCTION
+@hint_for(SeenFunction, _FUNCTION)
+def _swap_hint(seen: SeenFunction, expected: SeenFunction, *_: int) -> str:
     if not seen.size:
         return _ALONE
     if "process" in seen.axes:
@@ -143,9 +136,8 @@ def _centred(process: int, processes: int, devices: int) -> SeenFunction:
     return _dealt(value, (process, processes, devices), ("process",), _NUMBER)
 
 
-def _centred_hint(seen: object, expected: object, _: int, __: int) -> str:
-    if not isinstance(seen, SeenFunction) or not isinstance(expected, SeenFunction):
-        return _FUNCTION
+@hint_for(SeenFunction, _FUNCTION)
+def _centred_hint(seen: SeenFunction, expected: SeenFunction, *_: int) -> str:
     if not seen.size:
         return "nothing is sent: this is each block's own mean. It should be one over devices."
     if seen.result == expected.result:
@@ -171,9 +163,8 @@ def _product(process: int, processes: int, devices: int) -> SeenFunction:
     return _dealt(value, (process, processes, devices), _FLAT, _NUMBER)
 
 
-def _matvec_hint(seen: object, expected: object, _: int, __: int) -> str:
-    if not isinstance(seen, SeenFunction) or not isinstance(expected, SeenFunction):
-        return _FUNCTION
+@hint_for(SeenFunction, _FUNCTION)
+def _matvec_hint(seen: SeenFunction, expected: SeenFunction, *_: int) -> str:
     if not seen.size:
         return "nothing is sent: what a device can compute alone is one summand of the product."
     if seen.result.shape != expected.result.shape:
@@ -196,9 +187,8 @@ def _gathered(process: int, processes: int, devices: int) -> SeenFunction:
     return _dealt(value, (process, processes, devices), _FLAT, (count - 1) * _NUMBER)
 
 
-def _gather_hint(seen: object, expected: object, processes: int, devices: int) -> str:
-    if not isinstance(seen, SeenFunction) or not isinstance(expected, SeenFunction):
-        return _FUNCTION
+@hint_for(SeenFunction, _FUNCTION)
+def _gather_hint(seen: SeenFunction, expected: SeenFunction, processes: int, devices: int) -> str:
     if not seen.size:
         return _ALONE
     if seen.kinds != ("collective-permute",):
@@ -216,19 +206,8 @@ def _gather_hint(seen: object, expected: object, processes: int, devices: int) -
 
 
 EXERCISES = {
-    "07.1": Exercise(
-        variable="swap", look=_tried(_GRID, _numbered), expected=_swapped, hint=_swap_hint
-    ),
-    "07.2": Exercise(
-        variable="centred", look=_tried(_GRID, _uneven), expected=_centred, hint=_centred_hint
-    ),
-    "07.3": Exercise(
-        variable="matvec",
-        look=_tried(_FLAT, _matrix, _vector),
-        expected=_product,
-        hint=_matvec_hint,
-    ),
-    "07.4": Exercise(
-        variable="my_all_gather", look=_tried(_FLAT, _tens), expected=_gathered, hint=_gather_hint
-    ),
+    "07.1": Exercise("swap", _tried(_GRID, _numbered), _swapped, _swap_hint),
+    "07.2": Exercise("centred", _tried(_GRID, _uneven), _centred, _centred_hint),
+    "07.3": Exercise("matvec", _tried(_FLAT, _matrix, _vector), _product, _matvec_hint),
+    "07.4": Exercise("my_all_gather", _tried(_FLAT, _tens), _gathered, _gather_hint),
 }

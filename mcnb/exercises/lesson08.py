@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import Exercise
+from mcnb.exercises.exercise import Exercise, hint_for, mesh_of, sharded
 
 SIZES = (16, 64, 64, 64, 4)
 BIG_SIZES = (784, 8192, 8192, 8192, 10)
@@ -44,14 +44,6 @@ def _loss(params: Any, batch: Any) -> Any:
     for weights, biases in hidden:
         rows = jnp.maximum(rows @ weights + biases, 0)
     return jnp.mean(jnp.sum((rows @ last + bias - targets) ** 2, axis=-1))
-
-
-def _mesh() -> Any:
-    import jax
-    from jax.sharding import AxisType
-
-    shape = jax.process_count(), jax.local_device_count()
-    return jax.make_mesh(shape, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 # 08.1: how many bytes.
@@ -90,9 +82,7 @@ def _big(_: int, processes: int, devices: int) -> SeenBytes:
     return SeenBytes(tuple(BYTES * n for n in (whole, split, activations)), right=True)
 
 
-def _big_hint(seen: object, expected: object, processes: int, devices: int) -> str:
-    if not isinstance(expected, SeenBytes):
-        return ""
+def _big_hint(seen: object, expected: SeenBytes, processes: int, devices: int) -> str:
     if not isinstance(seen, SeenBytes) or len(seen.numbers) != len(expected.numbers):
         return "bill is three whole numbers, in the order of the exercise."
     gradients, wanted = seen.numbers[0], expected.numbers[0]
@@ -162,19 +152,17 @@ def _numbers() -> tuple[Any, Any, Any]:
     return params, velocity, (draw((count, SIZES[0])), draw((count, SIZES[-1])))
 
 
+@looks.function
 def _tried(momentum: Any) -> object:
     import jax
-    from jax.sharding import NamedSharding
     from jax.sharding import PartitionSpec as P
 
-    if not callable(momentum):
-        return looks.kind(momentum, "function")
-    mesh = _mesh()
+    mesh = mesh_of(AXES)
     # With the last layer split as well, XLA would lay out the third layer's bias otherwise.
     specs = [(P(), P()), (P(None, "model"), P("model")), (P("model"), P()), (P("model"), P())]
 
     def put(x: Any, spec: Any) -> Any:
-        return jax.make_array_from_callback(x.shape, NamedSharding(mesh, spec), x.__getitem__)
+        return sharded(x, mesh, *spec)
 
     params, velocity, batch = _numbers()
     given = jax.tree.map(put, (params, velocity), (specs, specs))
@@ -218,9 +206,10 @@ def _equal(tree: Any, numbers: Any) -> bool:
     )
 
 
-def _momentum_hint(seen: object, *_: object) -> str:
-    if not isinstance(seen, SeenUpdate):
-        return "write a function that returns new parameters and a new velocity, in that order."
+@hint_for(
+    SeenUpdate, "write a function that returns new parameters and a new velocity, in that order."
+)
+def _momentum_hint(seen: SeenUpdate, *_: object) -> str:
     if not seen.velocity:
         return "the new velocity is 0.9 times the old one plus the gradient of loss."
     if not seen.params:
@@ -277,7 +266,7 @@ def _laid_out(value: Any) -> object:
     layers = _layers(SIZES)
     if len(value) != len(layers):
         return f"{len(value)} layers"
-    mesh = _mesh()
+    mesh = mesh_of(AXES)
     sizes = dict(zip(AXES, mesh.devices.shape, strict=True))
 
     def shaped(shape: Sequence[int], spec: Any) -> Any:
@@ -332,12 +321,9 @@ def _lean_hint(seen: object, *_: object) -> str:
 
 
 EXERCISES = {
-    "08.1": Exercise(variable="bill", look=_predicted, expected=_big, hint=_big_hint),
+    "08.1": Exercise("bill", _predicted, _big, _big_hint),
     "08.2": Exercise(
-        variable="momentum",
-        look=_tried,
-        expected=lambda *_: SeenUpdate(params=True, velocity=True),
-        hint=_momentum_hint,
+        "momentum", _tried, lambda *_: SeenUpdate(params=True, velocity=True), _momentum_hint
     ),
-    "08.3": Exercise(variable="leaner", look=_laid_out, expected=_lean, hint=_lean_hint),
+    "08.3": Exercise("leaner", _laid_out, _lean, _lean_hint),
 }

@@ -12,8 +12,15 @@ from typing import Any
 import numpy as np
 
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import Exercise, of_function
-from mcnb.exercises.looks import SeenArray, shared_folder
+from mcnb.exercises.exercise import (
+    Exercise,
+    hint_for,
+    mesh_of,
+    of_function,
+    sharded,
+    shared_folder,
+)
+from mcnb.exercises.looks import SeenArray
 
 # 09.1: the rows of step 2, with batches of one row for each device, on a mesh of two rows.
 STEP = 2
@@ -26,13 +33,10 @@ def _reads(process: int, processes: int, devices: int) -> tuple[int, int]:
     return STEP * batch + begin * half, STEP * batch + end * half
 
 
-def _reads_hint(seen: object, expected: object, processes: int, devices: int) -> str:
-    if not (
-        isinstance(seen, tuple) and len(seen) == 2 and all(isinstance(part, int) for part in seen)
-    ):
-        return "two whole numbers are wanted: the first row, and the row after the last."
-    if not isinstance(expected, tuple):
-        return ""
+@hint_for((int, int), "two whole numbers are wanted: the first row, and the row after the last.")
+def _reads_hint(
+    seen: tuple[int, int], expected: tuple[int, int], processes: int, devices: int
+) -> str:
     begin, end = seen
     wanted = expected[1] - expected[0]
     batch = processes * devices
@@ -65,9 +69,7 @@ def _rows(processes: int) -> int:
 def _mask(process: int, processes: int, devices: int) -> SeenArray:
     batch = 2 * processes
     left = _rows(processes) % batch or batch
-    first = 2 * process
-    own = [place < left for place in (first, first + 1)]
-    return SeenArray((batch,), processes > 1, (((first,), own),) * devices)
+    return looks.rows(np.arange(batch) < left, [2 * process] * devices, 2, processes)
 
 
 def _mask_look(value: Any) -> object:
@@ -77,10 +79,10 @@ def _mask_look(value: Any) -> object:
     return seen
 
 
-def _mask_hint(seen: object, expected: object, processes: int, _: int) -> str:
+def _mask_hint(seen: object, expected: SeenArray, processes: int, _: int) -> str:
     if isinstance(seen, str) and seen.startswith("an array of"):
         return "a mask of booleans is wanted: True or False for each row."
-    if not isinstance(seen, SeenArray) or not isinstance(expected, SeenArray):
+    if not isinstance(seen, SeenArray):
         return "real is a global array; make it as the batches were made."
     if seen.shape != expected.shape:
         return f"the last batch has {2 * processes} places, padding included."
@@ -141,15 +143,14 @@ def _epoch_rows(processes: int) -> int:
     return 6 * processes + 2
 
 
-def _my_rows_look(value: Any) -> object:
+@looks.function
+def _my_rows_look(my_rows: Any) -> object:
     import jax
     from jax.experimental import multihost_utils
 
-    if not callable(value):
-        return looks.kind(value, "function")
     processes = jax.process_count()
     rows = _epoch_rows(processes)
-    found = [_table(value(epoch, rows)) for epoch in (0, 1, 0)]
+    found = [_table(my_rows(epoch, rows)) for epoch in (0, 1, 0)]
     # All have to gather alike, so what does not fit is told by all, and to all.
     wrong = next((one for one in found if isinstance(one, str)), None)
     shape = () if wrong else found[0].shape
@@ -189,9 +190,11 @@ def _epochs(_: int, processes: int, __: int) -> SeenEpochs:
     return SeenEpochs((3, 2), 6 * processes, 0, True, True, True)
 
 
-def _my_rows_hint(seen: object, expected: object, processes: int, _: int) -> str:
-    if not isinstance(seen, SeenEpochs) or not isinstance(expected, SeenEpochs):
-        return "return an array of row numbers: a row of it for each step, two numbers in each."
+@of_function
+@hint_for(
+    SeenEpochs, "return an array of row numbers: a row of it for each step, two numbers in each."
+)
+def _my_rows_hint(seen: SeenEpochs, expected: SeenEpochs, processes: int, _: int) -> str:
     rows, batch = _epoch_rows(processes), 2 * processes
     if seen.shape == expected.shape and not seen.different:
         return "another process returned something else. All take the same number of steps."
@@ -232,25 +235,18 @@ def _saved(count: int) -> dict[str, Any]:
     return {"b": np.arange(count, dtype=np.int32), "w": w}
 
 
-def _load_look(value: Any) -> object:
+@looks.function
+def _load_look(load: Any) -> object:
     import jax
-    from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-    if not callable(value):
-        return looks.kind(value, "function")
     count = jax.device_count()
-    auto = (AxisType.Auto,) * 2
-    before = jax.make_mesh((count, 1), ("data", "model"), axis_types=auto)
-    over = NamedSharding(before, PartitionSpec("data"))
-    state = {
-        name: jax.make_array_from_callback(whole.shape, over, whole.__getitem__)
-        for name, whole in _saved(count).items()
-    }
+    axes = ("data", "model")
+    before = mesh_of(axes, (count, 1))
+    state = {name: sharded(whole, before, "data") for name, whole in _saved(count).items()}
     like = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in state.items()}
-    across = (2, count // 2) if count % 2 == 0 else (1, count)
-    mesh = jax.make_mesh(across, ("data", "model"), axis_types=auto)
+    mesh = mesh_of(axes, (2, count // 2) if count % 2 == 0 else (1, count))
     with _checkpoint(state) as path:
-        found = value(path, like, mesh, PartitionSpec("model"))
+        found = load(path, like, mesh, jax.sharding.PartitionSpec("model"))
     if not isinstance(found, dict):
         return looks.kind(found, "PyTree like the one that was saved")
     return SeenTree(tuple((str(name), looks.array(found[name])) for name in sorted(found, key=str)))
@@ -274,17 +270,14 @@ def _loaded(process: int, processes: int, devices: int) -> SeenTree:
     parts = count // 2 if count % 2 == 0 else count
     size = count // parts
 
-    def leaf(whole: Any) -> SeenArray:
-        places = [size * (device % parts) for device in range(process * devices, count)][:devices]
-        pieces = [((at, 0)[: whole.ndim], whole[at : at + size].tolist()) for at in places]
-        return SeenArray(whole.shape, processes > 1, tuple(pieces))
-
-    return SeenTree(tuple((name, leaf(whole)) for name, whole in _saved(count).items()))
+    starts = [size * (device % parts) for device in range(process * devices, count)][:devices]
+    saved = _saved(count).items()
+    return SeenTree(tuple((name, looks.rows(w, starts, size, processes)) for name, w in saved))
 
 
-def _load_hint(seen: object, expected: object, *_: int) -> str:
-    if not isinstance(seen, SeenTree) or not isinstance(expected, SeenTree):
-        return "return what the checkpointer restored: a PyTree like the one that was saved."
+@of_function
+@hint_for(SeenTree, "return what the checkpointer restored: a PyTree like the one that was saved.")
+def _load_hint(seen: SeenTree, expected: SeenTree, *_: int) -> str:
     if [name for name, _ in seen.leaves] != [name for name, _ in expected.leaves]:
         return "the PyTree has the same names as like."
     for (_name, leaf), (_same, wanted) in zip(seen.leaves, expected.leaves, strict=True):
@@ -303,6 +296,6 @@ def _load_hint(seen: object, expected: object, *_: int) -> str:
 EXERCISES = {
     "09.1": Exercise("reads", looks.items(looks.number), _reads, _reads_hint),
     "09.2": Exercise("real", _mask_look, _mask, _mask_hint),
-    "09.3": Exercise("my_rows", _my_rows_look, _epochs, of_function(_my_rows_hint)),
-    "09.4": Exercise("load", _load_look, _loaded, of_function(_load_hint)),
+    "09.3": Exercise("my_rows", _my_rows_look, _epochs, _my_rows_hint),
+    "09.4": Exercise("load", _load_look, _loaded, _load_hint),
 }

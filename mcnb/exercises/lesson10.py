@@ -5,13 +5,20 @@ from __future__ import annotations
 import importlib
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import Exercise, of_function
-from mcnb.exercises.looks import shared_folder
+from mcnb.exercises.exercise import (
+    Exercise,
+    hint_for,
+    mesh_of,
+    of_function,
+    sharded,
+    shared_folder,
+)
 
 # 10.1: a death while a checkpoint is being written.
 SAVED_EVERY, WRITING, DONE = 8, 3, 25
@@ -22,11 +29,10 @@ def _again(*_: int) -> tuple[int, int]:
     return whole, DONE - whole
 
 
-def _again_hint(seen: object, expected: object, *_: int) -> str:
-    if not (
-        isinstance(seen, tuple) and len(seen) == 2 and all(isinstance(part, int) for part in seen)
-    ):
-        return "two whole numbers are wanted: the step to go on from, and how many are done twice."
+@hint_for(
+    (int, int), "two whole numbers are wanted: the step to go on from, and how many are done twice."
+)
+def _again_hint(seen: tuple[int, int], expected: tuple[int, int], *_: int) -> str:
     step, twice = seen
     begun = DONE // SAVED_EVERY * SAVED_EVERY
     if step == begun:
@@ -35,7 +41,7 @@ def _again_hint(seen: object, expected: object, *_: int) -> str:
         return "the variables are gone with the processes. What is on disk?"
     if step == 0:
         return "not everything is lost: what was saved before?"
-    if isinstance(expected, tuple) and step == expected[0]:
+    if step == expected[0]:
         return f"the step is right. All that came after it, up to step {DONE}, is done again."
     if step + twice != DONE:
         return "the two numbers together are the steps that were done."
@@ -54,9 +60,8 @@ def _every(*_: int) -> int:
     return _best(DAYS * 86400 / MACHINES)
 
 
-def _every_hint(seen: object, *_: object) -> str:
-    if not isinstance(seen, int):
-        return "a whole number of steps is wanted."
+@hint_for(int, "a whole number of steps is wanted.")
+def _every_hint(seen: int, *_: int) -> str:
     if abs(seen - _best(DAYS * 86400)) <= 1:
         return "that would be right for one machine. How often does one of all the machines die?"
     if abs(seen - _best(DAYS * 86400 / MACHINES, step_s=1)) <= 1:
@@ -109,31 +114,31 @@ def _after(count: int) -> list[int]:
     return values
 
 
-def _run_look(value: Any) -> object:
+def _checkpoints(path: Path) -> Any:
+    """Return a manager of the checkpoints in a folder, which has saved each when `save` returns."""
+    ocp = importlib.import_module("orbax.checkpoint")  # it brings no types
+    options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False)
+    return ocp.CheckpointManager(path, options=options)
+
+
+@looks.function
+def _run_look(run: Any) -> object:
     import jax
     from jax.experimental import multihost_utils
-    from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-    if not callable(value):
-        return looks.kind(value, "function")
-    ocp = importlib.import_module("orbax.checkpoint")  # it brings no types
+    ocp = importlib.import_module("orbax.checkpoint")
     count = jax.device_count()
-    mesh = jax.make_mesh((count,), ("data",), axis_types=(AxisType.Auto,))
-    place = NamedSharding(mesh, PartitionSpec("data"))
-    ones = np.ones(count, np.int32)
-    w = jax.make_array_from_callback(ones.shape, place, ones.__getitem__)
+    w = sharded(np.ones(count, np.int32), mesh_of(("data",), (count,)), "data")
     update = jax.jit(lambda w, step: 2 * w + step)
-    like = {"w": jax.ShapeDtypeStruct(w.shape, w.dtype, sharding=place)}
-    options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False)
+    like = {"w": jax.ShapeDtypeStruct(w.shape, w.dtype, sharding=w.sharding)}
     with shared_folder() as folder:
-        path = folder / "run"
-        keeper = ocp.CheckpointManager(path, options=options)
-        value(keeper, update, w, 0, FIRST)
+        keeper = _checkpoints(folder / "run")
+        run(keeper, update, w, 0, FIRST)
         newest = keeper.latest_step()
         if newest is None:
             return SeenRun((), (), None)
         found = keeper.restore(newest, args=ocp.args.StandardRestore(like))["w"]
-        returned = value(keeper, update, found, newest, LAST)
+        returned = run(keeper, update, found, newest, LAST)
         steps = tuple(sorted(keeper.all_steps()))
         held = [keeper.restore(step, args=ocp.args.StandardRestore(like))["w"] for step in steps]
         keeper.close()
@@ -145,19 +150,24 @@ def _run_look(value: Any) -> object:
 
 def _done(array: Any) -> int:
     """Return how many updates an array has had."""
-    values = {int(value) for shard in array.addressable_shards for value in shard.data.ravel()}
-    known = _after(2 * LAST)
-    [value] = values if len(values) == 1 else {-1}
+    known, value = _after(2 * LAST), _single(array)
     return known.index(value) if value in known else -1
+
+
+def _single(*arrays: Any) -> int:
+    """Return the number that is everywhere in arrays; -1 if they have different numbers."""
+    shards = [shard.data.ravel() for array in arrays for shard in array.addressable_shards]
+    values = {int(value) for shard in shards for value in shard}
+    return values.pop() if len(values) == 1 else -1
 
 
 def _run(*_: int) -> SeenRun:
     return SeenRun(KEPT, KEPT, LAST)
 
 
-def _run_hint(seen: object, expected: object, *_: int) -> str:
-    if not isinstance(seen, SeenRun) or not isinstance(expected, SeenRun):
-        return "return the parameters after the last step."
+@of_function
+@hint_for(SeenRun, "return the parameters after the last step.")
+def _run_hint(seen: SeenRun, expected: SeenRun, *_: int) -> str:
     if not seen.steps:
         return "no process saved anything. Who has to call save?"
     if seen.steps != seen.held:
@@ -193,38 +203,31 @@ class SeenReturn:
         )
 
 
-def _last_good_look(value: Any) -> object:
+@looks.function
+def _last_good_look(last_good: Any) -> object:
     import jax
     from jax.experimental import multihost_utils
-    from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-    if not callable(value):
-        return looks.kind(value, "function")
     ocp = importlib.import_module("orbax.checkpoint")
     count = jax.device_count()
-    mesh = jax.make_mesh((count,), ("data",), axis_types=(AxisType.Auto,))
+    mesh = mesh_of(("data",), (count,))
 
     def state(step: int, spec: str | None) -> dict[str, Any]:
         whole = np.full(count, step, np.int32)
-        place = NamedSharding(mesh, PartitionSpec(spec))
-        return {
-            name: jax.make_array_from_callback(whole.shape, place, whole.__getitem__)
-            for name in ("b", "w")
-        }
+        return {name: sharded(whole, mesh, spec) for name in ("b", "w")}
 
     start = state(0, "data")
-    options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False)
     found = []
     with shared_folder() as folder:
         path = folder / "run"
-        with ocp.CheckpointManager(path, options=options) as keeper:
+        with _checkpoints(path) as keeper:
             for step in SAVED:
                 keeper.save(step, args=ocp.args.StandardSave(state(step, None)))
         if jax.process_index() == 0:
             (path / f"{UNFINISHED}.orbax-checkpoint-tmp").mkdir()
         multihost_utils.sync_global_devices("saved")
         for bad in BAD:
-            pair = value(path, start, bad)
+            pair = last_good(path, start, bad)
             if not isinstance(pair, tuple) or len(pair) != 2:
                 return looks.kind(pair, "pair of a step and a PyTree")
             number, params = looks.number(pair[0]), pair[1]
@@ -235,16 +238,9 @@ def _last_good_look(value: Any) -> object:
             ):
                 return looks.kind(params, "PyTree like start")
             same = all(params[name].sharding == start[name].sharding for name in start)
-            found.append((bad, number, _step_of(params), same))
+            found.append((bad, number, _single(params["b"], params["w"]), same))
         multihost_utils.sync_global_devices("looked at")
     return SeenReturn(tuple(found))
-
-
-def _step_of(params: dict[str, Any]) -> int:
-    arrays = (params["b"], params["w"])
-    values = {int(v) for one in arrays for s in one.addressable_shards for v in s.data.ravel()}
-    [value] = values if len(values) == 1 else {-1}
-    return value
 
 
 def _last_good(*_: int) -> SeenReturn:
@@ -252,9 +248,9 @@ def _last_good(*_: int) -> SeenReturn:
     return SeenReturn(tuple((bad, k, k, True) for bad, k in zip(BAD, newest, strict=True)))
 
 
-def _last_good_hint(seen: object, expected: object, *_: int) -> str:
-    if not isinstance(seen, SeenReturn) or not isinstance(expected, SeenReturn):
-        return "return two things: the step, and the PyTree."
+@of_function
+@hint_for(SeenReturn, "return two things: the step, and the PyTree.")
+def _last_good_hint(seen: SeenReturn, expected: SeenReturn, *_: int) -> str:
     for (bad, step, held, same), (_bad, wanted, *_rest) in zip(
         seen.found, expected.found, strict=True
     ):
@@ -279,6 +275,6 @@ def _last_good_hint(seen: object, expected: object, *_: int) -> str:
 EXERCISES = {
     "10.1": Exercise("again", looks.items(looks.number), _again, _again_hint),
     "10.2": Exercise("every", looks.number, _every, _every_hint),
-    "10.3": Exercise("run", _run_look, _run, of_function(_run_hint)),
-    "10.4": Exercise("last_good", _last_good_look, _last_good, of_function(_last_good_hint)),
+    "10.3": Exercise("run", _run_look, _run, _run_hint),
+    "10.4": Exercise("last_good", _last_good_look, _last_good, _last_good_hint),
 }

@@ -9,25 +9,18 @@ from typing import Any
 
 from mcnb._text import size
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import Exercise, of_function
+from mcnb.exercises.exercise import Exercise, hint_for, mesh_of, of_function
 
 # 11.1: tasks of Slurm's for hosts with several GPUs each.
 HOSTS, GPUS = 3, 4
 PER_GPU, PER_HOST = (GPUS, HOSTS * GPUS, 1), (1, HOSTS, GPUS)
 
 
-def _plans(*_: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    return PER_GPU, PER_HOST
-
-
-def _plans_hint(seen: object, *_: object) -> str:
-    if not (
-        isinstance(seen, tuple)
-        and len(seen) == 2
-        and all(isinstance(plan, tuple) and len(plan) == 3 for plan in seen)
-        and all(isinstance(number, int) for plan in seen for number in plan)
-    ):
-        return "two tuples of three whole numbers are wanted: first a process for each GPU."
+@hint_for(
+    ((int, int, int),) * 2,
+    "two tuples of three whole numbers are wanted: first a process for each GPU.",
+)
+def _plans_hint(seen: tuple[tuple[int, int, int], tuple[int, int, int]], *_: object) -> str:
     first, second = seen
     if seen == (PER_HOST, PER_GPU):
         return "both are right, in the other order: first a process for each GPU."
@@ -91,13 +84,12 @@ def _shown(arguments: tuple[tuple[str, object], ...]) -> str:
     return f"initialize({', '.join(f'{name}={value!r}' for name, value in arguments)})"
 
 
-def _join_look(value: Any) -> object:
-    if not callable(value):
-        return looks.kind(value, "function")
+@looks.function
+def _join_look(join: Any) -> object:
     found = []
     for name, environment in UNDER.items():
         calls: list[tuple[tuple[str, object], ...]] = []
-        value(dict(environment), _recorder(calls))
+        join(dict(environment), _recorder(calls))
         found.append((name, tuple(calls)))
     return SeenJoin(tuple(found))
 
@@ -110,9 +102,13 @@ def _recorder(calls: list[tuple[tuple[str, object], ...]]) -> Callable[..., None
         local_device_ids: Any = None,
         **more: Any,
     ) -> None:
-        given = (coordinator_address, num_processes, process_id)
-        arguments = dict(zip(_PARAMETERS, given, strict=True))
-        arguments |= {"local_device_ids": local_device_ids} | more
+        arguments = {
+            "coordinator_address": coordinator_address,
+            "num_processes": num_processes,
+            "process_id": process_id,
+            "local_device_ids": local_device_ids,
+            **more,
+        }
         calls.append(tuple((k, v) for k, v in arguments.items() if v is not None))
 
     return initialize
@@ -123,9 +119,9 @@ def _join(*_: int) -> SeenJoin:
     return SeenJoin((("torchrun", (tuple(arguments),)), ("Slurm", ((),)), ("Open MPI", ((),))))
 
 
-def _join_hint(seen: object, expected: object, *_: int) -> str:
-    if not isinstance(seen, SeenJoin) or not isinstance(expected, SeenJoin):
-        return "define a function of two arguments."
+@of_function
+@hint_for(SeenJoin, "define a function of two arguments.")
+def _join_hint(seen: SeenJoin, expected: SeenJoin, *_: int) -> str:
     for (name, calls), (_name, wanted) in zip(seen.calls, expected.calls, strict=True):
         if len(calls) != 1:
             return f"under {name}, initialize is to be called once."
@@ -191,15 +187,13 @@ def _copies(name: str, count: int, copies: int) -> str:
     return f"{name} {size(count)}" + (f" ({copies} copies)" if copies > 1 else "")
 
 
-def _place_look(value: Any) -> object:
+@looks.function
+def _place_look(place: Any) -> object:
     import jax
-    from jax.sharding import AxisType
 
-    if not callable(value):
-        return looks.kind(value, "function")
-    mesh = jax.make_mesh(MESH, ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+    mesh = mesh_of(("data", "model"), MESH)
     shapes = {name: jax.ShapeDtypeStruct(shape, "bfloat16") for name, shape in SHAPES.items()}
-    places = value(shapes, mesh)
+    places = place(shapes, mesh)
     if not isinstance(places, dict) or set(places) != set(SHAPES):
         return looks.kind(places, "dictionary with the names of shapes")
     return SeenPlaces(
@@ -230,9 +224,9 @@ def _places(*_: int) -> SeenPlaces:
     )
 
 
-def _place_hint(seen: object, expected: object, *_: int) -> str:
-    if not isinstance(seen, SeenPlaces) or not isinstance(expected, SeenPlaces):
-        return "return a dictionary with a NamedSharding for each name in shapes."
+@of_function
+@hint_for(SeenPlaces, "return a dictionary with a NamedSharding for each name in shapes.")
+def _place_hint(seen: SeenPlaces, *_: object) -> str:
     for name, told in seen.each:
         if isinstance(told, str):
             if "evenly" in told:
@@ -253,7 +247,9 @@ def _place_hint(seen: object, expected: object, *_: int) -> str:
 
 
 EXERCISES = {
-    "11.1": Exercise("plans", looks.items(looks.items(looks.number)), _plans, _plans_hint),
-    "11.2": Exercise("join", _join_look, _join, of_function(_join_hint)),
-    "11.3": Exercise("place", _place_look, _places, of_function(_place_hint)),
+    "11.1": Exercise(
+        "plans", looks.items(looks.items(looks.number)), lambda *_: (PER_GPU, PER_HOST), _plans_hint
+    ),
+    "11.2": Exercise("join", _join_look, _join, _join_hint),
+    "11.3": Exercise("place", _place_look, _places, _place_hint),
 }

@@ -1,43 +1,19 @@
 """Describe values as plain data that can be compared and printed on one line.
 
-Only `shared_folder` communicates: an array is described by its addressable shards.
+Nothing here communicates: an array is described by its addressable shards.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mcnb._text import a_or_an
 
-LONGEST_PATH = 1024
 DIGITS = 4  # significant digits of numbers, as compared and as printed
-
-
-@contextmanager
-def shared_folder() -> Iterator[Path]:
-    """Create a temporary folder on process 0, and share its path with all processes.
-
-    All processes must enter it together. Process 0 removes the folder on leaving the context.
-    """
-    import jax
-    from jax.experimental import multihost_utils
-
-    made = tempfile.mkdtemp() if jax.process_index() == 0 else ""
-    try:
-        name = np.frombuffer(made.encode().ljust(LONGEST_PATH, b"\0"), np.uint8)
-        told = multihost_utils.broadcast_one_to_all(name)
-        yield Path(bytes(np.asarray(told, np.uint8)).rstrip(b"\0").decode())
-    finally:
-        if made:
-            shutil.rmtree(made, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -60,20 +36,32 @@ class SeenArray:
         return f"shape {self.shape}, {where}, here {pieces}"
 
 
+def rows(whole: Any, starts: Iterable[int], size: int, processes: int) -> SeenArray:
+    """Return the description of an array of which each device here has some rows.
+
+    Args:
+        whole: Values of the whole array.
+        starts: For each device of this process, the first of its rows.
+        size: Number of rows of each device.
+        processes: Number of processes.
+    """
+    after = (0,) * (whole.ndim - 1)
+    pieces = [((start, *after), whole[start : start + size].tolist()) for start in starts]
+    return SeenArray(whole.shape, processes > 1, tuple(pieces))
+
+
 @dataclass(frozen=True)
 class SeenSharding:
     """Description of how an array is sharded, without its values.
 
     Attributes:
         shape: Global shape.
-        spec: Mesh axes over which each dimension is split; None for a sharding without a mesh.
         regions: Bounds in each dimension of the shard on each of this process's devices, ordered
             by the position of the device.
         copies: Number of devices that hold the first of these shards.
     """
 
     shape: tuple[int, ...]
-    spec: tuple[tuple[str, ...], ...] | None
     regions: tuple[tuple[tuple[int, int], ...], ...]
     copies: int
 
@@ -141,6 +129,11 @@ def items(one: Callable[[Any], object]) -> Callable[[Any], object]:
     return look
 
 
+def function(look: Callable[[Any], object]) -> Callable[[Any], object]:
+    """Return a function that describes a function, given one that tries it out."""
+    return lambda value: look(value) if callable(value) else kind(value, "function")
+
+
 def array(value: Any) -> object:
     """Describe an array by its addressable shards, with numbers rounded."""
     import jax
@@ -149,29 +142,22 @@ def array(value: Any) -> object:
         return kind(value, "jax.Array")
     pieces = [
         (tuple(part.start or 0 for part in shard.index), _values(shard.data))
-        for shard in _in_place(value.addressable_shards)
+        for shard in sorted(value.addressable_shards, key=lambda shard: shard.device.id)
     ]
     return SeenArray(value.shape, not value.is_fully_addressable, tuple(pieces))
 
 
-def sharding(value: Any, shape: Sequence[int] | None = None) -> object:
-    """Describe the sharding of an array, or a sharding applied to a shape.
-
-    Args:
-        value: Array or sharding.
-        shape: Global shape, if `value` is a sharding.
-    """
+def sharding(value: Any) -> object:
+    """Describe the sharding of an array."""
     import jax
 
-    if isinstance(value, jax.Array):
-        shape, value = value.shape, value.sharding
-    if not isinstance(value, jax.sharding.Sharding) or shape is None:
-        return kind(value, "jax.Array")
     from mcnb.errors import PictureError
     from mcnb.pictures.inspect import layout_of
 
+    if not isinstance(value, jax.Array):
+        return kind(value, "jax.Array")
     try:
-        layout = layout_of(value, shape)
+        layout = layout_of(value.sharding, value.shape)
     except PictureError as error:
         return str(error)
     process = jax.process_index()
@@ -182,22 +168,16 @@ def sharding(value: Any, shape: Sequence[int] | None = None) -> object:
         if device.process == process
     )
     return SeenSharding(
-        tuple(shape),
-        layout.split if layout.mesh is not None else None,
+        value.shape,
         tuple(region.bounds for _, region in own),
         len(own[0][1].devices) if own else 0,
     )
 
 
-def _in_place(shards: Sequence[Any]) -> list[Any]:
-    return sorted(shards, key=lambda shard: shard.device.id)
-
-
 def _values(data: Any) -> list[Any]:
     values = np.asarray(data)
-    if values.dtype.kind in "biu":
-        found: list[Any] = values.tolist()
-        return found
-    flat = [float(f"{float(v):.{DIGITS}g}") for v in values.astype(np.float64).ravel()]
-    rows: list[Any] = np.array(flat).reshape(values.shape).tolist()
-    return rows
+    if values.dtype.kind not in "biu":
+        flat = [float(f"{v:.{DIGITS}g}") for v in values.astype(np.float64).ravel()]
+        values = np.array(flat).reshape(values.shape)
+    found: list[Any] = values.tolist()
+    return found

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mcnb.export.needs import GIVEN, Names, names_of
+from mcnb.export.needs import GIVEN, Names, bound, names_of
 from mcnb.export.parse import Cell
 from mcnb.export.source import awaits, edited, mcnb_names, only, plain, root, span, without_mcnb
 
@@ -39,10 +39,7 @@ def errands_before(
         before: All cells before it.
         processes: The cells of its part; only those that run in the processes count.
     """
-    taken: set[str] = set()
-    for one in processes:
-        if one.in_processes and one.code:
-            taken |= names_of(one.code).defines - _imports(one.code)
+    taken = {n for one in processes if one.in_processes for n in _own(one.code)}
     for name, value in pushed(cell.source):
         needs = names_of(value).needs
         made = _made(needs, [*before, cell])
@@ -111,17 +108,14 @@ def _plain(source: str) -> str | None:
     return code.strip("\n")
 
 
-def _imports(code: str) -> set[str]:
-    return {
-        alias.asname or alias.name.partition(".")[0]
+def _own(code: str) -> frozenset[str]:
+    """Return the names that code defines otherwise than by imports."""
+    return names_of(code).defines - {
+        bound(alias)
         for node in ast.walk(ast.parse(code))
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for alias in node.names
     }
-
-
-def _own(code: str) -> set[str]:
-    return set(names_of(code).defines) - _imports(code)
 
 
 def folder_numbers(cells: Sequence[Cell]) -> dict[int, int]:
@@ -155,27 +149,18 @@ def with_lasting_folders(code: str, number: int, *, new: bool) -> str:
 
 def _folders(code: str) -> list[ast.Call]:
     """Return the calls that create a temporary folder."""
-    return [
-        node
-        for node in ast.walk(ast.parse(code))
-        if isinstance(node, ast.Call)
-        and not (node.args or node.keywords)
-        and isinstance(node.func, (ast.Attribute, ast.Name))
-        and (node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id)
-        == "TemporaryDirectory"
-    ]
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.Call(ast.Name(name) | ast.Attribute(attr=name), [], []):
+                if name == "TemporaryDirectory":
+                    found.append(node)
+    return found
 
 
 # Statements of a cell that is expected to fail are kept if later cells need their names.
-_DEFINITIONS = (
-    ast.Assign,
-    ast.AnnAssign,
-    ast.Import,
-    ast.ImportFrom,
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.ClassDef,
-)
+_ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)
+_DEFINITIONS = (*_ASSIGNMENTS, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True)
@@ -225,31 +210,17 @@ def choose(cells: Sequence[Cell], earlier: Sequence[Cell], given: str) -> list[C
     while True:
         view = _View(cells, earlier, lost, given)
         if not view.missing:
-            return view.choices()
+            return [view.choice(cell) for cell in cells]
         lost.update(view.missing)
 
 
 class _View:
-    """Reads the cells of a part in order, and resolves the names that they read.
-
-    Args:
-        cells: The part's cells.
-        earlier: The cells of earlier parts.
-        lost: The cells that are known to lack a name, by index.
-        given: A name that is defined from the beginning.
-
-    Attributes:
-        missing: More cells that lack a name, by index.
-    """
+    """Reads the cells of a part in order, and resolves the names that they read."""
 
     def __init__(
-        self,
-        cells: Sequence[Cell],
-        earlier: Sequence[Cell],
-        lost: Mapping[int, str],
-        given: str,
+        self, cells: Sequence[Cell], earlier: Sequence[Cell], lost: Mapping[int, str], given: str
     ) -> None:
-        self.missing: dict[int, str] = {}
+        self.missing: dict[int, str] = {}  # as lost: more cells that lack a name
         self._cells, self._earlier, self._lost = cells, earlier, lost
         self._defined = {given: _Piece(Names(frozenset(), frozenset(), frozenset({given})))}
         self._ever = dict(self._defined)  # the names that a function finds when it is called
@@ -260,12 +231,12 @@ class _View:
         for cell in cells:
             self._read(cell)
         for index, piece in self._kept.items():
-            if name := self._lacks_later(piece):
+            if name := self._lacks(piece, piece.names.later, self._ever):
                 self.missing.setdefault(index, name)
         for pieces in self._statements.values():
             for statement in pieces:
                 if statement is not None:
-                    self._lacks_later(statement)
+                    self._lacks(statement, statement.names.later, self._ever)
         for piece in self._kept.values():
             _use(piece)
 
@@ -276,31 +247,18 @@ class _View:
             self._read_statements(cell)
         elif cell.code and not cell.why_not and cell.index not in self._lost:
             piece = _Piece(names_of(cell.code))
-            if name := self._lacks(piece):
+            if name := self._lacks(piece, piece.names.needs, self._defined):
                 self.missing[cell.index] = name
             self._kept[cell.index] = piece
             self._define(piece)
         elif cell.code:
             self._forget(names_of(cell.code).defines)
 
-    def _lacks(self, piece: _Piece) -> str:
-        """Record the sources of the names that a piece reads; return a name that has none."""
-        for name in sorted(piece.names.needs - GIVEN):
-            if name in self._defined:
-                piece.sources[name] = self._defined[name]
-            elif not self._star:
-                return name
-        return ""
-
-    def _lacks_later(self, piece: _Piece) -> str:
-        """Record the sources of the names that its functions read; return one that has none."""
-        lacks = ""
-        for name in sorted(piece.names.later - GIVEN):
-            if name in self._ever:
-                piece.sources.setdefault(name, self._ever[name])
-            elif not self._star:
-                lacks = lacks or name
-        return lacks
+    def _lacks(self, piece: _Piece, names: frozenset[str], known: Mapping[str, _Piece]) -> str:
+        """Record the sources of names that a piece reads; return the first name that has none."""
+        for name in names & known.keys() - GIVEN:
+            piece.sources.setdefault(name, known[name])
+        return "" if self._star else min(names - known.keys() - GIVEN, default="")
 
     def _define(self, piece: _Piece) -> None:
         self._ever |= dict.fromkeys(piece.names.defines, piece)
@@ -319,7 +277,8 @@ class _View:
             piece = _Piece(names_of(ast.unparse(statement)))
             # A new name was certainly set if a later cell reads the name.
             unsure = statement is body[-1] and piece.names.defines & self._defined.keys()
-            if isinstance(statement, _DEFINITIONS) and not unsure and not self._lacks(piece):
+            is_definition = isinstance(statement, _DEFINITIONS) and not unsure
+            if is_definition and not self._lacks(piece, piece.names.needs, self._defined):
                 pieces.append(piece)
                 self._define(piece)
             else:
@@ -334,11 +293,8 @@ class _View:
             self._errands.setdefault(cell.index, []).append((piece, errand))
             self._define(piece)
 
-    def choices(self) -> list[Choice]:
-        """Return the choice for each cell."""
-        return [self._choice(cell) for cell in self._cells]
-
-    def _choice(self, cell: Cell) -> Choice:
+    def choice(self, cell: Cell) -> Choice:
+        """Return what is kept of a cell, once no cell lacks a name."""
         if not cell.in_processes:
             errands = tuple(e for piece, e in self._errands.get(cell.index, []) if piece.used)
             return Choice(cell, why_not="it runs in the notebook", errands=errands)

@@ -66,6 +66,11 @@ def _functions(
         _functions(child, later, defines, inside=deferred)
 
 
+def bound(alias: ast.alias) -> str:
+    """Return the name that an import binds."""
+    return alias.asname or alias.name.partition(".")[0]
+
+
 class _Walk(ast.NodeVisitor):
     """Visits statements in the order of execution, and collects their global names."""
 
@@ -151,7 +156,7 @@ class _Walk(ast.NodeVisitor):
             if alias.name == "*":
                 self.star = True
             else:
-                self._bind(alias.asname or alias.name.partition(".")[0])
+                self._bind(bound(alias))
 
     visit_ImportFrom = visit_Import  # noqa: N815
 
@@ -160,13 +165,8 @@ class _Walk(ast.NodeVisitor):
         self._bind(node.name)
         self._visit_all(node.body)
 
-    def visit_MatchAs(self, node: ast.MatchAs) -> None:
-        self._visit_all([node.pattern])
-        self._bind(node.name)
-
-    def visit_MatchStar(self, node: ast.MatchStar) -> None:
-        self._bind(node.name)
-
-    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+    def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar | ast.MatchMapping) -> None:
         self.generic_visit(node)
-        self._bind(node.rest)
+        self._bind(node.rest if isinstance(node, ast.MatchMapping) else node.name)
+
+    visit_MatchStar = visit_MatchMapping = visit_MatchAs  # noqa: N815

@@ -12,8 +12,7 @@ import textwrap
 import tokenize
 from collections.abc import Collection, Iterable, Sequence
 
-_OPENS = ("FSTRING_START", "TSTRING_START")
-_CLOSES = ("FSTRING_END", "TSTRING_END")
+from mcnb.export.needs import bound
 
 
 def comment(code: str) -> str:
@@ -39,11 +38,9 @@ def indent(code: str, by: str = "    ") -> str:
     opened: list[int] = []
     for token in tokenize.generate_tokens(io.StringIO(code).readline):
         name = tokenize.tok_name[token.type]
-        if name == "STRING":
-            inside.update(range(token.start[0] + 1, token.end[0] + 1))
-        elif name in _OPENS:
+        if name in ("STRING", "FSTRING_START", "TSTRING_START"):
             opened.append(token.start[0])
-        elif name in _CLOSES:
+        if name in ("STRING", "FSTRING_END", "TSTRING_END"):
             inside.update(range(opened.pop() + 1, token.end[0] + 1))
     lines = enumerate(code.split("\n"), 1)
     return "\n".join(
@@ -135,8 +132,7 @@ def plain(code: str) -> str:
             line = lines[number] if 0 <= number < len(lines) else ""
             if not _IPYTHON.match(line) or line.lstrip().startswith("%%"):
                 raise
-            body = line.lstrip()
-            lines[number] = f"{line[: len(line) - len(body)]}# {body}"
+            lines[number] = re.sub(r"^\s*", r"\g<0># ", line)
         else:
             return "\n".join(lines)
 
@@ -178,10 +174,10 @@ def display_last(code: str, display: str, silent: Collection[str] = ()) -> str:
     body = ast.parse(code).body
     if not body or not isinstance(body[-1], ast.Expr) or _ends_in_semicolon(code):
         return code
-    last = body[-1]
-    if _called(last.value) in ("print", "exec", display, *silent):
-        return code
-    start, end = span(code, last)
+    match body[-1].value:
+        case ast.Call(ast.Name(name)) if name in ("print", "exec", display, *silent):
+            return code
+    start, end = span(code, body[-1])
     text = code[start:end]
     if not _is_one_argument(text):
         text = f"({text})"
@@ -198,11 +194,11 @@ def silent_functions(code: str) -> dict[str, bool]:
     found = {}
     for node in ast.parse(code).body:
         if isinstance(node, ast.FunctionDef):
-            inside = [n for statement in node.body for n in ast.walk(statement)]
             says = any(
-                isinstance(n, (ast.Yield, ast.YieldFrom))
-                or (isinstance(n, ast.Return) and n.value is not None)
-                for n in inside
+                isinstance(inner, (ast.Yield, ast.YieldFrom))
+                or (isinstance(inner, ast.Return) and inner.value is not None)
+                for statement in node.body
+                for inner in ast.walk(statement)
             )
             found[node.name] = not says and not node.decorator_list
     return found
@@ -216,10 +212,6 @@ def _is_one_argument(text: str) -> bool:
     assert isinstance(call, ast.Call)
     alone = ast.parse(f"({text})", mode="eval").body
     return not call.keywords and [*map(ast.dump, call.args)] == [ast.dump(alone)]
-
-
-def _called(node: ast.expr) -> str:
-    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
 
 
 def _ends_in_semicolon(code: str) -> bool:
@@ -239,12 +231,8 @@ def mcnb_names(code: str) -> frozenset[str]:
     found = set()
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            found |= {_bound(alias) for alias in node.names if _is_mcnb(node, alias)}
+            found |= {bound(alias) for alias in node.names if _is_mcnb(node, alias)}
     return frozenset(found)
-
-
-def _bound(alias: ast.alias) -> str:
-    return alias.asname or alias.name.partition(".")[0]
 
 
 def _is_mcnb(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
@@ -275,7 +263,11 @@ def without_mcnb(code: str, names: Collection[str]) -> str:
             gone = [statement for statement in block if _is_gone(statement, names)]
             empty = not isinstance(node, ast.Module) and len(gone) == len(block)
             edits += [commented(code, one, keep=empty and one is gone[0]) for one in gone]
-            edits += [_import_of_others(code, one) for one in block if _is_mixed(one)]
+            for one in block:
+                if isinstance(one, ast.Import):
+                    others = [alias for alias in one.names if not _is_mcnb(one, alias)]
+                    if 0 < len(others) < len(one.names):
+                        edits.append((*span(code, one), ast.unparse(ast.Import(others))))
     return edited(code, edits)
 
 
@@ -292,15 +284,3 @@ def root(node: ast.expr) -> str:
     while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _is_mixed(statement: ast.stmt) -> bool:
-    if not isinstance(statement, ast.Import):
-        return False
-    return len({_is_mcnb(statement, alias) for alias in statement.names}) == 2
-
-
-def _import_of_others(code: str, statement: ast.stmt) -> tuple[int, int, str]:
-    assert isinstance(statement, ast.Import)
-    others = [alias for alias in statement.names if not _is_mcnb(statement, alias)]
-    return (*span(code, statement), ast.unparse(ast.Import(others)))

@@ -182,17 +182,11 @@ class Choice:
 
 @dataclass
 class _Piece:
-    """A cell, or one statement of a cell that is expected to fail.
-
-    Attributes:
-        names: The global names of its code.
-        sources: The pieces that define the names it reads, by name.
-        used: Whether a cell that is kept needs the piece.
-    """
+    """A cell, or one statement of a cell that is expected to fail."""
 
     names: Names
-    sources: dict[str, _Piece] = field(default_factory=dict)
-    used: bool = False
+    sources: dict[str, _Piece] = field(default_factory=dict)  # that define the names it reads
+    used: bool = False  # by a cell that is kept
 
 
 def choose(cells: Sequence[Cell], earlier: Sequence[Cell], given: str) -> list[Choice]:

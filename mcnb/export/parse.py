@@ -139,7 +139,9 @@ def run_lesson(path: Path) -> int:
     with contextlib.chdir(path.resolve().parent):  # lessons use files beside them
         for cell in notebook.cells:
             if cell.cell_type == "markdown":
-                _print_headings(cell.source)
+                for line in cell.source.splitlines():
+                    if line.startswith("#"):
+                        print(f"\n{line}")
             elif cell.cell_type == "code" and not _run(shell, cell):
                 return 1
     return 0
@@ -170,12 +172,6 @@ def _shell() -> Any:
             print(text if sys.stdout.isatty() else without_escapes(text))
 
     return Shell.instance()
-
-
-def _print_headings(text: str) -> None:
-    for line in text.splitlines():
-        if line.startswith("#"):
-            print(f"\n{line}")
 
 
 def _run(shell: Any, cell: Any) -> bool:
@@ -275,19 +271,19 @@ def parts_of(cells: Sequence[Any], display: str) -> list[Part]:
         first, _, code = cell.source.lstrip("\n").partition("\n")
         if magic := _MAGIC.fullmatch(first):
             running = True
-            read = replace(read, in_processes=True, code=code)
-            read = _in_processes(read, magic[1], parts[-1].options.processes, known)
+            read = _in_processes(read, code, magic[1], parts[-1].options.processes, known)
             if LEFT_OUT_TAG in tags:
                 read = replace(read, why_not=f"it has the tag {LEFT_OUT_TAG}")
         else:
             for command, options in _commands(read):
                 if command == "stop":
                     running = False
-                elif command == "restart" or (command == "start" and not running):
+                elif command == "restart" or not running:
                     running = True
+                    options = options or parts[-1].options
                     if any(one.in_processes for one in parts[-1].cells):
-                        parts.append(Part(options or parts[-1].options))
-                    parts[-1].options = options or parts[-1].options
+                        parts.append(Part(options))
+                    parts[-1].options = options
         parts[-1].cells.append(read)
     return parts
 
@@ -310,22 +306,16 @@ def _commands(cell: Cell) -> Iterator[tuple[str, Options | None]]:
 
 @dataclass
 class _Known:
-    """Names collected from a lesson's cells so far.
+    """Names collected from a lesson's cells so far."""
 
-    Attributes:
-        display: The function that shows a value.
-        mcnb: The names of mcnb and its members.
-        silent: For each function, whether it returns nothing.
-    """
-
-    display: str
-    mcnb: set[str] = field(default_factory=set)
-    silent: dict[str, bool] = field(default_factory=dict)
+    display: str  # the function that shows a value
+    mcnb: set[str] = field(default_factory=set)  # the names of mcnb and its members
+    silent: dict[str, bool] = field(default_factory=dict)  # whether a function returns nothing
 
 
-def _in_processes(cell: Cell, words: str, count: int, known: _Known) -> Cell:
+def _in_processes(cell: Cell, source: str, words: str, count: int, known: _Known) -> Cell:
     """Return a cell of the processes with its code for a plain program."""
-    source, cell = cell.code, replace(cell, code=_parsed(cell.code))
+    cell = replace(cell, in_processes=True, code=_parsed(source))
     try:
         chosen = cell_parser().parse(words).processes
         targets = process_set(f"0-{count - 1}" if chosen is None else chosen, count)
@@ -370,10 +360,7 @@ def _ends_in_mcnb(code: str, ours: Collection[str]) -> bool:
 
 
 def _without_futures(code: str) -> tuple[str, tuple[str, ...]]:
-    found = [
-        node
-        for node in ast.parse(code).body
-        if isinstance(node, ast.ImportFrom) and node.module == "__future__"
-    ]
+    imports = (node for node in _statements(code) if isinstance(node, ast.ImportFrom))
+    found = [node for node in imports if node.module == "__future__"]
     names = tuple(alias.name for node in found for alias in node.names)
     return edited(code, [commented(code, node) for node in found]), names

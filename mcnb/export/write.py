@@ -148,9 +148,9 @@ class Place:
     folder: str = ""
 
     @property
-    def is_last(self) -> bool:
-        """Whether this is the lesson's last program."""
-        return self.number == len(self.names) - 1
+    def cleans(self) -> bool:
+        """Whether this program removes the shared folder, as the last one that uses it."""
+        return bool(self.folder) and self.number == len(self.names) - 1
 
 
 def head(
@@ -170,13 +170,14 @@ def head(
     modules |= {"pprint"} if display else set()
     modules |= {"pickle"} if pushes else set()
     modules |= {"pathlib", "shutil", "types"} if shares else set()
-    modules |= {"pathlib", "shutil"} if place.folder and place.is_last else set()
+    modules |= {"pathlib", "shutil"} if place.cleans else set()
     text = _docstring(place, options) + "\n"
     text += f"from __future__ import {', '.join(futures)}\n\n" if futures else ""
     text += "".join(f"import {module}\n" for module in sorted(modules))
     devices = options.devices_per_process
     text += _THREADS.format(threads=min(UNDER_WAY * devices, MOST_THREADS))
-    settings = [f"os.environ[{_text(k)}] = {_text(v)}\n" for k, v in options.env.items()]
+    quoted = [(json.dumps(name), json.dumps(value)) for name, value in options.env.items()]
+    settings = [f"os.environ[{name}] = {value}\n" for name, value in quoted]
     text += "".join([*settings, "\n"]) if settings else ""
     text += "import jax\n" + ("import numpy as np\n" if pushes else "")
     count = options.processes
@@ -189,6 +190,7 @@ def head(
 
 
 def _docstring(place: Place, options: Options) -> str:
+    count = options.processes
     what = f"For {options.describe()}, without mcnb."
     if len(place.names) > 1:
         what += (
@@ -198,27 +200,18 @@ def _docstring(place: Place, options: Options) -> str:
     return _DOCSTRING.format(
         title=_docstring_safe(place.title),
         what=_docstring_safe(textwrap.fill(f"{what} In a shell, with any free port:", 88)),
-        loop=_loop(options.processes),
+        loop=" ".join(map(str, range(count))) if count <= 10 else f"$(seq 0 {count - 1})",
         name=_docstring_safe(place.names[place.number]),
         port=PORT,
-        count=options.processes,
+        count=count,
         written_by=WRITTEN_BY,
         lesson=_docstring_safe(place.lesson),
     )
 
 
-def _loop(count: int) -> str:
-    return " ".join(map(str, range(count))) if count <= 10 else f"$(seq 0 {count - 1})"
-
-
 def end(place: Place) -> str:
     """Return the last lines of a program."""
-    clean = place.folder and place.is_last
-    return _END + (_CLEAN.format(folder=place.folder) if clean else "")
-
-
-def _text(value: str) -> str:
-    return json.dumps(value)
+    return _END + (_CLEAN.format(folder=place.folder) if place.cleans else "")
 
 
 def _docstring_safe(text: str) -> str:
@@ -371,16 +364,11 @@ def _body(
             magic, _, code = choice.cell.source.lstrip("\n").partition("\n")
             # Options such as `-p 0-1` and `--unchecked` explain the cell, so they are kept.
             drop = choice.cell.in_processes and magic.split() == ["%%mcjax"]
-            source = code if drop else choice.cell.source
-            lines += [f"# Left out, as {choice.why_not}:", comment(_further(source.strip("\n")))]
+            source = (code if drop else choice.cell.source).strip("\n")
+            lines += [f"# Left out, as {choice.why_not}:", comment(textwrap.indent(source, "    "))]
         blocks.append("\n" + "\n".join(lines) + "\n")
         separated.append(choice.cell.index)
     return "".join(blocks), tuple(separated)
-
-
-def _further(text: str) -> str:
-    """Indent text by four spaces."""
-    return textwrap.indent(text, "    ")
 
 
 def _on(choice: Choice) -> str:
@@ -397,15 +385,10 @@ def _errands(
 ) -> list[str]:
     """Return the code by which process 0 computes pushed variables and broadcasts them.
 
-    Args:
-        choice: The cell.
-        done: The kernel cells that process 0 has executed; this call adds to them.
-        folders: The number of the first lasting folder that each cell creates.
-        own: The indices of this part's cells.
+    Kernel cells that process 0 has executed are done; this call adds to them. Of the cells with
+    lasting folders, those of the program's own part empty them first.
     """
-    made: dict[int, str] = {}
-    for errand in choice.errands:
-        made |= {index: code for index, code in errand.before if index not in done}
+    made = {k: code for errand in choice.errands for k, code in errand.before if k not in done}
     done |= made.keys()
     lines = ["# Process 0 does what the notebook did, and tells the others."]
     for index, code in sorted(made.items()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mcnb.export.needs import GIVEN, Names, bound, names_of
@@ -26,27 +26,6 @@ class Errand:
     before: tuple[tuple[int, str], ...]
 
 
-def errands_before(
-    cell: Cell, before: Sequence[Cell], processes: Sequence[Cell]
-) -> Iterator[Errand]:
-    """Yield the variables that a kernel cell pushes, if process 0 can compute their values.
-
-    Process 0 can't compute a value that needs mcnb, or whose code in the notebook kernel defines a
-    name that the processes define, too.
-
-    Args:
-        cell: A cell of the notebook kernel.
-        before: All cells before it.
-        processes: The cells of its part; only those that run in the processes count.
-    """
-    taken = {n for one in processes if one.in_processes for n in _own(one.code)}
-    for name, value in pushed(cell.source):
-        needs = names_of(value).needs
-        made = _made(needs, [*before, cell])
-        if made is not None and not taken & {n for _, code in made for n in _own(code)}:
-            yield Errand(name, value, tuple(made))
-
-
 def pushed(source: str) -> list[tuple[str, str]]:
     """Return the variables that a cell's code pushes to all processes, and their values.
 
@@ -59,18 +38,13 @@ def pushed(source: str) -> list[tuple[str, str]]:
     except SyntaxError:
         return []
     found = []
-    for statement in body:
-        match statement:
-            case ast.Expr(
-                ast.Call(
-                    ast.Attribute(ast.Call(), "push") as function,
-                    [ast.Dict(keys=keys, values=values)],
-                    [],
-                )
-            ) if root(function) in ("mcnb", "current_cluster"):
-                for key, value in zip(keys, values, strict=True):
-                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                        found.append((key.value, ast.unparse(value)))
+    for call in (statement.value for statement in body if isinstance(statement, ast.Expr)):
+        match call:
+            case ast.Call(ast.Attribute(ast.Call(), "push"), [ast.Dict() as given], []):
+                if root(call) in ("mcnb", "current_cluster"):
+                    for key, value in zip(given.keys, given.values, strict=True):
+                        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                            found.append((key.value, ast.unparse(value)))
     return found
 
 
@@ -216,7 +190,7 @@ class _View:
     ) -> None:
         self.missing: dict[int, str] = {}  # as lost: more cells that lack a name
         self._cells, self._earlier, self._lost = cells, earlier, lost
-        self._defined = {given: _Piece(Names(frozenset(), frozenset(), frozenset({given})))}
+        self._defined = {given: _Piece(Names(defines=frozenset({given})))}
         self._ever = dict(self._defined)  # the names that a function finds when it is called
         self._star = False
         self._kept: dict[int, _Piece] = {}
@@ -281,11 +255,20 @@ class _View:
         self._statements[cell.index] = pieces
 
     def _read_errands(self, cell: Cell) -> None:
-        before = [*self._earlier, *self._cells[: self._cells.index(cell)]]
-        for errand in errands_before(cell, before, self._cells):
-            piece = _Piece(Names(frozenset(), frozenset(), frozenset({errand.name})))
-            self._errands.setdefault(cell.index, []).append((piece, errand))
-            self._define(piece)
+        """Read the variables that a kernel cell pushes, if process 0 can compute their values.
+
+        Process 0 can't compute a value that needs mcnb, or whose code in the notebook kernel
+        defines a name that the processes define, too.
+        """
+        ahead = [*self._earlier, *self._cells[: self._cells.index(cell) + 1]]
+        taken = {name for one in self._cells if one.in_processes for name in _own(one.code)}
+        for name, value in pushed(cell.source):
+            made = _made(names_of(value).needs, ahead)
+            if made is not None and not any(taken & _own(code) for _, code in made):
+                piece = _Piece(Names(defines=frozenset({name})))
+                errand = Errand(name, value, tuple(made))
+                self._errands.setdefault(cell.index, []).append((piece, errand))
+                self._define(piece)
 
     def choice(self, cell: Cell) -> Choice:
         """Return what is kept of a cell, once no cell lacks a name."""
@@ -296,9 +279,8 @@ class _View:
             return Choice(cell, why_not=cell.why_not)
         if cell.fails:
             kept = [p is not None and p.used for p in self._statements.get(cell.index, [])]
-            if any(kept):
-                return Choice(cell, only(cell.code, kept), "it is meant to fail")
-            return Choice(cell, why_not="it is meant to fail")
+            code = only(cell.code, kept) if any(kept) else ""
+            return Choice(cell, code, "it is meant to fail")
         if cell.index in self._lost:
             name = self._lost[cell.index]
             more = "" if name == "mcnb" else ", which nothing before it sets"

@@ -24,9 +24,9 @@ class Names:
         star: Whether the code also defines unknown names, by `from x import *`.
     """
 
-    needs: frozenset[str]
-    later: frozenset[str]
-    defines: frozenset[str]
+    needs: frozenset[str] = frozenset()
+    later: frozenset[str] = frozenset()
+    defines: frozenset[str] = frozenset()
     star: bool = False
 
 
@@ -134,12 +134,10 @@ class _Walk(ast.NodeVisitor):
     )
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        self._visit_all([*node.args.defaults, *node.args.kw_defaults])
+        self.visit(node.args)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        self._visit_all([*node.decorator_list, *node.args.defaults, *node.args.kw_defaults])
-        self._visit_all([*(argument.annotation for argument in arguments), node.returns])
+        self._visit_all([*node.decorator_list, node.args, node.returns])
         self._bind(node.name)
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815

@@ -207,8 +207,7 @@ class Cell:
         code: The cell's code for a plain program; empty if there is none.
         in_processes: Whether the cell runs in the processes, not in the notebook kernel.
         fails: Whether the cell is expected to fail.
-        processes: The processes that run the cell.
-        everywhere: Whether all processes run the cell.
+        processes: The processes that run the cell; empty if all do.
         why_not: Why no plain program can run the cell; empty if one can.
         futures: The names that the cell imports from `__future__`.
     """
@@ -219,7 +218,6 @@ class Cell:
     in_processes: bool = False
     fails: bool = False
     processes: tuple[int, ...] = ()
-    everywhere: bool = True
     why_not: str = ""
     futures: tuple[str, ...] = ()
 
@@ -318,10 +316,10 @@ def _in_processes(cell: Cell, source: str, words: str, count: int, known: _Known
     cell = replace(cell, in_processes=True, code=_parsed(source))
     try:
         chosen = cell_parser().parse(words).processes
-        targets = process_set(f"0-{count - 1}" if chosen is None else chosen, count)
+        targets = () if chosen is None else process_set(chosen, count)
     except OptionError:
         return replace(cell, why_not="its options make no sense")
-    cell = replace(cell, processes=targets, everywhere=len(targets) == count)
+    cell = replace(cell, processes=targets if len(targets) < count else ())
     try:
         code = plain(source)
         if awaits(code):

@@ -263,11 +263,10 @@ def without_mcnb(code: str, names: Collection[str]) -> str:
             gone = [statement for statement in block if _is_gone(statement, names)]
             empty = not isinstance(node, ast.Module) and len(gone) == len(block)
             edits += [commented(code, one, keep=empty and one is gone[0]) for one in gone]
-            for one in block:
-                if isinstance(one, ast.Import):
-                    others = [alias for alias in one.names if not _is_mcnb(one, alias)]
-                    if 0 < len(others) < len(one.names):
-                        edits.append((*span(code, one), ast.unparse(ast.Import(others))))
+        if isinstance(node, ast.Import):
+            others = [alias for alias in node.names if not _is_mcnb(node, alias)]
+            if 0 < len(others) < len(node.names):
+                edits.append((*span(code, node), ast.unparse(ast.Import(others))))
     return edited(code, edits)
 
 

@@ -374,9 +374,9 @@ def _body(
 def _on(choice: Choice) -> str:
     """Return a cell's code, inside an `if` unless all processes run it."""
     cell = choice.cell
-    if cell.everywhere:
+    if not cell.processes:
         return choice.code
-    which = f"== {cell.processes[0]}" if len(cell.processes) == 1 else f"in {tuple(cell.processes)}"
+    which = f"== {cell.processes[0]}" if len(cell.processes) == 1 else f"in {cell.processes}"
     return f"if jax.process_index() {which}:\n{indent(choice.code)}"
 
 

@@ -257,9 +257,9 @@ def test_names() -> None:
         "import a.b as c, d.e\nx += 1\nclass C(Base):\n    y = z\n    w = y\n"
         "v = [i + j for i in k for j in i if m]\nmatch n:\n    case {'o': p, **q}: pass\n"
         "try: pass\nexcept E as r: r\nf = lambda s=t: s + late\n(walrus := 1)\n"
-        "async def g(u: int) -> U:\n    global made\n    made = later\n"
+        "async def g(u: int, *a: A, **b: B) -> U:\n    global made\n    made = later\n"
     )
-    assert names.needs == {"x", "Base", "z", "k", "m", "n", "E", "t", "int", "U"}
+    assert names.needs == {"x", "Base", "z", "k", "m", "n", "E", "t", "int", "A", "B", "U"}
     assert names.later == {"late", "later"}
     assert names.defines == {*"cdxCvpqrfg", "walrus", "made"}
 

@@ -50,17 +50,14 @@ def devices_of(name: str, slices: int) -> list[Any]:
         try:
             topology = topologies.get_topology_desc(platform="tpu", topology_name=name, **several)
         except Exception as error:
+            why = str(error).strip().partition("\n")[0]
             raise ClusterError(
                 f"Pod({name!r}): this TPU topology does not exist. A topology's name is the chip "
                 "type and the number of chips along each dimension, such as v5e:4x4, v6e:16x16, "
                 "v5p:8x8x8 or "
-                f"v4:4x4x4. It says: {_first_line(error)}"
+                f"v4:4x4x4. It says: {why}"
             ) from None
     return list(topology.devices)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 @contextmanager

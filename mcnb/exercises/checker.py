@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mcnb._text import name_processes
@@ -55,12 +55,9 @@ def exercises() -> dict[str, Exercise]:
         >>> sorted(exercises())[:2]
         ['01.1', '01.2']
     """
-    package = importlib.import_module("mcnb.exercises")
-    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
     found: dict[str, Exercise] = {}
-    for name in sorted(names):
-        if re.fullmatch(r"lesson\d\d", name):
-            found.update(importlib.import_module(f"mcnb.exercises.{name}").EXERCISES)
+    for path in sorted(Path(__file__).parent.glob("lesson[0-9][0-9].py")):
+        found |= importlib.import_module(f"mcnb.exercises.{path.stem}").EXERCISES
     return found
 
 

@@ -45,12 +45,7 @@ def _company_hint(seen: tuple[object, ...], _: object, processes: int, __: int) 
 
 @dataclass(frozen=True)
 class SeenMesh:
-    """A mesh.
-
-    Attributes:
-        axes: Its axes' names and sizes.
-        devices: Its devices' names, in order.
-    """
+    """A mesh: its axes' names and sizes, and its devices' names, in order."""
 
     axes: tuple[tuple[str, int], ...]
     devices: tuple[str, ...]
@@ -131,11 +126,7 @@ Table = tuple["np.ndarray[Any, np.dtype[np.int64]]", tuple[str, ...]]
 
 @dataclass(frozen=True)
 class SeenAnswers:
-    """What a function said of several meshes.
-
-    Attributes:
-        answers: By what each mesh is called, what it said.
-    """
+    """What a function said of several meshes, by what each mesh is called."""
 
     answers: tuple[tuple[str, tuple[object, ...]], ...]
 
@@ -177,9 +168,7 @@ def _crossing(_: int, processes: int, devices: int) -> SeenAnswers:
     answers = []
     for called, (table, names) in _tables(processes, devices).items():
         owners = table // devices
-        crossed = [
-            name for axis, name in enumerate(names) if (owners != owners.take([0], axis)).any()
-        ]
+        crossed = (n for axis, n in enumerate(names) if (owners != owners.take([0], axis)).any())
         answers.append((called, tuple(crossed)))
     return SeenAnswers(tuple(answers))
 

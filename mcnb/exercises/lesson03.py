@@ -65,9 +65,12 @@ def _shapes_hint(seen: tuple[object, ...], expected: tuple[object, ...], *_: int
     return f"look at number {wrong + 1} again: {about[wrong]}"
 
 
+def _part(length: int, index: int, count: int) -> tuple[int, int]:
+    return length // count * index, length // count * (index + 1)
+
+
 def _bounds(process: int, processes: int, devices: int) -> tuple[object, object]:
-    rows, columns = 24 // devices, 12 // processes
-    return (rows * (devices - 1), rows * devices), (columns * process, columns * (process + 1))
+    return _part(24, devices - 1, devices), _part(12, process, processes)
 
 
 @hint_for(((object, object),) * 2, "set it to two pairs, (first row, end) and (first column, end).")
@@ -75,18 +78,13 @@ def _bounds_hint(
     seen: tuple[object, object], expected: tuple[object, object], processes: int, devices: int
 ) -> str:
     every = range(processes)
-    if seen in [_swapped(k, processes, devices) for k in every]:
+    if seen in [(_part(24, k, processes), _part(12, devices - 1, devices)) for k in every]:
         return "that is P('a', 'b'). Here 'b' splits the rows, and 'a' the columns."
     if seen in [_bounds(k, processes, devices) for k in every]:
         return "that is right for another process: jax.process_index() says which this is."
     if seen[1] == expected[1]:
         return "the columns are right. The last device is the last along 'b': which rows are those?"
     return "along 'b' stand the devices of one process, along 'a' the processes."
-
-
-def _swapped(process: int, processes: int, devices: int) -> object:
-    rows, columns = 24 // processes, 12 // devices
-    return (rows * process, rows * (process + 1)), (columns * (devices - 1), columns * devices)
 
 
 def _striped(process: int, processes: int, devices: int) -> SeenSharding:

@@ -32,11 +32,7 @@ _THOUGHTS = (
 
 @dataclass(frozen=True)
 class SeenPrediction:
-    """What is predicted, or what is true, which is not told.
-
-    Attributes:
-        answers: How each result is split, and the number of collectives; or why there is none.
-    """
+    """How each result is split, and its number of collectives; the right ones are not told."""
 
     answers: tuple[tuple[Split, int] | str, ...]
 
@@ -51,13 +47,7 @@ class SeenPrediction:
 
 @dataclass(frozen=True)
 class SeenProduct:
-    """A product that was compiled, and what of it.
-
-    Attributes:
-        numbers: Whether both factors hold the lesson's numbers.
-        split: How the product is split.
-        collectives: The collectives in it.
-    """
+    """A product: whether of the lesson's numbers, how it is split, and its collectives."""
 
     numbers: bool
     split: Split
@@ -70,14 +60,7 @@ class SeenProduct:
 
 @dataclass(frozen=True)
 class SeenResult:
-    """What a function gave.
-
-    Attributes:
-        shape: The result's shape.
-        value: The one number; 0 where there are more.
-        everywhere: Whether all of it is on every device.
-        collectives: The collectives in it.
-    """
+    """What a function gave, with 0 as its value if it is not one number."""
 
     shape: tuple[int, ...]
     value: object
@@ -133,13 +116,12 @@ def _answer(value: Any) -> tuple[Split, int] | str:
 def _prediction_hint(seen: object, *_: object) -> str:
     if not isinstance(seen, SeenPrediction) or len(seen.answers) != len(_PREDICTED):
         return 'predicted is a list of four pairs, each such as (P("a", "b"), 3).'
-    for number, (mine, right) in enumerate(zip(seen.answers, _PREDICTED, strict=True), 1):
-        if isinstance(mine, str):
-            return f"number {number} is {mine}. It should be one such as (P('a', 'b'), 3)."
-        if mine != right:
-            what = "spec" if mine[0] != right[0] else "number of collectives"
-            return f"look again at the {what} of number {number}: {_THOUGHTS[number - 1]}"
-    return "four pairs, in the order of the exercise."
+    pairs = enumerate(zip(seen.answers, _PREDICTED, strict=True))
+    wrong, mine, right = next((i, mine, right) for i, (mine, right) in pairs if mine != right)
+    if isinstance(mine, str):
+        return f"number {wrong + 1} is {mine}. It should be one such as (P('a', 'b'), 3)."
+    what = "spec" if mine[0] != right[0] else "number of collectives"
+    return f"look again at the {what} of number {wrong + 1}: {_THOUGHTS[wrong]}"
 
 
 def _numbers() -> np.ndarray[Any, Any]:
@@ -148,6 +130,8 @@ def _numbers() -> np.ndarray[Any, Any]:
 
 def _product(value: Any) -> object:
     import jax
+
+    from mcnb.pictures.inspect import layout_of
 
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         return looks.kind(value, "pair of arrays")
@@ -165,7 +149,7 @@ def _product(value: Any) -> object:
         for factor in value
         for shard in factor.addressable_shards
     )
-    return SeenProduct(same, _split(program.out_info), _collectives(program))
+    return SeenProduct(same, _short(layout_of(program.out_info).split), _collectives(program))
 
 
 def _numbers_squared(_process: int, processes: int, devices: int) -> SeenProduct:
@@ -242,12 +226,6 @@ def _collectives(program: Any) -> tuple[str, ...]:
 
     uses = program_model(program).uses
     return tuple(use.operation.kind for use in uses for _ in range(use.times or 1))
-
-
-def _split(info: Any) -> Split:
-    from mcnb.pictures.inspect import layout_of
-
-    return _short(layout_of(info).split)
 
 
 EXERCISES = {

@@ -22,12 +22,7 @@ Table: TypeAlias = tuple[tuple[Any, ...], ...]
 
 @dataclass(frozen=True)
 class SeenAssembly:
-    """An array that was assembled, and what it cost.
-
-    Attributes:
-        array: The array, or what came instead.
-        read: How many numbers this process read for it.
-    """
+    """An array, or what came instead, and how many numbers this process read for it."""
 
     array: object
     read: int

@@ -6,6 +6,7 @@ has made of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -24,16 +25,11 @@ STEP = 0.005
 KEEP = 0.9
 BYTES = 4  # of a number
 AXES = ("batch", "model")
-NO_LAYERS = "set leaner to a list of four pairs, (P(...), P(...)), one for each layer, like specs."
 
 
 def _layers(sizes: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Return the shapes of each layer's weights and biases."""
     return [((a, b), (b,)) for a, b in pairwise(sizes)]
-
-
-def _size(shape: Sequence[int]) -> int:
-    return int(np.prod(shape))
 
 
 def _loss(params: Any, batch: Any) -> Any:
@@ -75,9 +71,9 @@ def _predicted(value: Any) -> object:
 
 def _big(_: int, processes: int, devices: int) -> SeenBytes:
     layers = _layers(BIG_SIZES)
-    whole = sum(_size(shape) for layer in layers for shape in layer)
+    whole = sum(math.prod(shape) for layer in layers for shape in layer)
     halves = (*layers[1], layers[2][0])
-    split = whole - sum(_size(shape) * (devices - 1) // devices for shape in halves)
+    split = whole - sum(math.prod(shape) * (devices - 1) // devices for shape in halves)
     activations = BIG_BATCH // processes * BIG_SIZES[3]
     return SeenBytes(tuple(BYTES * n for n in (whole, split, activations)), right=True)
 
@@ -88,25 +84,15 @@ def _big_hint(seen: object, expected: SeenBytes, processes: int, devices: int) -
     gradients, wanted = seen.numbers[0], expected.numbers[0]
     if isinstance(gradients, int) and gradients * BYTES == wanted:
         return "that counts numbers. How many bytes has a float32?"
-    first, second, third = (
-        mine == right for mine, right in zip(seen.numbers, expected.numbers, strict=True)
+    thoughts = (
+        "first: every device gets the gradient of each weight and each bias of all four layers.",
+        "second: three of the eight arrays are split over 'model', and a device needs one of "
+        f"{devices} parts of their gradients.",
+        f"third: how many of {BIG_BATCH:,} rows are on one of {processes} processes, and how many "
+        "numbers has a row between the hidden layers?",
     )
-    if not first:
-        return (
-            "look again at the first: every device gets the gradient of each weight and each bias "
-            "of all four layers."
-        )
-    if not second:
-        return (
-            "look again at the second: three of the eight arrays are split over 'model', and a "
-            f"device needs one of {devices} parts of their gradients."
-        )
-    if not third:
-        return (
-            f"look again at the third: how many of {BIG_BATCH:,} rows are on one of {processes} "
-            "processes, and how many numbers has a row between the hidden layers?"
-        )
-    return "three numbers, in the order of the exercise."
+    same = [mine == right for mine, right in zip(seen.numbers, expected.numbers, strict=True)]
+    return f"look again at the {thoughts[same.index(False)]}"
 
 
 # 08.2: momentum, laid out as before.
@@ -114,13 +100,7 @@ def _big_hint(seen: object, expected: SeenBytes, processes: int, devices: int) -
 
 @dataclass(frozen=True)
 class SeenUpdate:
-    """What a step with momentum returned.
-
-    Attributes:
-        params: Whether the parameters are right.
-        velocity: Whether the velocity is.
-        moved: Which arrays are laid out otherwise than those that went in.
-    """
+    """Whether a step with momentum returned the right numbers, and which arrays have moved."""
 
     params: bool
     velocity: bool
@@ -176,21 +156,16 @@ def _tried(momentum: Any) -> object:
     grads = jax.grad(_loss)(params, batch)
     wanted = jax.tree.map(lambda v, g: KEEP * v + g, velocity, grads)
     stepped = jax.tree.map(lambda p, v: p - STEP * v, params, wanted)
+    names = [
+        f"{tree}[{k}][{i}]" for tree in ("params", "velocity") for k in range(4) for i in (0, 1)
+    ]
+    pairs = zip(names, jax.tree.leaves(given), jax.tree.leaves(got), strict=True)
     moved = [
-        f"{tree}[{layer}][{i}]"
-        for tree, before, after in zip(("params", "velocity"), given, got, strict=True)
-        for layer in range(len(specs))
-        for i in range(2)
-        if not _alike(before[layer][i], after[layer][i])
+        name
+        for name, x, y in pairs
+        if x.shape != y.shape or not y.sharding.is_equivalent_to(x.sharding, x.ndim)
     ]
     return SeenUpdate(_equal(got[0], stepped), _equal(got[1], wanted), tuple(moved))
-
-
-def _alike(before: Any, after: Any) -> bool:
-    alike: bool = after.shape == before.shape and after.sharding.is_equivalent_to(
-        before.sharding, before.ndim
-    )
-    return alike
 
 
 def _equal(tree: Any, numbers: Any) -> bool:
@@ -248,7 +223,7 @@ class SeenLayout:
 
 def _lean(_: int, __: int, devices: int) -> SeenLayout:
     (w1, b1), (w2, b2), (w3, b3), (w4, b4) = _layers(SIZES)
-    held = sum(map(_size, (w1, b1, w2, w3, b3, w4))) // devices + _size(b2) + _size(b4)
+    held = sum(map(math.prod, (w1, b1, w2, w3, b3, w4))) // devices + math.prod(b2) + math.prod(b4)
     left = ROWS * (SIZES[2] + SIZES[4] + SIZES[2]) if devices > 1 else 0
     return SeenLayout(lean=True, quiet=True, held=BYTES * held, left=BYTES * left)
 
@@ -284,7 +259,7 @@ def _laid_out(value: Any) -> object:
                 return "a layout that splits parameters over 'batch'"
             try:
                 shaped(shape, spec)
-                held += BYTES * _size(NamedSharding(mesh, spec).shard_shape(shape))
+                held += BYTES * math.prod(NamedSharding(mesh, spec).shard_shape(shape))
             except Exception:  # an axis that is not there, or twice; a dimension that is not there
                 return f"a layout with {spec} for the shape {shape}, which JAX refuses"
         params.append(tuple(map(shaped, shapes, pair)))
@@ -311,7 +286,9 @@ def _lean_hint(seen: object, *_: object) -> str:
     if isinstance(seen, str) and "refuses" in seen:
         return "name an axis of the mesh at most once in a spec, and no more axes than dimensions."
     if not isinstance(seen, SeenLayout):
-        return NO_LAYERS
+        return (
+            "set leaner to a list of four pairs, (P(...), P(...)), one for each layer, like specs."
+        )
     if not seen.lean:
         return "each device still holds too much. Which weights are on both devices of a process?"
     return (

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import (
-    Exercise,
-    hint_for,
-    mesh_of,
-    of_function,
-    sharded,
-    shared_folder,
-)
+from mcnb.exercises.exercise import Exercise, hint_for, mesh_of, of_function, sharded, shared_folder
 from mcnb.exercises.looks import SeenArray
 
 # 09.1: the rows of step 2, with batches of one row for each device, on a mesh of two rows.
@@ -159,20 +149,17 @@ def _my_rows_look(my_rows: Any) -> object:
         return wrong or SeenEpochs(shape, 0, 0, False, False, False)
     taken = multihost_utils.process_allgather(np.stack(found)).reshape(processes, 3, 6)
     first, other, again = (taken[:, epoch].ravel() for epoch in range(3))
+    # Step by step, and process by process in each step.
+    in_turn = taken[:, 0].reshape(processes, 3, 2).swapaxes(0, 1).ravel()
     exist = first[(first >= 0) & (first < rows)]
     return SeenEpochs(
         shape,
         len(set(first.tolist())),
         int((np.bincount(exist, minlength=rows) > 1).sum()) + len(first) - len(exist),
-        bool((np.diff(_in_turn(taken[:, 0])) < 0).any()),
+        bool((np.diff(in_turn) < 0).any()),
         bool((first == again).all()),
         bool((first != other).any()),
     )
-
-
-def _in_turn(taken: Any) -> Any:
-    """Return the rows step by step, and process by process in each step."""
-    return taken.reshape(len(taken), 3, 2).swapaxes(0, 1).ravel()
 
 
 def _table(value: Any) -> Any:
@@ -218,11 +205,7 @@ def _my_rows_hint(seen: SeenEpochs, expected: SeenEpochs, processes: int, _: int
 
 @dataclass(frozen=True)
 class SeenTree:
-    """The arrays of a PyTree, by their names.
-
-    Attributes:
-        leaves: What is seen of each.
-    """
+    """What is seen of the arrays of a PyTree, by their names."""
 
     leaves: tuple[tuple[str, object], ...]
 
@@ -238,6 +221,7 @@ def _saved(count: int) -> dict[str, Any]:
 @looks.function
 def _load_look(load: Any) -> object:
     import jax
+    from jax.experimental import multihost_utils
 
     count = jax.device_count()
     axes = ("data", "model")
@@ -245,24 +229,15 @@ def _load_look(load: Any) -> object:
     state = {name: sharded(whole, before, "data") for name, whole in _saved(count).items()}
     like = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in state.items()}
     mesh = mesh_of(axes, (2, count // 2) if count % 2 == 0 else (1, count))
-    with _checkpoint(state) as path:
-        found = load(path, like, mesh, jax.sharding.PartitionSpec("model"))
-    if not isinstance(found, dict):
-        return looks.kind(found, "PyTree like the one that was saved")
-    return SeenTree(tuple((str(name), looks.array(found[name])) for name in sorted(found, key=str)))
-
-
-@contextmanager
-def _checkpoint(state: dict[str, Any]) -> Iterator[Path]:
-    """Save a state in a folder that all processes see."""
-    from jax.experimental import multihost_utils
-
     ocp = importlib.import_module("orbax.checkpoint")  # it brings no types
     with shared_folder() as folder:
         with ocp.StandardCheckpointer() as saver:
             saver.save(folder / "saved", state)
-        yield folder / "saved"
+        found = load(folder / "saved", like, mesh, jax.sharding.PartitionSpec("model"))
         multihost_utils.sync_global_devices("loaded")
+    if not isinstance(found, dict):
+        return looks.kind(found, "PyTree like the one that was saved")
+    return SeenTree(tuple((str(name), looks.array(found[name])) for name in sorted(found, key=str)))
 
 
 def _loaded(process: int, processes: int, devices: int) -> SeenTree:

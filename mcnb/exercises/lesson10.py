@@ -11,14 +11,7 @@ from typing import Any
 import numpy as np
 
 from mcnb.exercises import looks
-from mcnb.exercises.exercise import (
-    Exercise,
-    hint_for,
-    mesh_of,
-    of_function,
-    sharded,
-    shared_folder,
-)
+from mcnb.exercises.exercise import Exercise, hint_for, mesh_of, of_function, sharded, shared_folder
 
 # 10.1: a death while a checkpoint is being written.
 SAVED_EVERY, WRITING, DONE = 8, 3, 25
@@ -54,10 +47,6 @@ STEP_S, COST_S, MACHINES, DAYS = 2, 24, 400, 200
 
 def _best(between_s: float, cost: float = 2 * COST_S, step_s: float = STEP_S) -> int:
     return round(math.sqrt(cost * between_s) / step_s)
-
-
-def _every(*_: int) -> int:
-    return _best(DAYS * 86400 / MACHINES)
 
 
 @hint_for(int, "a whole number of steps is wanted.")
@@ -159,10 +148,6 @@ def _single(*arrays: Any) -> int:
     shards = [shard.data.ravel() for array in arrays for shard in array.addressable_shards]
     values = {int(value) for shard in shards for value in shard}
     return values.pop() if len(values) == 1 else -1
-
-
-def _run(*_: int) -> SeenRun:
-    return SeenRun(KEPT, KEPT, LAST)
 
 
 @of_function
@@ -274,7 +259,7 @@ def _last_good_hint(seen: SeenReturn, expected: SeenReturn, *_: int) -> str:
 
 EXERCISES = {
     "10.1": Exercise("again", looks.items(looks.number), _again, _again_hint),
-    "10.2": Exercise("every", looks.number, _every, _every_hint),
-    "10.3": Exercise("run", _run_look, _run, _run_hint),
+    "10.2": Exercise("every", looks.number, lambda *_: _best(DAYS * 86400 / MACHINES), _every_hint),
+    "10.3": Exercise("run", _run_look, lambda *_: SeenRun(KEPT, KEPT, LAST), _run_hint),
     "10.4": Exercise("last_good", _last_good_look, _last_good, _last_good_hint),
 }

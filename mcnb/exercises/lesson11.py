@@ -65,11 +65,7 @@ _PARAMETERS = ("coordinator_address", "num_processes", "process_id")
 
 @dataclass(frozen=True)
 class SeenJoin:
-    """What a function gave to `initialize`, under each launcher.
-
-    Attributes:
-        calls: By launcher, the arguments of each call, by name.
-    """
+    """Arguments of a function's calls of `initialize`, by launcher."""
 
     calls: tuple[tuple[str, tuple[tuple[tuple[str, object], ...], ...]], ...]
 
@@ -102,13 +98,9 @@ def _recorder(calls: list[tuple[tuple[str, object], ...]]) -> Callable[..., None
         local_device_ids: Any = None,
         **more: Any,
     ) -> None:
-        arguments = {
-            "coordinator_address": coordinator_address,
-            "num_processes": num_processes,
-            "process_id": process_id,
-            "local_device_ids": local_device_ids,
-            **more,
-        }
+        given = (coordinator_address, num_processes, process_id)
+        arguments = dict(zip(_PARAMETERS, given, strict=True))
+        arguments |= {"local_device_ids": local_device_ids} | more
         calls.append(tuple((k, v) for k, v in arguments.items() if v is not None))
 
     return initialize
@@ -161,12 +153,7 @@ _BYTES = 2  # of a bfloat16
 
 @dataclass(frozen=True)
 class SeenPlaces:
-    """How parameters lie.
-
-    Attributes:
-        each: By name, the bytes of it that a device has, and on how many devices each part lies;
-            or why it can't be so.
-    """
+    """By parameter, its bytes on a device and its copies, or why it can't be placed like that."""
 
     each: tuple[tuple[str, tuple[int, int] | str], ...]
 

@@ -37,14 +37,7 @@ class SeenArray:
 
 
 def rows(whole: Any, starts: Iterable[int], size: int, processes: int) -> SeenArray:
-    """Return the description of an array of which each device here has some rows.
-
-    Args:
-        whole: Values of the whole array.
-        starts: For each device of this process, the first of its rows.
-        size: Number of rows of each device.
-        processes: Number of processes.
-    """
+    """Describe an array, given its values and where each device's `size` rows start here."""
     after = (0,) * (whole.ndim - 1)
     pieces = [((start, *after), whole[start : start + size].tolist()) for start in starts]
     return SeenArray(whole.shape, processes > 1, tuple(pieces))
@@ -177,7 +170,7 @@ def sharding(value: Any) -> object:
 def _values(data: Any) -> list[Any]:
     values = np.asarray(data)
     if values.dtype.kind not in "biu":
-        flat = [float(f"{v:.{DIGITS}g}") for v in values.astype(np.float64).ravel()]
-        values = np.array(flat).reshape(values.shape)
+        flat = map(rounded, values.astype(np.float64).ravel())
+        values = np.array([*flat]).reshape(values.shape)
     found: list[Any] = values.tolist()
     return found

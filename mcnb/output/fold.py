@@ -96,16 +96,31 @@ def fold(said: Mapping[int, Sequence[Item]]) -> list[Block]:
         (0,) ['b']
         (1, 2) ['c']
     """
-    numbers: dict[Hashable, int] = {}
-    heard: dict[int, tuple[int, ...]] = {}  # several processes may share one sequence
-    voices = []
+    return _fold(((k,), said[k]) for k in sorted(said))
+
+
+def fold_events(said: Mapping[int, Sequence[Event]]) -> list[Block]:
+    """Fold the text and displays of several processes into blocks.
+
+    Args:
+        said: Events of each process, by process index.
+    """
+    # Output that is identical on several processes, the usual case, is split only once.
+    alike: dict[Hashable, list[int]] = {}
     for k in sorted(said):
-        items = said[k]
-        spoken = heard.get(id(items))
-        if spoken is None:
-            keys = ((i.stream, i.text) if isinstance(i, Line) else display_key(i) for i in items)
-            spoken = heard[id(items)] = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
-        voices.append(_Voice((k,), items, spoken))
+        key = tuple(e if isinstance(e, Text) else display_key(e) for e in said[k])
+        alike.setdefault(key, []).append(k)
+    return _fold((tuple(ks), items_of(said[ks[0]])) for ks in alike.values())
+
+
+def _fold(said: Iterable[tuple[tuple[int, ...], Sequence[Item]]]) -> list[Block]:
+    """Fold the items of groups of processes with identical output, ordered by lowest index."""
+    numbers: dict[Hashable, int] = {}
+    voices = []
+    for processes, items in said:
+        keys = ((i.stream, i.text) if isinstance(i, Line) else display_key(i) for i in items)
+        spoken = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
+        voices.append(_Voice(processes, items, spoken))
     blocks: list[Block] = []
     ahead: list[Block | list[_Voice]] = [voices]
     while ahead:
@@ -117,23 +132,6 @@ def fold(said: Mapping[int, Sequence[Item]]) -> list[Block]:
         else:
             blocks.append(part)
     return blocks
-
-
-def fold_events(said: Mapping[int, Sequence[Event]]) -> list[Block]:
-    """Fold the text and displays of several processes into blocks.
-
-    Args:
-        said: Events of each process, by process index.
-    """
-    # Output that is identical on several processes, the usual case, is split only once.
-    cut: dict[Hashable, list[Item]] = {}
-    items = {}
-    for k, events in said.items():
-        key = tuple(e if isinstance(e, Text) else display_key(e) for e in events)
-        if key not in cut:
-            cut[key] = items_of(events)
-        items[k] = cut[key]
-    return fold(items)
 
 
 def display_key(display: Display) -> Hashable:
@@ -167,10 +165,6 @@ class _Voice:
     items: Sequence[Item]
     spoken: tuple[int, ...]
 
-    def part(self, start: int, end: int) -> _Voice:
-        """Return the items from `start` to `end`, for the same processes."""
-        return _Voice(self.processes, self.items[start:end], self.spoken[start:end])
-
 
 def _parts(voices: Iterable[_Voice]) -> list[Block | list[_Voice]]:
     """Divide output into blocks and the shorter outputs between them, in order."""
@@ -190,7 +184,7 @@ def _parts(voices: Iterable[_Voice]) -> list[Block | list[_Voice]]:
     done = (0,) * len(speaking)
     for starts, length in [*runs, (tuple(map(len, groups)), 0)]:
         spans = zip(speaking, done, starts, strict=True)
-        parts.append([voice.part(start, end) for voice, start, end in spans])
+        parts.append([_Voice(v.processes, v.items[a:b], v.spoken[a:b]) for v, a, b in spans])
         if length:
             items = speaking[0].items[starts[0] : starts[0] + length]
             parts.append(Block(everyone, tuple(items)))
@@ -215,16 +209,18 @@ def _shared_runs(sequences: Sequence[tuple[int, ...]]) -> list[_Run]:
     return runs if 2 * sum(length for _, length in runs) >= shortest else []
 
 
+def _shared_start(sequences: Iterable[Sequence[int]]) -> int:
+    """Return the number of items with which all sequences begin."""
+    columns = zip(*sequences, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, columns))
+
+
 def _common_runs(sequences: Sequence[tuple[int, ...]]) -> list[_Run]:
     """Return the runs of items in a common subsequence of all sequences."""
-    shortest = min(map(len, sequences))
-    head = 0
-    while head < shortest and len({s[head] for s in sequences}) == 1:
-        head += 1
-    tail = 0
-    while tail < shortest - head and len({s[-1 - tail] for s in sequences}) == 1:
-        tail += 1
-    middles = [s[head : len(s) - tail] for s in sequences]
+    head = _shared_start(sequences)
+    rests = [s[head:] for s in sequences]
+    tail = _shared_start(rest[::-1] for rest in rests)
+    middles = [rest[: len(rest) - tail] for rest in rests]
     places: list[tuple[int, ...]] = []
     if all(middles) and sum(len(middle) ** 2 for middle in middles) <= MOST_COMPARISONS:
         places = [(i,) for i in range(len(middles[0]))]

@@ -29,9 +29,8 @@ def log_text(records: Iterable[LaunchRecord], count: int) -> str:
         process  line  launch         communicates
         [all 2]  2     jit(f) f32[8]  nothing
     """
-    rows = _rows(records)
     table = [("process", "line", "launch", "communicates")]
-    for made in rows:
+    for made in _rows(records):
         launch, line = made[0].launch, made[0].line
         what = _communication(launch)
         table.append(
@@ -66,12 +65,11 @@ def _rows(records: Iterable[LaunchRecord]) -> list[list[LaunchRecord]]:
         made.setdefault(row, {})[record.process] = record
     rows = []
     while any(queues.values()):
-        heads = {k: queue[0] for k, queue in sorted(queues.items()) if queue}
         at: dict[tuple[_Kind, int], list[int]] = {}
-        for k, row in heads.items():
-            at.setdefault(row, []).append(k)
-        together = [row for row, ks in at.items() if len(ks) == len(made[row])]
-        row = (together or list(at))[0]
+        for k, queue in sorted(queues.items()):
+            if queue:
+                at.setdefault(queue[0], []).append(k)
+        row = next((row for row, ks in at.items() if len(ks) == len(made[row])), next(iter(at)))
         rows.append([made[row].pop(k) for k in at[row]])
         for k in at[row]:
             queues[k].popleft()
@@ -79,12 +77,11 @@ def _rows(records: Iterable[LaunchRecord]) -> list[list[LaunchRecord]]:
 
 
 def _communication(launch: Launch) -> str:
-    said: dict[str, int] = {}
+    said: Counter[str] = Counter()
     for collective in launch.collectives:
         groups = [group for group in collective.groups if len(group) > 1]
         if groups:
             among = " ".join(index_ranges(group) for group in groups)
-            text = f"{collective.kind} of {size(collective.bytes)} among {among}"
-            said[text] = said.get(text, 0) + 1
+            said[f"{collective.kind} of {size(collective.bytes)} among {among}"] += 1
     parts = [text if times == 1 else f"{times} x {text}" for text, times in said.items()]
     return ", ".join(parts) or "nothing"

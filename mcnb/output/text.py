@@ -50,23 +50,24 @@ def entries(blocks: Sequence[Block], count: int, width: int | None = None) -> li
         count: Number of processes in the cluster.
         width: Width of the label column, in characters; by default, that of the widest label.
     """
-    if width is None:
-        width = label_width(blocks, count)
+    width = label_width(blocks, count) if width is None else width
     result: list[Entry] = []
     for block in blocks:
         name = label(block.processes, count)
-        fresh = True  # the label is written at the start of a block and after a change of kind
+        before = ""  # the label is written at the start of a block and after a change of kind
         for item in block.items:
             kind = _kind(item)
             if kind == "rich":
                 result.append(Entry(kind, f"{name}\n", item))
-                fresh = True
-                continue
-            same = bool(result) and result[-1].kind == kind
-            shown = gutter(text_of(item), name if fresh or not same else "", width)
-            result.append(Entry(kind, shown))
-            fresh = False
-    return _joined(result)
+            else:
+                shown = gutter(text_of(item), "" if kind == before else name, width)
+                result.append(Entry(kind, shown))
+            before = kind
+    joined: list[Entry] = []
+    for kind, group in itertools.groupby(result, key=lambda entry: entry.kind):
+        same = list(group)
+        joined += same if kind == "rich" else [Entry(kind, "".join(e.text for e in same))]
+    return joined
 
 
 def _kind(item: Item) -> str:
@@ -131,19 +132,6 @@ def overwritten(line: str) -> str:
         shown += end + new + "".join(character for _, character in group)
         before = new
     return shown
-
-
-def _joined(parts: Iterable[Entry]) -> list[Entry]:
-    result: list[Entry] = []
-    texts: list[str] = []
-    for part in [*parts, Entry("", "")]:
-        if result and (part.kind != result[-1].kind or part.kind == "rich"):
-            result[-1] = Entry(result[-1].kind, "".join(texts), result[-1].item)
-            texts = []
-        if part.kind and (not texts or part.kind == "rich"):
-            result.append(part)
-        texts.append(part.text)
-    return result
 
 
 def without_escapes(text: str) -> str:

@@ -20,9 +20,9 @@ from mcnb.pictures.model import (
     Layout,
     MeshModel,
     Region,
-    device_count,
+    counts,
+    grouped,
     named,
-    process_count,
 )
 from mcnb.pictures.program import Use, uses
 from mcnb.pictures.scenes.program import ProgramModel
@@ -50,9 +50,7 @@ def mesh_model(mesh: Any) -> MeshModel:
     devices = list(mesh.devices.flat)
     _refuse_strangers(devices, "mesh")
     names = named(devices)
-    return MeshModel(
-        axes, tuple(names[d] for d in devices), process_count(devices), device_count(devices)
-    )
+    return MeshModel(axes, tuple(names[d] for d in devices), *counts(devices))
 
 
 def _refuse_strangers(devices: Sequence[Any], what: str) -> None:
@@ -136,10 +134,11 @@ def _layout(sharding: Any, shape: tuple[int, ...], dtype: str, item_bytes: int) 
             "Show the mesh, or give the sharding a mesh of devices"
         )
     unreduced = tuple(sorted(getattr(spec, "unreduced", None) or ()))
-    indices = _indices(sharding, shape, spec, mesh, bool(unreduced))
+    indices = _indices(sharding, shape, bool(unreduced))
     names = named(indices)
     devices = list(indices)
     _refuse_strangers(devices, "array" if dtype else "sharding")
+    processes, all_devices = counts(devices)
     return Layout(
         shape=shape,
         dtype=dtype,
@@ -150,16 +149,18 @@ def _layout(sharding: Any, shape: tuple[int, ...], dtype: str, item_bytes: int) 
         split=_split(spec, len(shape)),
         unreduced=unreduced,
         memory=_memory(sharding, devices),
-        processes=process_count(devices),
-        all_devices=device_count(devices),
+        processes=processes,
+        all_devices=all_devices,
     )
 
 
 def _indices(
-    sharding: Any, shape: tuple[int, ...], spec: Any, mesh: Any, unreduced: bool
+    sharding: Any, shape: tuple[int, ...], unreduced: bool
 ) -> Mapping[Any, tuple[slice, ...]]:
+    spec = getattr(sharding, "spec", None)
     if unreduced:  # JAX does not list the shards of an unreduced array: use those of its sum
-        sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*_parts(spec)))
+        summed = jax.sharding.PartitionSpec(*_parts(spec))
+        sharding = jax.sharding.NamedSharding(sharding.mesh, summed)
     if spec is not None and len(_parts(spec)) > len(shape):
         raise PictureError(
             f"An array of shape {_shape(shape)} has "
@@ -167,46 +168,36 @@ def _indices(
             f"{plural(len(_parts(spec)), 'entry', 'entries')}"
         )
     try:
-        found: Mapping[Any, tuple[slice, ...]] = sharding.devices_indices_map(shape)
+        return dict(sharding.devices_indices_map(shape))
     except ValueError as error:
+        reason = str(error).replace("\n", " ").split("implies that ", 1)[-1].strip()
         raise PictureError(
-            f"An array of shape {_shape(shape)} can't be split as {spec_text(spec)}: "
-            f"{_reason(error)}"
+            f"An array of shape {_shape(shape)} can't be split as {spec_text(spec)}: {reason}"
         ) from None
-    return found
 
 
-def _reason(error: ValueError) -> str:
-    text = str(error).replace("\n", " ").strip()
-    _, found, reason = text.partition("implies that ")
-    return reason.strip() if found else text
+def bounds_of(index: Sequence[slice], shape: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return the begin and end of a part of an array in each dimension."""
+    return tuple(part.indices(size)[:2] for part, size in zip(index, shape, strict=True))
 
 
 def _regions(
     indices: Mapping[Any, tuple[slice, ...]], shape: tuple[int, ...], names: Mapping[Any, Device]
 ) -> tuple[Region, ...]:
-    holders: dict[tuple[tuple[int, int], ...], list[Device]] = {}
-    for device, index in indices.items():
-        bounds = tuple(
-            (part.indices(size)[0], part.indices(size)[1])
-            for part, size in zip(index, shape, strict=True)
-        )
-        holders.setdefault(bounds, []).append(names[device])
-    return tuple(Region(bounds, tuple(sorted(holders[bounds]))) for bounds in sorted(holders))
+    holders = grouped(indices, lambda device: bounds_of(indices[device], shape))
+    return tuple(
+        Region(bounds, tuple(sorted(names[device] for device in devices)))
+        for bounds, devices in sorted(holders.items(), key=lambda item: item[0])
+    )
 
 
 def _split(spec: Any, rank: int) -> tuple[tuple[str, ...], ...]:
     if spec is None:
         return ()
     parts = [*_parts(spec), *[None] * (rank - len(_parts(spec)))]
-    return tuple(
-        tuple(map(str, part))
-        if isinstance(part, tuple)
-        else (part,)
-        if isinstance(part, str)
-        else ()  # not split, or left to XLA
-        for part in parts
-    )
+    axes = [(part,) if isinstance(part, str) else part for part in parts]
+    # What is not a tuple is not split, or left to XLA.
+    return tuple(tuple(map(str, axis)) if isinstance(axis, tuple) else () for axis in axes)
 
 
 def _parts(spec: Any) -> tuple[Any, ...]:
@@ -225,11 +216,6 @@ def _memory(sharding: Any, devices: Sequence[Any]) -> str:
 
 def _shape(shape: Sequence[int]) -> str:
     return str(tuple(int(size) for size in shape))
-
-
-def is_host_value(thing: Any) -> bool:
-    """Return whether a value is in host memory, and not on a device."""
-    return isinstance(thing, (np.ndarray, np.generic, int, float, complex, bool))
 
 
 def compiled(
@@ -275,11 +261,8 @@ def compiled(
 def _lowered(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
     if hasattr(function, "lower"):
         return function.lower(*args, **keywords)
-    arrays = {
-        key: value
-        for key, value in keywords.items()
-        if isinstance(value, (jax.Array, jax.ShapeDtypeStruct, np.ndarray))
-    }
+    array = (jax.Array, jax.ShapeDtypeStruct, np.ndarray)
+    arrays = {key: value for key, value in keywords.items() if isinstance(value, array)}
     rest = {key: value for key, value in keywords.items() if key not in arrays}
     partial = functools.partial(function, **rest) if rest else function
     return jax.jit(partial).lower(*args, **arrays)
@@ -308,8 +291,13 @@ def moving(thing: Any, sharding: Any) -> tuple[Use, ...] | None:
         program = jax.jit(lambda x: x, out_shardings=sharding).lower(shape).compile()
     except (ValueError, TypeError, RuntimeError, AttributeError):
         return None  # devices without the hardware, or in another order
-    count = _PARTITIONS.search(program.as_text().partition("\n")[0])
-    return tuple(uses(program.as_text(), int(count[1]) if count else 1))
+    return _uses(program.as_text())
+
+
+def _uses(text: str) -> tuple[Use, ...]:
+    """Return the collectives of a program, on the number of devices that its first line has."""
+    count = _PARTITIONS.search(text.partition("\n")[0])
+    return tuple(uses(text, int(count[1]) if count else 1))
 
 
 def program_model(program: Any, name: str = "") -> ProgramModel:
@@ -320,13 +308,8 @@ def program_model(program: Any, name: str = "") -> ProgramModel:
         name: Name of the program; by default, that of its function.
     """
     text = program.as_text()
-    header = text.partition("\n")[0]
-    count = _PARTITIONS.search(header)
-    shardings = [
-        sharding
-        for sharding in jax.tree.leaves((program.input_shardings, program.output_shardings))
-        if isinstance(sharding, jax.sharding.Sharding)
-    ]
+    leaves = jax.tree.leaves((program.input_shardings, program.output_shardings))
+    shardings = [leaf for leaf in leaves if isinstance(leaf, jax.sharding.Sharding)]
     mesh, devices = _where(shardings)
     results = jax.tree_util.tree_leaves_with_path(program.out_info)
     outputs = tuple(
@@ -339,10 +322,10 @@ def program_model(program: Any, name: str = "") -> ProgramModel:
         # XLA's number includes its table of results.
         held = sum(max(layout.device_bytes.values(), default=0) for _, layout in outputs)
         memory = tuple((what, held if what == "results" else n) for what, n in memory)
-    title = _HEADER.match(header)
+    title = _HEADER.match(text)
     return ProgramModel(
         name=name or (title["name"].removeprefix("jit_").strip("_") if title else "") or "program",
-        uses=tuple(uses(text, int(count[1]) if count else 1)),
+        uses=_uses(text),
         devices=devices,
         mesh=mesh,
         outputs=outputs,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+K = TypeVar("K")
+T = TypeVar("T")
 MOST_IDS = 8  # more ids are written as ranges
 
 
@@ -42,17 +44,12 @@ def named(devices: Iterable[Any]) -> dict[Any, Device]:
         devices: All or some devices of one backend.
     """
     given = list(devices)
-    try:  # positions count all devices: a mesh may have only the second one of a process
-        every = list(given[0].client.devices())
-    except (AttributeError, IndexError, TypeError):
-        every = []
-    ids: dict[int, set[int]] = {}
-    for device in itertools.chain(every, given):
-        ids.setdefault(device.process_index, set()).add(device.id)
+    # Positions count all devices: a mesh may have only the second one of a process.
+    every = {(d.process_index, d.id) for d in (*_backend(given), *given)}
     position = {
-        (process, number): position
-        for process, numbers in ids.items()
-        for position, number in enumerate(sorted(numbers))
+        key: position
+        for own in grouped(sorted(every), lambda key: key[0]).values()
+        for position, key in enumerate(own)
     }
     return {
         device: Device(
@@ -65,20 +62,34 @@ def named(devices: Iterable[Any]) -> dict[Any, Device]:
     }
 
 
-def process_count(devices: Sequence[Any]) -> int:
-    """Return the number of processes of the devices' backend, or else of the devices alone."""
-    try:
-        return len({device.process_index for device in devices[0].client.devices()})
-    except (AttributeError, IndexError, TypeError):
-        return len({device.process_index for device in devices})
+def counts(devices: Sequence[Any]) -> tuple[int, int]:
+    """Return the numbers of processes and devices of the devices' backend.
+
+    Devices without a backend, such as those of a pod without the hardware, are counted alone.
+    """
+    every = _backend(devices)
+    return len({device.process_index for device in every}), len(every)
 
 
-def device_count(devices: Sequence[Any]) -> int:
-    """Return the number of devices of the devices' backend, or else of the devices given."""
+def _backend(devices: Sequence[Any]) -> Sequence[Any]:
+    """Return all devices of the devices' backend, or else the devices given."""
     try:
-        return len(devices[0].client.devices())
+        return list(devices[0].client.devices())
     except (AttributeError, IndexError, TypeError):
-        return len(devices)
+        return devices
+
+
+def grouped(things: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Group things by a key, in the order in which each key first occurs.
+
+    Example:
+        >>> grouped(["b1", "a1", "b2"], lambda thing: thing[0])
+        {'b': ['b1', 'b2'], 'a': ['a1']}
+    """
+    groups: dict[K, list[T]] = {}
+    for thing in things:
+        groups.setdefault(key(thing), []).append(thing)
+    return groups
 
 
 def ranges(devices: Iterable[Device]) -> str:
@@ -88,15 +99,11 @@ def ranges(devices: Iterable[Device]) -> str:
         >>> ranges([Device(0, 0), Device(0, 1), Device(1, 0), Device(1, 1), Device(2, 1)])
         'P0-1.0-1 P2.1'
     """
-    positions: dict[int, list[int]] = {}
-    for device in sorted(set(devices)):
-        positions.setdefault(device.process, []).append(device.position)
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for process, own in positions.items():
-        alike.setdefault(tuple(own), []).append(process)
+    by_process = grouped(sorted(set(devices)), lambda device: device.process)
+    positions = {k: tuple(device.position for device in own) for k, own in by_process.items()}
     return " ".join(
         f"P{run}.{part}"
-        for own, processes in alike.items()
+        for own, processes in grouped(positions, lambda k: positions[k]).items()
         for run in _runs(processes)
         for part in _runs(own)
     )
@@ -126,13 +133,10 @@ def process_ranges(processes: Iterable[int]) -> str:
 
 
 def _runs(numbers: Sequence[int]) -> list[str]:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    # In ascending numbers, those of a run differ from their places by the same amount.
+    runs = grouped(enumerate(numbers), lambda pair: pair[1] - pair[0]).values()
+    ends = [(run[0][1], run[-1][1]) for run in runs]
+    return [str(first) if first == last else f"{first}-{last}" for first, last in ends]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +247,10 @@ class Layout:
     @property
     def device_bytes(self) -> dict[Device, int]:
         """Number of bytes that each device holds."""
-        held: dict[Device, int] = {}
+        held: Counter[Device] = Counter()
         for region in self.regions:
             for device in region.devices:
-                held[device] = held.get(device, 0) + region.size * self.item_bytes
+                held[device] += region.size * self.item_bytes
         return dict(sorted(held.items()))
 
     def replicated(self) -> tuple[str, ...]:
@@ -256,7 +260,11 @@ class Layout:
         used = {name for names in self.split for name in names} | set(self.unreduced)
         return tuple(a.name for a in self.mesh.axes if a.size > 1 and a.name not in used)
 
+    @property
+    def kind(self) -> str:
+        """Element type and shape, such as `float32[8,4]`."""
+        return f"{self.dtype or 'an array'}[{','.join(map(str, self.shape))}]"
+
     def title(self) -> str:
         """Return the element type, shape and partition spec on one line."""
-        shape = f"[{','.join(map(str, self.shape))}]"
-        return f"{self.dtype or 'an array'}{shape}" + (f"  {self.spec}" if self.spec else "")
+        return f"{self.kind}  {self.spec}" if self.spec else self.kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -74,10 +75,10 @@ def moves(before: Layout, after: Layout) -> Moves:
 
 def _common(one: Region, other: Region) -> int:
     """Return the number of elements that two regions have in common."""
-    count = 1
-    for (begin, end), (first, last) in zip(one.bounds, other.bounds, strict=True):
-        count *= max(0, min(end, last) - max(begin, first))
-    return count
+    return math.prod(
+        max(0, min(end, last) - max(begin, first))
+        for (begin, end), (first, last) in zip(one.bounds, other.bounds, strict=True)
+    )
 
 
 def _nearest(holders: Sequence[Device], device: Device, turn: int) -> int:
@@ -114,15 +115,13 @@ def change_scene(
             if isinstance(part, Grid):
                 said = f"{title}: {layout.spec}" if layout.spec else title
                 parts.append(replace(part, title=f"{said} {part.title}".rstrip()))
-    crossing = [((s, t), count) for (s, t), count in found.moved if s != t]
-    rows = [] if _is_host_value(before, after) else _rows(crossing, before.item_bytes)
+    rows = [] if _is_host_value(before, after) else _rows(found, before.item_bytes)
     if rows:
         unit = "bytes" if before.item_bytes else "elements"
         parts.append(Table(("from", "to", unit), tuple(rows[:MOST_ROWS]), numbers=(2,)))
-    shape = f"{before.dtype or 'an array'}[{','.join(map(str, before.shape))}]"
-    title = f"{name}: {shape}" if name else shape
+    title = f"{name}: {before.kind}" if name else before.kind
     arrow = f"{before.spec or 'as it is'} → {after.spec or 'as given'}"
-    notes = _notes(before, after, uses, devices)
+    notes = _notes(before, after, found, uses, devices)
     if len(rows) > MOST_ROWS:
         notes.insert(1, f"{len(rows) - MOST_ROWS} more pairs of processes are not listed.")
     return Scene(f"{title}  {arrow}", tuple(notes), tuple(parts))
@@ -134,10 +133,9 @@ def _is_host_value(before: Layout, after: Layout) -> bool:
     return len(members) == 1 and not {device.process for device in after.devices} <= members
 
 
-def _rows(
-    crossing: Sequence[tuple[tuple[int, int], int]], item_bytes: int
-) -> list[tuple[str, str, str]]:
+def _rows(found: Moves, item_bytes: int) -> list[tuple[str, str, str]]:
     """Return the rows of data sent between processes; one row if all pairs send equally much."""
+    crossing = [((s, t), count) for (s, t), count in found.moved if s != t]
     members = sorted({process for pair, _ in crossing for process in pair})
     amounts = {count for _, count in crossing}
     if len(amounts) == 1 and len(crossing) == len(members) * (len(members) - 1) > 2:
@@ -153,9 +151,8 @@ def _amount(count: int, item_bytes: int, *, short: bool = False) -> str:
 
 
 def _notes(
-    before: Layout, after: Layout, uses: Sequence[Use] | None, devices: DeviceOrder
+    before: Layout, after: Layout, found: Moves, uses: Sequence[Use] | None, devices: DeviceOrder
 ) -> list[str]:
-    found = moves(before, after)
     if _is_host_value(before, after):
         return [
             f"An array on P{before.devices[0].process} alone is treated as a value that every "

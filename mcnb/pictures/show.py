@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jax
 import numpy as np
 
-from mcnb._text import a_or_an
+from mcnb._text import a_or_an, spec_text
 from mcnb.errors import PictureError
+from mcnb.pictures import inspect
 from mcnb.pictures.model import Region, by_id
+from mcnb.pictures.moves import change_of
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.scene import ELSEWHERE, Scene
 from mcnb.pictures.scenes.layout import layout_scene
 from mcnb.pictures.scenes.mesh import mesh_scene
+from mcnb.pictures.scenes.program import program_scene
 from mcnb.pictures.scenes.tree import DELETED, Leaf, tree_scene
 
 MOST_VALUES = 256
-OPTIONS = {"name": "", "bounds": False, "values": False, "ids": False}
+ARRAY = (jax.Array, jax.ShapeDtypeStruct)
 DRAWN = (
     "a Mesh, a Sharding with a shape, an array, a ShapeDtypeStruct, a PyTree of arrays, and a "
     "function with its arguments"
@@ -46,17 +50,13 @@ def value_labels(array: Any, *, ids: bool = False) -> Callable[[Region], tuple[s
         )
     if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
         raise PictureError("Random keys have no values to show: see jax.random.key_data")
-    held: dict[tuple[tuple[int, int], ...], Any] = {}
-    for shard in array.addressable_shards:
-        bounds = tuple(
-            part.indices(size)[:2] for part, size in zip(shard.index, array.shape, strict=True)
-        )
-        held.setdefault(bounds, shard.data)
+    shards = reversed(array.addressable_shards)  # of equal shards, the first is read
+    held = {inspect.bounds_of(shard.index, array.shape): shard.data for shard in shards}
 
     def label(region: Region) -> tuple[str, ...]:
-        lines = [by_id(region.devices) if ids else " ".join(map(str, region.devices))]
+        line = by_id(region.devices) if ids else " ".join(map(str, region.devices))
         data = held.get(region.bounds)
-        return (*lines, ELSEWHERE) if data is None else (*lines, *_lines(np.asarray(data)))
+        return (line, ELSEWHERE) if data is None else (line, *_lines(np.asarray(data)))
 
     return label
 
@@ -119,20 +119,16 @@ def show(
         4 places for devices, and no devices yet.
         Axis types: 'a' Auto, 'b' Explicit.
     """
-    options = {"name": name, "bounds": bounds, "values": values, "ids": ids}
-    for one in _pictures(thing, args, options, keywords):
-        _display(one)
-
-
-def _display(one: Picture) -> None:
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
-    shell = get_ipython()
-    if shell is None or not hasattr(shell, "kernel"):
-        print(one.text())
-    else:
-        display(one)
+    options = {"name": name, "bounds": bounds, "values": values, "ids": ids}
+    in_notebook = hasattr(get_ipython(), "kernel")
+    for one in _pictures(thing, args, options, keywords):
+        if in_notebook:
+            display(one)
+        else:
+            print(one.text())
 
 
 def picture(
@@ -178,9 +174,9 @@ def _pictures(
 ) -> list[Picture]:
     draw = getattr(type(thing), "__mcnb_picture__", None)
     drawn: list[Picture] | None = draw(thing, args, options, keywords) if draw else None
-    if drawn is not None:
-        return drawn
-    return [Picture(scene_of(thing, *args, keywords=keywords, **options))]
+    if drawn is None:
+        drawn = [Picture(scene_of(thing, *args, keywords=keywords, **options))]
+    return drawn
 
 
 def scene_of(
@@ -190,26 +186,20 @@ def scene_of(
     bounds: bool = False,
     values: bool = False,
     ids: bool = False,
-    keywords: Mapping[str, Any] | None = None,
+    keywords: Mapping[str, Any] = MappingProxyType({}),
 ) -> Scene:
     """Return the scene of an object; see `picture`."""
-    import jax
-
-    from mcnb.pictures import inspect
-
-    laid_out = (jax.sharding.Sharding, jax.Array, jax.ShapeDtypeStruct)
+    laid_out = (jax.sharding.Sharding, *ARRAY)
     mesh = isinstance(thing, (jax.sharding.Mesh, jax.sharding.AbstractMesh))
     compiled = isinstance(thing, (jax.stages.Compiled, jax.stages.Lowered))
     if compiled or ((args or keywords) and callable(thing) and not mesh):
-        return _of_function(thing, args, keywords or {}, name)
+        return _of_function(thing, args, keywords, name)
     if keywords:
         raise PictureError(
-            f"mcnb.show has no option {next(iter(keywords))}. Options: {', '.join(OPTIONS)}; a "
-            "function also takes its own keyword arguments"
+            f"mcnb.show has no option {next(iter(keywords))}. Options: name, bounds, values, ids; "
+            "a function also takes its own keyword arguments"
         )
     if args and isinstance(thing, laid_out) and isinstance(args[0], laid_out):
-        from mcnb.pictures.moves import change_of
-
         return change_of(thing, args[0], args[1:], name=name, bounds=bounds, ids=ids)
     if isinstance(thing, jax.sharding.Sharding):
         _no_more(thing, args[1:])
@@ -218,12 +208,12 @@ def scene_of(
     _no_more(thing, args)
     if mesh:
         return mesh_scene(inspect.mesh_model(thing), ids=ids)
-    if inspect.is_host_value(thing):
+    if isinstance(thing, (np.ndarray, np.generic, int, float, complex, bool)):
         raise PictureError(
             f"{a_or_an(type(thing).__name__)} is in host memory, not on a device. Move it to "
             f"devices first: jax.device_put(x, sharding)"
         )
-    if isinstance(thing, (jax.Array, jax.ShapeDtypeStruct)):
+    if isinstance(thing, ARRAY):
         layout = inspect.layout_of(thing)
         label = value_labels(thing, ids=ids) if values else None
         return layout_scene(layout, name=name, bounds=bounds, ids=ids, label=label)
@@ -240,8 +230,6 @@ def scene_of(
 
 def _no_more(thing: Any, args: Sequence[Any]) -> None:
     """Reject arguments that would be ignored."""
-    import jax
-
     if not args:
         return
     if isinstance(args[0], str):
@@ -250,8 +238,6 @@ def _no_more(thing: Any, args: Sequence[Any]) -> None:
             f"mcnb.show(cluster, {args[0]!r})"
         )
     if isinstance(args[0], jax.sharding.PartitionSpec):
-        from mcnb._text import spec_text
-
         spec = spec_text(args[0])
         raise PictureError(f"{spec} has no mesh. Give a sharding: NamedSharding(mesh, {spec})")
     what = a_or_an("jax.Array" if isinstance(thing, jax.Array) else type(thing).__name__)
@@ -265,20 +251,14 @@ def _no_more(thing: Any, args: Sequence[Any]) -> None:
 def _of_function(
     function: Any, args: Sequence[Any], keywords: Mapping[str, Any], name: str
 ) -> Scene:
-    from mcnb.pictures.inspect import compiled, program_model
-    from mcnb.pictures.scenes.program import program_scene
-
-    return program_scene(program_model(compiled(function, args, keywords), name))
+    program = inspect.compiled(function, args, keywords)
+    return program_scene(inspect.program_model(program, name))
 
 
 def _leaf(path: Any, leaf: Any) -> Leaf:
-    import jax
-
-    from mcnb.pictures import inspect
-
     where = jax.tree_util.keystr(path)
     if isinstance(leaf, jax.Array) and leaf.is_deleted():
         return Leaf(where, None, DELETED)
-    if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)) and leaf.sharding is not None:
+    if isinstance(leaf, ARRAY) and leaf.sharding is not None:
         return Leaf(where, inspect.layout_of(leaf))
     return Leaf(where, None, type(leaf).__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from mcnb._text import plural, size
-from mcnb.pictures.model import Layout, Region, by_id, process_ranges, ranges
+from mcnb.pictures.model import Layout, Region, by_id, grouped, process_ranges, ranges
 from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided, label_lines
 
 MOST_FACETS = 8  # grids, if there are more than `MOST_DEVICES` devices
@@ -37,9 +37,7 @@ def layout_scene(
     parted = [d for d in _dims(layout) if len(cut[d]) > 1]
     drawn = parted[-2:] if len(layout.shape) > 2 else list(_dims(layout))
     facets = [d for d in parted if d not in drawn]
-    by_facet: dict[tuple[Bounds, ...], list[Region]] = {}
-    for region in layout.regions:
-        by_facet.setdefault(tuple(region.bounds[d] for d in facets), []).append(region)
+    by_facet = grouped(layout.regions, lambda r: tuple(r.bounds[d] for d in facets))
     grids = [
         _grid(layout, regions, drawn, cut, bounds, label, _facet_title(layout, facets, where))
         for where, regions in by_facet.items()
@@ -85,7 +83,7 @@ def _grid(
     across = drawn[-1] if drawn else None
     if len(drawn) == 1 and len(cut[drawn[0]]) > LONG and len(layout.shape) == 1:
         down, across = drawn[0], None  # a long column is easier to read than a long row
-    cells: Mapping[tuple[Bounds | None, Bounds | None], Cell] = {
+    cells: Mapping[tuple[object, object], Cell] = {
         (_bound(region, down), _bound(region, across)): Cell(
             tuple(sorted({device.process for device in region.devices})),
             label(region),
@@ -98,13 +96,7 @@ def _grid(
     large = len(layout.devices) > MOST_DEVICES
     rows, columns = elided(row_bounds, large), elided(column_bounds, large)
     return Grid(
-        rows=tuple(
-            tuple(
-                None if row == "…" or column == "…" else cells.get((row, column))
-                for column in columns
-            )
-            for row in rows
-        ),
+        rows=tuple(tuple(cells.get((row, column)) for column in columns) for row in rows),
         row_heads=_heads(rows, with_bounds or len(rows) != len(row_bounds)),
         column_heads=_heads(columns, with_bounds or len(columns) != len(column_bounds)),
         row_axis=_edge(layout, down, len(row_bounds)),
@@ -126,12 +118,11 @@ def _heads(bounds: Sequence[Bounds | str | None], wanted: bool) -> tuple[str, ..
 
 
 def _extents(bounds: Sequence[Bounds | str | None]) -> tuple[float, ...]:
-    lengths = [b[1] - b[0] for b in bounds if isinstance(b, tuple)]
-    usual = max(lengths, default=1)
-    relative = {"…": 0.4, None: 1.0}
+    lengths = [b[1] - b[0] if isinstance(b, tuple) else 0 for b in bounds]
+    usual = max(lengths) or None
     return tuple(
-        ((b[1] - b[0]) / usual if usual else 1.0) if isinstance(b, tuple) else relative[b]
-        for b in bounds
+        0.4 if b == "…" else length / usual if usual else 1.0
+        for b, length in zip(bounds, lengths, strict=True)
     )
 
 
@@ -189,11 +180,10 @@ def _holders(layout: Layout) -> str:
     devices = layout.devices
     members = sorted({device.process for device in devices})
     held = set(layout.device_bytes.values())
+    amount = ""
     if layout.item_bytes and held:
-        each = size(max(held)) if len(held) == 1 else f"{size(min(held))} to {size(max(held))}"
-        amount = f", {each} on each"
-    else:
-        amount = ""
+        least = f"{size(min(held))} to " if len(held) > 1 else ""
+        amount = f", {least}{size(max(held))} on each"
     on = plural(len(devices), "device", "devices")
     of = plural(len(members), "process", "processes")
     return f"On {on} of {of}: {process_ranges(members)}{amount}{_scope(layout, members)}."

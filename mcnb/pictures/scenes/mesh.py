@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from mcnb._text import plural
-from mcnb.pictures.model import MeshModel, by_id, process_ranges
+from mcnb.pictures.model import MeshModel, by_id, grouped, process_ranges
 from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided
 
 MOST_FACETS = 8  # grids, if there are more than `MOST_DEVICES` devices
@@ -21,8 +21,7 @@ def mesh_scene(mesh: MeshModel, *, ids: bool = False) -> Scene:
         ids: Whether to write JAX's device ids.
     """
     sizes = [axis.size for axis in mesh.axes]
-    outer = [range(size) for size in sizes[:-2]]
-    facets = list(itertools.product(*outer))
+    facets = list(itertools.product(*map(range, sizes[:-2])))
     most = MOST_FACETS if mesh.size > MOST_DEVICES else MOST_DEVICES
     grids = [_grid(mesh, facet, ids) for facet in facets[:most]]
     notes = [_scope(mesh), *_kinds(mesh)]
@@ -89,17 +88,11 @@ def _scope(mesh: MeshModel) -> str:
 
 
 def _kinds(mesh: MeshModel) -> list[str]:
-    by_kind: dict[str, list[str]] = {}
-    for axis in mesh.axes:
-        by_kind.setdefault(axis.kind, []).append(f"'{axis.name}'")
-    if not by_kind:
-        return []
-    said = [f"{_listed(names)} {kind}" for kind, names in by_kind.items()]
-    return [f"Axis types: {', '.join(said)}."]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    said = []
+    for kind, axes in grouped(mesh.axes, lambda axis: axis.kind).items():
+        *names, last = (f"'{axis.name}'" for axis in axes)
+        said.append(f"{', '.join(names)} and {last} {kind}" if names else f"{last} {kind}")
+    return [f"Axis types: {', '.join(said)}."] if said else []
 
 
 def _blocks(mesh: MeshModel) -> str:

@@ -120,8 +120,7 @@ def _among(use: Use, devices: Sequence[Device]) -> str:
 
 def _result(path: str, layout: Layout) -> tuple[str, ...]:
     each = max(layout.device_bytes.values(), default=0)
-    shape = f"{layout.dtype}[{','.join(map(str, layout.shape))}]"
-    return (path, shape, layout.spec, str(layout.copies), size(each))
+    return (path, layout.kind, layout.spec, str(layout.copies), size(each))
 
 
 def _notes(program: ProgramModel) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mcnb._text import plural
-from mcnb.pictures.model import process_ranges
+from mcnb.pictures.model import grouped, process_ranges
 from mcnb.pictures.scene import KINDS_OF_BARS, Bar, Join, Lane, Lanes, Part, Scene, Table
 from mcnb.pictures.timeline import KINDS, Kind, Meeting, Stretch, Timeline
 
@@ -37,7 +37,10 @@ def time_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
     notes = [*_latecomer(time), *_in_vain(time), *_remarks(time)]
     if len(lanes) > MOST_LANES:
         notes.append(f"{MOST_LANES} of {len(lanes)} lanes are drawn.")
-    groups = grouped(time.meetings)
+    repeated = grouped(
+        time.meetings, lambda m: (str(m.launch), lines_of([m]), m.present, m.missing)
+    )
+    groups = list(repeated.values())
     if len(groups) > MOST_ROWS:
         notes.append(f"{MOST_ROWS} of {len(groups)} launches are in the table.")
     parts: list[Part] = [
@@ -78,14 +81,6 @@ def lines_of(meetings: Iterable[Meeting]) -> str:
     """Format the lines of the cell from which processes launch."""
     lines = line_numbers(meetings)
     return f"{'line' if len(lines) == 1 else 'lines'} {', '.join(lines)}" if lines else ""
-
-
-def grouped(meetings: Iterable[Meeting]) -> list[list[Meeting]]:
-    """Group meetings that repeat each other, in order of their first occurrence."""
-    groups: dict[tuple[str, str, tuple[int, ...], tuple[int, ...]], list[Meeting]] = {}
-    for m in meetings:
-        groups.setdefault((str(m.launch), lines_of([m]), m.present, m.missing), []).append(m)
-    return list(groups.values())
 
 
 def _bars(stretches: Sequence[Stretch], length: float) -> Iterable[Bar]:

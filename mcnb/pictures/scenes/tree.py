@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mcnb._text import index_ranges, plural, size
-from mcnb.pictures.model import Device, Layout, ranges
+from mcnb.pictures.model import Device, Layout, grouped, ranges
 from mcnb.pictures.scene import Scene, Table
 
 MOST_ROWS = 40
@@ -33,7 +34,7 @@ class Leaf:
 
 def tree_scene(leaves: Sequence[Leaf], name: str = "") -> Scene:
     """Return the scene of a PyTree, with one row for leaves that differ only in numbers."""
-    rows = [_row(group) for group in _alike(leaves)]
+    rows = [_row(group) for group in grouped(leaves, _pattern).values()]
     shown = rows[:MOST_ROWS]
     layouts = [leaf.layout for leaf in leaves if leaf.layout is not None]
     notes = [_total(leaves, layouts)]
@@ -45,14 +46,11 @@ def tree_scene(leaves: Sequence[Leaf], name: str = "") -> Scene:
     return Scene(f"{name}: {what}" if name else f"A tree of {what}", tuple(notes), tuple(parts))
 
 
-def _alike(leaves: Iterable[Leaf]) -> list[list[Leaf]]:
-    groups: dict[object, list[Leaf]] = {}
-    for leaf in leaves:
-        layout = leaf.layout
-        kind = (re.sub(r"\d+", "#", leaf.path), leaf.what)
-        where = None if layout is None else (layout.shape, layout.dtype, layout.spec, layout.bytes)
-        groups.setdefault((kind, where), []).append(leaf)
-    return list(groups.values())
+def _pattern(leaf: Leaf) -> tuple[object, ...]:
+    """Return what is equal for leaves that share a row."""
+    layout = leaf.layout
+    where = None if layout is None else (layout.shape, layout.dtype, layout.spec, layout.bytes)
+    return re.sub(r"\d+", "#", leaf.path), leaf.what, where
 
 
 def _row(group: Sequence[Leaf]) -> tuple[str, ...]:
@@ -63,10 +61,9 @@ def _row(group: Sequence[Leaf]) -> tuple[str, ...]:
         return (path, group[0].what, where, "", "", "")
     held = set(layout.device_bytes.values())
     each = size(max(held) * len(group)) if held else ""
-    shape = f"{layout.dtype}[{','.join(map(str, layout.shape))}]"
     return (
         path,
-        shape if len(group) == 1 else f"{len(group)} x {shape}",
+        layout.kind if len(group) == 1 else f"{len(group)} x {layout.kind}",
         layout.spec or "on one device" if len(layout.devices) == 1 else layout.spec,
         str(layout.copies),
         size(layout.bytes * len(group)),
@@ -111,25 +108,19 @@ def _total(leaves: Sequence[Leaf], layouts: Sequence[Layout]) -> str:
 
 def _held(layouts: Iterable[Layout]) -> list[Table]:
     """Return tables of the bytes that devices and processes hold, with equal ones merged."""
-    held: dict[Device, int] = {}
+    held: Counter[Device] = Counter()
+    of_process: Counter[int] = Counter()
     for layout in layouts:
         for device, count in layout.device_bytes.items():
-            held[device] = held.get(device, 0) + count
+            held[device] += count
+            of_process[device.process] += count
     if not held:
         return []
-    by_amount: dict[int, list[Device]] = {}
-    for device, count in sorted(held.items()):
-        by_amount.setdefault(count, []).append(device)
-    of_process: dict[int, int] = {}
-    for device, count in held.items():
-        of_process[device.process] = of_process.get(device.process, 0) + count
-    alike: dict[int, list[int]] = {}
-    for process, count in sorted(of_process.items()):
-        alike.setdefault(count, []).append(process)
+    by_amount = grouped(sorted(held), lambda device: held[device])
     devices = [(ranges(own), size(count)) for count, own in by_amount.items()]
     processes = [
         (", ".join(f"P{process}" for process in own[:8]) + (", …" if len(own) > 8 else ""), size(n))
-        for n, own in alike.items()
+        for n, own in grouped(sorted(of_process), lambda process: of_process[process]).items()
     ]
     return [
         Table(("device", "holds"), tuple(devices[:MOST_HOLDERS]), numbers=(1,)),

@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 
 from mcnb.pictures.scene import (
     KINDS_OF_BARS,
-    Bar,
     Cell,
     Grid,
     Join,
@@ -32,12 +31,10 @@ _PROCESSES = (
     "#999999",  # gray
 )
 INK, SOFT, PAPER, EDGE, NOBODY = "#1A1A1A", "#555555", "#FFFFFF", "#C8C8C8", "#EDEDED"
-MOST_STRIPES = len(_PROCESSES)
 FONT = 12.0
 TITLE_FONT = 13.0
 ADVANCE = 0.61  # width of a character, as a fraction of the font size
 LINE = 17.0  # height of a line of text
-WIDTH = 632.0
 LANE, LANE_GAP, THIN = 24.0, 10.0, 8.0
 RADIUS = 5.0
 MOST_JOINS = 60  # with more, their marks would hide the bars between them
@@ -70,10 +67,8 @@ def text_on(color: str) -> str:
         >>> text_on("#0072B2"), text_on("#F0E442")
         ('#FFFFFF', '#1A1A1A')
     """
-    light = _luminance(color)
-    on_dark = (1.05) / (light + 0.05)
-    on_light = (light + 0.05) / (_luminance(INK) + 0.05)
-    return PAPER if on_dark > on_light else INK
+    light = _luminance(color) + 0.05
+    return PAPER if 1.05 / light > light / (_luminance(INK) + 0.05) else INK
 
 
 def paler(color: str) -> str:
@@ -94,18 +89,7 @@ def _luminance(color: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Rectangle.
-
-    Attributes:
-        x: Left edge.
-        y: Upper edge.
-        width: Width.
-        height: Height.
-        colors: Fill colours, drawn as stripes if there are several.
-        edge: Colour of the edge.
-        dashed: Whether the edge is dashed.
-        hint: Tooltip.
-    """
+    """Rectangle with its upper left corner, striped if it has several colours, and a tooltip."""
 
     x: float
     y: float
@@ -119,16 +103,9 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Line of text.
+    """Line of text, with its anchor at `x` and its vertical centre at `y`.
 
     Attributes:
-        x: Horizontal position of the anchor.
-        y: Vertical centre.
-        text: The text.
-        anchor: Point of the text that lies at `x`.
-        color: Colour of the text.
-        size: Font size.
-        bold: Whether the text is bold.
         plate: Background colour; empty for none.
     """
 
@@ -140,11 +117,6 @@ class Label:
     size: float = FONT
     bold: bool = False
     plate: str = ""
-
-    @property
-    def width(self) -> float:
-        """Width of the text."""
-        return width_of(self.text, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +134,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """Mark on a line.
-
-    Attributes:
-        x: Horizontal centre.
-        y: Vertical centre.
-        radius: Radius.
-        color: Colour.
-        shape: Shape; a disc is filled, a ring and a diamond are not.
-    """
+    """Mark on a line, with its centre; a disc is filled, a ring and a diamond are not."""
 
     x: float
     y: float
@@ -208,9 +172,9 @@ def width_of(text: str, size: float = FONT) -> float:
 
 def lanes_drawing(lanes: Lanes) -> Drawing:
     """Convert lanes to a drawing."""
-    drawing = Drawing(width=WIDTH)
+    drawing = Drawing(width=MOST_WIDTH)
     left = max((width_of(f"P{lane.process}") for lane in lanes.lanes), default=0.0) + 10
-    scale = WIDTH - left - RADIUS - 2
+    scale = MOST_WIDTH - left - RADIUS - 2
     top = LINE + 4 if any(join.label for join in lanes.joins) else 4.0
     middles = {}
     for i, lane in enumerate(lanes.lanes):
@@ -221,9 +185,9 @@ def lanes_drawing(lanes: Lanes) -> Drawing:
     dense = len(lanes.joins) > MOST_JOINS
     for join in lanes.joins:
         x = left + join.at * scale
-        _join(drawing, join, (left, scale), middles, dense and join.met)
+        _join(drawing, join, left, scale, middles, dense and join.met)
         half = width_of(join.label) / 2
-        at = min(max(x, half), WIDTH - half)
+        at = min(max(x, half), MOST_WIDTH - half)
         if join.label not in ("", last) and at - half >= free:
             drawing.labels.append(Label(at, LINE / 2, join.label, "middle", SOFT))
             free, last = at + half + 8, join.label
@@ -231,7 +195,7 @@ def lanes_drawing(lanes: Lanes) -> Drawing:
     for at, text in lanes.ticks:
         x, half = left + at * scale, width_of(text) / 2
         drawing.rules.append(Rule(x, bottom - 4, x, bottom + 1))
-        if x - half >= free and x + half <= WIDTH:
+        if x - half >= free and x + half <= MOST_WIDTH:
             drawing.labels.append(Label(x, bottom + LINE / 2, text, "middle", SOFT))
             free = x + half + 8
     if lanes.ticks:
@@ -250,47 +214,36 @@ def _lane(drawing: Drawing, lane: Lane, left: float, middle: float, scale: float
     for bar in lane.bars:
         x, width = left + bar.begin * scale, (bar.end - bar.begin) * scale
         hint = f"P{lane.process}: {bar.texts[0]}" if bar.texts else ""
-        _bar(drawing, bar, color, (x, middle, width), hint)
+        box = _bar(bar.kind, color, x, middle, width, hint)
+        drawing.boxes.append(box)
+        text = next((text for text in bar.texts if width_of(text) + 10 <= width), "")
+        if text:
+            thin = bar.kind == "python"
+            plate, ink = (PAPER, INK) if thin else ("", text_on(box.colors[0]))
+            drawing.labels.append(Label(x + width / 2, middle, text, "middle", ink, plate=plate))
 
 
-def _bar(
-    drawing: Drawing, bar: Bar, color: str, place: tuple[float, float, float], hint: str
-) -> None:
-    x, middle, width = place
-    thin = bar.kind == "python"
-    height = THIN if thin else LANE
-    fill, edge, dashed = {
-        "python": (paler(color), paler(color), False),
-        "computes": (color, color, False),
-        "compiles": (paler(color), color, False),
-        "waits": (PAPER, SOFT, True),
-    }[bar.kind]
-    drawing.boxes.append(Box(x, middle - height / 2, width, height, (fill,), edge, dashed, hint))
-    text = next((text for text in bar.texts if width_of(text) + 10 <= width), "")
-    if text:
-        plate = PAPER if thin else ""
-        ink = INK if thin else text_on(fill)
-        drawing.labels.append(Label(x + width / 2, middle, text, "middle", ink, plate=plate))
+def _bar(kind: str, color: str, x: float, middle: float, width: float, hint: str = "") -> Box:
+    height = THIN if kind == "python" else LANE
+    fill, edge = {
+        "python": (paler(color), paler(color)),
+        "computes": (color, color),
+        "compiles": (paler(color), color),
+        "waits": (PAPER, SOFT),
+    }[kind]
+    return Box(x, middle - height / 2, width, height, (fill,), edge, kind == "waits", hint)
 
 
 def _join(
-    drawing: Drawing,
-    join: Join,
-    across: tuple[float, float],
-    middles: dict[int, float],
-    thin: bool,
+    drawing: Drawing, join: Join, left: float, scale: float, middles: dict[int, float], thin: bool
 ) -> None:
     """Draw a vertical line, with a mark per present process and a ring per missing one."""
-    left, scale = across
-    x = left + join.at * scale
-    drawn = [middles[k] for k in (*join.present, *join.missing) if k in middles]
+    drawn = sorted({*join.present, *join.missing} & middles.keys())
     if not drawn:
         return
-    width = 0.5 if thin else 1.5
-    drawing.rules.append(Rule(x, min(drawn), x, max(drawn), INK, width, dashed=not join.met))
-    if thin:
-        return
-    for k in sorted({*join.present, *join.missing} & middles.keys()):
+    x, first, last = left + join.at * scale, middles[drawn[0]], middles[drawn[-1]]
+    drawing.rules.append(Rule(x, first, x, last, INK, 0.5 if thin else 1.5, dashed=not join.met))
+    for k in [] if thin else drawn:
         shape: Shape = "ring" if k in join.missing else "disc" if join.met else "diamond"
         drawing.dots.append(Dot(left + join.place(k) * scale, middles[k], RADIUS, INK, shape))
 
@@ -298,10 +251,9 @@ def _join(
 def _legend(drawing: Drawing, lanes: Lanes, left: float, y: float) -> None:
     used = {bar.kind for lane in lanes.lanes for bar in lane.bars}
     x = left
-    gray = color_of(7)
     for kind, (name, _) in KINDS_OF_BARS.items():
         if kind in used:
-            _bar(drawing, Bar(kind, 0.0, 0.0), gray, (x, y, SWATCH), "")
+            drawing.boxes.append(_bar(kind, _PROCESSES[-1], x, y, SWATCH))
             drawing.labels.append(Label(x + SWATCH + 6, y, name, color=SOFT))
             x += SWATCH + width_of(name) + 22
     met = any(join.met for join in lanes.joins)
@@ -310,15 +262,13 @@ def _legend(drawing: Drawing, lanes: Lanes, left: float, y: float) -> None:
         drawing.labels.append(Label(x + 14, y, "met", color=SOFT))
         x += 14 + width_of("met") + 22
         met = False
-    in_vain = any(not join.met for join in lanes.joins)
-    missing = any(join.missing for join in lanes.joins)
-    marks: tuple[tuple[bool, Shape, str], ...] = (
-        (met, "disc", "met"),
-        (in_vain, "diamond", "in vain"),
-        (missing, "ring", "missing"),
+    marks: tuple[tuple[Shape, str, bool], ...] = (
+        ("disc", "met", met),
+        ("diamond", "in vain", any(not join.met for join in lanes.joins)),
+        ("ring", "missing", any(join.missing for join in lanes.joins)),
     )
-    for used_too, shape, text in marks:
-        if used_too:
+    for shape, text, drawn in marks:
+        if drawn:
             drawing.dots.append(Dot(x + RADIUS, y, RADIUS, INK, shape))
             drawing.labels.append(Label(x + 2 * RADIUS + 6, y, text, color=SOFT))
             x += 2 * RADIUS + width_of(text) + 22
@@ -327,7 +277,7 @@ def _legend(drawing: Drawing, lanes: Lanes, left: float, y: float) -> None:
 def drawing_of(scene: Scene) -> Drawing:
     """Convert a scene to a drawing."""
     body = _flow([_part(part) for part in scene.parts])
-    width = min(max(body.width, LEAST_WIDTH), max(MOST_WIDTH, body.width))
+    width = max(body.width, LEAST_WIDTH)
     drawing = Drawing(width=width + 2 * PADDING)
     y = PADDING
     for text in _wrapped(scene.title, width, TITLE_FONT):
@@ -375,11 +325,9 @@ def _grid(grid: Grid) -> Drawing:
     heights = _sizes(grid, across=False)
     heads = max((width_of(head) for head in grid.row_heads), default=0.0)
     left = heads + 8 if heads else 0.0
-    arrows = (("→ ", grid.column_axis), ("↓ ", grid.row_axis))
-    said = [arrow + axis for arrow, axis in arrows if axis]
     top = 0.0
-    for text in [grid.title, *said] if grid.title else said:
-        bold, color = text == grid.title, INK if text == grid.title else SOFT
+    for text in filter(None, (grid.title, *grid.axes())):
+        bold, color = (True, INK) if text == grid.title else (False, SOFT)
         drawing.labels.append(Label(0.0, top + LINE / 2, text, color=color, bold=bold))
         drawing.width = max(drawing.width, width_of(text))
         top += LINE
@@ -406,22 +354,17 @@ def _grid(grid: Grid) -> Drawing:
 
 
 def _sizes(grid: Grid, *, across: bool) -> list[float]:
-    lines = [list(column) for column in zip(*grid.rows, strict=True)] if across else grid.rows
-    heads = grid.column_heads if across else ()
-    needed = []
-    for i, line in enumerate(lines):
-        cells = [cell for cell in line if cell is not None]
-        if across:
-            widest = max((width_of(t) for cell in cells for t in cell.lines), default=0.0)
-            head = width_of(heads[i]) + 6 if heads else 0.0
-            needed.append(max(widest + 2 * CELL_PADDING, head))
-        else:
-            tallest = max((len(_lines(cell)) for cell in cells), default=1)
-            needed.append(tallest * LINE + 2 * CELL_PADDING)
-    usual = max(CELL_WIDTH if across else CELL_HEIGHT, *needed) if needed else 0.0
-    relative = grid.widths if across else grid.heights
-    scale = relative or (1.0,) * len(needed)
-    return [max(usual * max(part, SLIMMEST), 24.0) for part in scale]
+    lines = list(zip(*grid.rows, strict=True)) if across else grid.rows
+    cells = [cell for line in lines for cell in line if cell is not None]
+    if across:
+        widest = max((width_of(line) for cell in cells for line in cell.lines), default=0.0)
+        head = max(map(width_of, grid.column_heads), default=0.0)
+        usual = max(CELL_WIDTH, widest + 2 * CELL_PADDING, head + 6)
+    else:
+        tallest = max((len(_lines(cell)) for cell in cells), default=1)
+        usual = max(CELL_HEIGHT, tallest * LINE + 2 * CELL_PADDING)
+    relative = (grid.widths if across else grid.heights) or (1.0,) * len(lines)
+    return [max(usual * max(part, SLIMMEST), 24.0) for part in relative]
 
 
 def _cell(
@@ -430,21 +373,14 @@ def _cell(
     if cell is None:
         drawing.labels.append(Label(x + width / 2, y + height / 2, "…", "middle", SOFT))
         return
-    colors = [color_of(process) for process in cell.processes]
-    colors = list(dict.fromkeys(colors))[:MOST_STRIPES]
-    if not colors:
-        colors = [NOBODY]
-    striped = cell.copies > 1
-    if striped and len(colors) == 1:
-        colors.append(paler(colors[0]))
-    shown = tuple(colors) if striped or len(cell.processes) > 1 else (colors[0],)
-    drawing.boxes.append(Box(x, y, width, height, shown))
-    one = len(shown) == 1
+    colors = tuple(dict.fromkeys(map(color_of, cell.processes))) or (NOBODY,)
+    if cell.copies > 1 and len(colors) == 1:
+        colors = (colors[0], paler(colors[0]))
+    drawing.boxes.append(Box(x, y, width, height, colors))
+    ink, plate = (text_on(colors[0]), "") if len(colors) == 1 else (INK, PAPER)
     lines = _lines(cell)
     first = y + height / 2 - (len(lines) - 1) * LINE / 2
     for i, line in enumerate(lines):
-        ink = text_on(shown[0]) if one else INK
-        plate = "" if one else PAPER
         label = Label(x + width / 2, first + i * LINE, line, "middle", ink, plate=plate)
         drawing.labels.append(label)
 

@@ -42,7 +42,11 @@ class Picture:
         """Draw the picture on matplotlib axes, and return the axes.
 
         Args:
-            ax: Axes to draw on; by default, those of a new figure.
+            ax: Axes to draw on; by default, those of a new figure of the right size. The font size
+                follows the size of the axes at the time of the call.
+
+        Raises:
+            PictureError: `ax` is not an `Axes`.
         """
         return plot(self.scene, ax)
 

@@ -17,19 +17,7 @@ SLIMMER = 0.94  # matplotlib's monospace font is wider if characters are set on 
 
 
 def plot(scene: Scene, ax: Axes | None = None) -> Axes:
-    """Draw a scene on matplotlib axes.
-
-    Args:
-        scene: Scene to draw.
-        ax: Axes to draw on; by default, those of a new figure of the right size. The font size
-            follows the size of the axes at the time of the call.
-
-    Returns:
-        The axes.
-
-    Raises:
-        PictureError: `ax` is not an `Axes`.
-    """
+    """Draw a scene on matplotlib axes; see `Picture.plot`."""
     if ax is not None and not hasattr(ax, "set_xlim"):
         raise PictureError(
             f"ax takes matplotlib's Axes, not {ax!r}: picture.plot(ax=plt.subplots()[1])"
@@ -45,21 +33,16 @@ def plot(scene: Scene, ax: Axes | None = None) -> Axes:
     ax.set_ylim(drawing.height, 0)
     ax.set_aspect("equal")
     ax.set_axis_off()
-    _draw(ax, drawing, _scale(ax, drawing))
+    _draw(ax, drawing)
     return ax
 
 
-def _scale(ax: Axes, drawing: Drawing) -> float:
-    """Return the number of points per pixel of the drawing, at the axes' current size."""
-    inches = ax.get_window_extent().transformed(ax.figure.dpi_scale_trans.inverted())
-    return POINTS_PER_INCH * float(
-        min(inches.width / drawing.width, inches.height / drawing.height)
-    )
-
-
-def _draw(ax: Axes, drawing: Drawing, scale: float) -> None:
+def _draw(ax: Axes, drawing: Drawing) -> None:
     from matplotlib.patches import Circle, Rectangle, RegularPolygon
 
+    # Points per pixel of the drawing, at the axes' current size.
+    inches = ax.get_window_extent().transformed(ax.figure.dpi_scale_trans.inverted())
+    scale = POINTS_PER_INCH * min(inches.width / drawing.width, inches.height / drawing.height)
     paper = Rectangle((0, 0), drawing.width, drawing.height, facecolor=PAPER, linewidth=0)
     ax.add_patch(paper)
     for box in drawing.boxes:

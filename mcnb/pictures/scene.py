@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
 from mcnb.pictures.model import Device
 
+K = TypeVar("K")
 T = TypeVar("T")
 # Name of each activity of a process, and the character that represents it in text.
 KINDS_OF_BARS = {
@@ -19,6 +21,7 @@ KINDS_OF_BARS = {
 MET, IN_VAIN, MISSED = "●", "◇", "○"
 MOST_DEVICES = 64  # pictures of more devices are abbreviated
 ELSEWHERE = "elsewhere"  # replaces values that a process does not hold
+MOST_FACETS = 8  # grids of a picture of more devices
 SHOWN = (5, 2)  # rows or columns at the start and the end of an abbreviated picture
 
 
@@ -61,16 +64,15 @@ class Grid:
     heights: tuple[float, ...] = ()
     widths: tuple[float, ...] = ()
 
+    def axes(self) -> list[str]:
+        """Return the labels of the axes, with arrows in their directions."""
+        labels = (("→", self.column_axis), ("↓", self.row_axis))
+        return [f"{arrow} {label}" for arrow, label in labels if label]
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text.
-
-    Attributes:
-        heads: Column heads.
-        rows: Rows of the table.
-        numbers: Indices of the columns that hold numbers, which are right-aligned.
-    """
+    """Rows of text; columns whose indices are in `numbers` are right-aligned."""
 
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -96,13 +98,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Activity of a process, from left to right.
-
-    Attributes:
-        process: Index of the process.
-        bars: Intervals, in order and without overlap.
-        note: Text of a lane without bars.
-    """
+    """Activity of a process: bars in order and without overlap, or a note if there are none."""
 
     process: int
     bars: tuple[Bar, ...]
@@ -138,12 +134,9 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Lanes below each other, and the lines at which processes meet.
+    """Lanes below each other, and the lines at which processes meet, from left to right.
 
-    Attributes:
-        lanes: One lane for each process.
-        joins: Lines at which processes meet, from left to right.
-        ticks: Ticks below the lanes: positions as fractions of the length, and texts.
+    The ticks below the lanes are positions, as fractions of the lanes' length, and texts.
     """
 
     lanes: tuple[Lane, ...]
@@ -156,17 +149,30 @@ Part: TypeAlias = Grid | Table | Lanes
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Contents of a picture.
-
-    Attributes:
-        title: Title of the picture.
-        notes: Sentences below the picture.
-        parts: Grids, tables and lanes, side by side if there is room.
-    """
+    """Contents of a picture: parts side by side if there is room, and notes below them."""
 
     title: str
     notes: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
+
+
+def columns(intervals: Iterable[tuple[K, float, float]], count: int) -> list[K | None]:
+    """Divide a lane into columns, and return what fills most of each; None if most is empty.
+
+    Args:
+        intervals: What fills an interval, and its begin and end as fractions of the lane.
+        count: Number of columns.
+
+    Example:
+        >>> columns([("a", 0.0, 0.4), ("b", 0.4, 0.7)], 4)
+        ['a', 'a', 'b', None]
+    """
+    shares: list[dict[K, float]] = [defaultdict(float) for _ in range(count)]
+    for what, begin, end in intervals:
+        first, last = begin * count, end * count
+        for c in range(int(first), min(int(last) + 1, count)):
+            shares[c][what] += min(last, c + 1) - max(first, c)
+    return [max(own, key=own.__getitem__) if sum(own.values()) > 0.5 else None for own in shares]
 
 
 def elided(things: Sequence[T], large: bool) -> list[T | Literal["…"]]:
@@ -186,13 +192,13 @@ def elided(things: Sequence[T], large: bool) -> list[T | Literal["…"]]:
     return [*things[:first], "…", *things[-last:]]
 
 
-def label_lines(devices: tuple[Device, ...], most: int) -> tuple[str, ...]:
-    """Return the names of devices as the lines of a box, grouped by process.
+def most_facets(devices: int) -> int:
+    """Return the maximum number of grids in a picture of that many devices."""
+    return MOST_FACETS if devices > MOST_DEVICES else MOST_DEVICES
 
-    Args:
-        devices: Devices to name.
-        most: Maximum number of names on a line.
-    """
+
+def label_lines(devices: tuple[Device, ...], most: int) -> tuple[str, ...]:
+    """Return the names of devices as lines of a box, by process, at most `most` on a line."""
     lines: list[list[Device]] = []
     for device in sorted(devices):
         last = lines[-1] if lines else []

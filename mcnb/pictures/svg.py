@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 from mcnb.pictures.drawing import (
     EDGE,
@@ -17,6 +17,7 @@ from mcnb.pictures.drawing import (
     Label,
     Rule,
     drawing_of,
+    width_of,
 )
 from mcnb.pictures.scene import Scene
 
@@ -37,6 +38,7 @@ def svg_of(scene: Scene) -> str:
     key = hashlib.sha256(f"{scene.title}{scene.notes}{body}".encode()).hexdigest()[:8]
     width, height = _number(drawing.width), _number(drawing.height)
     described = escape(" ".join(scene.notes))
+    frame = _at(x=0.5, y=0.5, width=drawing.width - 1, height=drawing.height - 1)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" style="max-width:100%;height:auto" '
@@ -44,10 +46,13 @@ def svg_of(scene: Scene) -> str:
         f'font-family="{FONTS}" font-size="{_number(FONT)}">'
         f'<title id="t{key}">{escape(scene.title)}</title><desc id="d{key}">{described}</desc>'
         f"{''.join(_patterns(drawing.boxes))}"
-        f'<rect x="0.5" y="0.5" width="{_number(drawing.width - 1)}" '
-        f'height="{_number(drawing.height - 1)}" rx="6" fill="{PAPER}" '
-        f'stroke="{EDGE}"/>{body}</svg>'
+        f'<rect {frame} rx="6" fill="{PAPER}" stroke="{EDGE}"/>{body}</svg>'
     )
+
+
+def _at(**values: float) -> str:
+    """Return attributes that are numbers, such as `x="1" y="2.5"`."""
+    return " ".join(f'{name}="{_number(value)}"' for name, value in values.items())
 
 
 def _body(drawing: Drawing) -> Iterable[str]:
@@ -59,48 +64,37 @@ def _body(drawing: Drawing) -> Iterable[str]:
 
 
 def _rule(rule: Rule) -> str:
+    ends = _at(x1=rule.x1, y1=rule.y1, x2=rule.x2, y2=rule.y2)
     dash = ' stroke-dasharray="4 3"' if rule.dashed else ""
-    return (
-        f'<line x1="{_number(rule.x1)}" y1="{_number(rule.y1)}" x2="{_number(rule.x2)}" '
-        f'y2="{_number(rule.y2)}" stroke="{rule.color}" '
-        f'stroke-width="{_number(rule.width)}"{dash}/>'
-    )
+    return f'<line {ends} stroke="{rule.color}" stroke-width="{_number(rule.width)}"{dash}/>'
 
 
 def _box(box: Box) -> str:
-    stroke = "1" if box.dashed else "2"
-    dash = ' stroke-dasharray="3 3"' if box.dashed else ""
-    rect = (
-        f'<rect x="{_number(box.x)}" y="{_number(box.y)}" width="{_number(box.width)}" '
-        f'height="{_number(box.height)}" fill="{_fill(box)}" stroke="{box.edge}" '
-        f'stroke-width="{stroke}"{dash}'
-    )
+    edge = '"1" stroke-dasharray="3 3"' if box.dashed else '"2"'
+    fill = box.colors[0] if len(box.colors) == 1 else f"url(#{_pattern_id(box.colors)})"
+    place = _at(x=box.x, y=box.y, width=box.width, height=box.height)
+    rect = f'<rect {place} fill="{fill}" stroke="{box.edge}" stroke-width={edge}'
     return f"{rect}><title>{escape(box.hint)}</title></rect>" if box.hint else f"{rect}/>"
 
 
 def _dot(dot: Dot) -> str:
-    fill = dot.color if dot.shape == "disc" else PAPER
+    shape = f"circle {_at(cx=dot.x, cy=dot.y, r=dot.radius)}"
     if dot.shape == "diamond":
         x, y, r = dot.x, dot.y, dot.radius + 1
         corners = ((x - r, y), (x, y - r), (x + r, y), (x, y + r))
         points = " ".join(f"{_number(a)},{_number(b)}" for a, b in corners)
-        return f'<polygon points="{points}" fill="{fill}" stroke="{dot.color}" stroke-width="2"/>'
-    return (
-        f'<circle cx="{_number(dot.x)}" cy="{_number(dot.y)}" r="{_number(dot.radius)}" '
-        f'fill="{fill}" stroke="{dot.color}" stroke-width="2"/>'
-    )
+        shape = f'polygon points="{points}"'
+    fill = dot.color if dot.shape == "disc" else PAPER
+    return f'<{shape} fill="{fill}" stroke="{dot.color}" stroke-width="2"/>'
 
 
 def _label(label: Label) -> Iterable[str]:
     if label.plate:
-        width, height = label.width + 6, LINE * label.size / FONT
-        left = {"start": 0.0, "middle": width / 2, "end": width}[label.anchor]
-        yield (
-            f'<rect x="{_number(label.x - left)}" y="{_number(label.y - height / 2)}" '
-            f'width="{_number(width)}" height="{_number(height)}" fill="{label.plate}" '
-            'fill-opacity="0.88"/>'
-        )
-    attributes = f'x="{_number(label.x)}" y="{_number(label.y)}" dy="0.35em" fill="{label.color}"'
+        width, height = width_of(label.text, label.size) + 6, LINE * label.size / FONT
+        x = label.x - {"start": 0.0, "middle": width / 2, "end": width}[label.anchor]
+        place = _at(x=x, y=label.y - height / 2, width=width, height=height)
+        yield f'<rect {place} fill="{label.plate}" fill-opacity="0.88"/>'
+    attributes = f'{_at(x=label.x, y=label.y)} dy="0.35em" fill="{label.color}"'
     if label.anchor != "start":
         attributes += f' text-anchor="{label.anchor}"'
     if label.size != FONT:
@@ -108,10 +102,6 @@ def _label(label: Label) -> Iterable[str]:
     if label.bold:
         attributes += ' font-weight="bold"'
     yield f'<text {attributes} xml:space="preserve">{escape(label.text)}</text>'
-
-
-def _fill(box: Box) -> str:
-    return box.colors[0] if len(box.colors) == 1 else f"url(#{_pattern_id(box.colors)})"
 
 
 def _pattern_id(colors: Iterable[str]) -> str:
@@ -124,17 +114,12 @@ def _patterns(boxes: Iterable[Box]) -> Iterable[str]:
         return
     yield "<defs>"
     for colors in striped:
-        width = STRIPE * len(colors)
         yield (
-            f'<pattern id={quoteattr(_pattern_id(colors))} width="{_number(width)}" '
-            f'height="{_number(STRIPE)}" patternUnits="userSpaceOnUse" '
-            'patternTransform="rotate(45)">'
+            f'<pattern id="{_pattern_id(colors)}" {_at(width=STRIPE * len(colors), height=STRIPE)} '
+            'patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
         )
         for i, color in enumerate(colors):
-            yield (
-                f'<rect x="{_number(i * STRIPE)}" width="{_number(STRIPE)}" '
-                f'height="{_number(STRIPE)}" fill="{color}"/>'
-            )
+            yield f'<rect {_at(x=i * STRIPE, width=STRIPE, height=STRIPE)} fill="{color}"/>'
         yield "</pattern>"
     yield "</defs>"
 

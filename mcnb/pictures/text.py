@@ -9,13 +9,13 @@ from mcnb.pictures.scene import (
     KINDS_OF_BARS,
     MET,
     MISSED,
-    Bar,
     Cell,
     Grid,
     Lanes,
     Part,
     Scene,
     Table,
+    columns,
 )
 
 COLUMNS = 72
@@ -28,7 +28,7 @@ def lanes_text(lanes: Lanes) -> list[str]:
     """Render lanes as lines of text.
 
     Example:
-        >>> from mcnb.pictures.scene import Join, Lane
+        >>> from mcnb.pictures.scene import Bar, Join, Lane
         >>> bars = (Bar("python", 0.0, 0.5), Bar("waits", 0.5, 1.0))
         >>> join = Join(1.0, (0,), (1,), "line 2", met=False)
         >>> drawn = Lanes((Lane(0, bars), Lane(1, bars[:1])), (join,))
@@ -43,7 +43,8 @@ def lanes_text(lanes: Lanes) -> list[str]:
     lines = []
     dense = len(lanes.joins) > MOST_JOINS
     for lane, name in zip(lanes.lanes, names, strict=True):
-        row = _lane_row(lane.bars)
+        filled = columns(((bar.kind, bar.begin, bar.end) for bar in lane.bars), COLUMNS)
+        row = [" " if kind is None else KINDS_OF_BARS[kind][1] for kind in filled]
         if not lane.bars:
             row[: len(lane.note)] = lane.note
         for join in lanes.joins:
@@ -64,21 +65,6 @@ def lanes_text(lanes: Lanes) -> list[str]:
     ]
 
 
-def _lane_row(bars: Sequence[Bar]) -> list[str]:
-    """Return the characters of a lane: for each column, the activity that fills most of it."""
-    shares: list[dict[str, float]] = [{} for _ in range(COLUMNS)]
-    for bar in bars:
-        begin, end = bar.begin * COLUMNS, bar.end * COLUMNS
-        for c in range(int(begin), min(int(end) + 1, COLUMNS)):
-            share = min(end, c + 1) - max(begin, c)
-            shares[c][bar.kind] = shares[c].get(bar.kind, 0.0) + share
-    row = []
-    for column in shares:
-        most = max(column, key=lambda kind: column[kind]) if column else ""
-        row.append(KINDS_OF_BARS[most][1] if most and sum(column.values()) > 0.5 else " ")
-    return row
-
-
 def _spread(places: Iterable[tuple[int, str]], mark: str) -> str:
     """Place texts on one line, each at its column, and skip those without room.
 
@@ -89,9 +75,9 @@ def _spread(places: Iterable[tuple[int, str]], mark: str) -> str:
     line = last = ""
     for column, text in sorted(places):
         column = min(column, COLUMNS - 1)
-        said = f"{mark} {text}" if mark else text
+        said = f"{mark} {text}".lstrip()
         if column + len(said) > COLUMNS:
-            said = f"{text} {mark}" if mark else text
+            said = f"{text} {mark}".rstrip()
             column = max(column + 1 - len(said), 0)
         if text != last and (not line or column > len(line)):
             line, last = f"{line:<{column}}{said}", text
@@ -158,19 +144,15 @@ def _beside(parts: Sequence[list[str]]) -> list[str]:
 
 
 def _grid(grid: Grid) -> list[str]:
-    columns = len(grid.rows[0]) if grid.rows else 0
-    widths = [0] * columns
-    for c, head in enumerate(grid.column_heads):
-        widths[c] = len(head)
-    for row in grid.rows:
-        for c, cell in enumerate(row):
-            widths[c] = max(widths[c], *(len(line) for line in _lines(cell)), 1)
+    widths = [
+        max(1, *(len(line) for cell in column for line in _lines(cell)))
+        for column in zip(*grid.rows, strict=True)
+    ]
+    if grid.column_heads:
+        widths = [max(own, len(head)) for own, head in zip(widths, grid.column_heads, strict=True)]
     margin = max(map(len, grid.row_heads), default=0)
     indent = " " * (margin + 1 if margin else 0)
-    edges = [f"{grid.title}"] if grid.title else []
-    said = [f"→ {grid.column_axis}"] if grid.column_axis else []
-    said += [f"↓ {grid.row_axis}"] if grid.row_axis else []
-    edges += ["   ".join(said)] if said else []
+    edges = list(filter(None, (grid.title, "   ".join(grid.axes()))))
     if grid.column_heads:
         heads = (head.center(width) for head, width in zip(grid.column_heads, widths, strict=True))
         edges.append((f"{indent}  " + "   ".join(heads)).rstrip())

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mcnb._text import plural, size
 from mcnb.pictures.model import Layout, Region, by_id, grouped, process_ranges, ranges
-from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided, label_lines
+from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided, label_lines, most_facets
 
-MOST_FACETS = 8  # grids, if there are more than `MOST_DEVICES` devices
 MOST_NAMES = 4  # names in a box, if there are more than `MOST_DEVICES` devices
 LONG = 12  # parts; a one-dimensional array with more is drawn as a column
 Bounds = tuple[int, int]
@@ -23,14 +22,9 @@ def layout_scene(
     ids: bool = False,
     label: Label | None = None,
 ) -> Scene:
-    """Return the scene of a layout.
+    """Return the scene of a layout, with the options of `mcnb.show`.
 
-    Args:
-        layout: Layout to draw.
-        name: Name of the array.
-        bounds: Whether to write the bounds of regions at the edges.
-        ids: Whether to write JAX's device ids.
-        label: Returns the text in a region's box; by default, its devices.
+    The text in a region's box is that of `label`, or by default the names of its devices.
     """
     label = label or _labels(layout, ids)
     cut = [sorted({region.bounds[d] for region in layout.regions}) for d in _dims(layout)]
@@ -44,15 +38,11 @@ def layout_scene(
     ]
     notes = list(_notes(layout, drawn, facets, len(grids)))
     title = f"{name}: {layout.title()}" if name else layout.title()
-    return Scene(title, tuple(notes), tuple(grids[: _most_facets(layout)]))
+    return Scene(title, tuple(notes), tuple(grids[: most_facets(len(layout.devices))]))
 
 
 def _dims(layout: Layout) -> range:
     return range(len(layout.shape))
-
-
-def _most_facets(layout: Layout) -> int:
-    return MOST_FACETS if len(layout.devices) > MOST_DEVICES else MOST_DEVICES
 
 
 def _labels(layout: Layout, ids: bool) -> Label:
@@ -167,7 +157,7 @@ def _notes(layout: Layout, drawn: Sequence[int], facets: Sequence[int], grids: i
         notes.append(
             f"Not drawn, as it is not split: {'dim' if len(whole) == 1 else 'dims'} {dims}."
         )
-    most = _most_facets(layout)
+    most = most_facets(len(layout.devices))
     if grids > most:
         over = " and ".join(f"dim {d}" for d in facets)
         notes.append(f"{most} of {grids} slices along {over} are drawn.")

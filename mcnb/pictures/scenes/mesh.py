@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 from mcnb._text import plural
 from mcnb.pictures.model import MeshModel, by_id, grouped, process_ranges
-from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided
+from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided, most_facets
 
-MOST_FACETS = 8  # grids, if there are more than `MOST_DEVICES` devices
 Index = tuple[int, ...]
 
 
 def mesh_scene(mesh: MeshModel, *, ids: bool = False) -> Scene:
-    """Return the scene of a mesh: a grid of the last two axes for each index of the others.
-
-    Args:
-        mesh: Mesh to draw.
-        ids: Whether to write JAX's device ids.
-    """
+    """Return the scene of a mesh: a grid of the last two axes for each index of the others."""
     sizes = [axis.size for axis in mesh.axes]
     facets = list(itertools.product(*map(range, sizes[:-2])))
-    most = MOST_FACETS if mesh.size > MOST_DEVICES else MOST_DEVICES
+    most = most_facets(mesh.size)
     grids = [_grid(mesh, facet, ids) for facet in facets[:most]]
     notes = [_scope(mesh), *_kinds(mesh)]
     if len(facets) > most:
@@ -63,11 +56,11 @@ def _grid(mesh: MeshModel, facet: Index, ids: bool) -> Grid:
 
 
 def _cell(mesh: MeshModel, place: Index, ids: bool) -> Cell:
+    if not mesh.devices:
+        return Cell((), (",".join(map(str, place)),))
     index = 0
     for axis, i in zip(mesh.axes, place, strict=True):
         index = index * axis.size + i
-    if not mesh.devices:
-        return Cell((), (",".join(map(str, place)),))
     device = mesh.devices[index]
     return Cell((device.process,), (by_id([device]) if ids else str(device),))
 
@@ -99,12 +92,9 @@ def _blocks(mesh: MeshModel) -> str:
     """Describe how the devices of each process are grouped in the mesh."""
     runs = [len(list(run)) for _, run in itertools.groupby(d.process for d in mesh.devices)]
     if len(set(runs)) == 1:
-        order = _order([d.process for d in mesh.devices][:: runs[0]])
+        owners = [d.process for d in mesh.devices][:: runs[0]]
+        ascending = all(one < following for one, following in itertools.pairwise(owners))
+        order = ", processes ascending" if ascending else ""
         each = plural(runs[0], "device", "devices")
         return f"In the mesh's order, each process has {each} in a row{order}."
     return f"The devices of a process stand in runs of {min(runs)} to {max(runs)}."
-
-
-def _order(processes: Sequence[int]) -> str:
-    ascending = list(processes) == sorted(processes)
-    return ", processes ascending" if ascending and len(set(processes)) == len(processes) else ""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mcnb._text import plural
 from mcnb.pictures.model import grouped, process_ranges
-from mcnb.pictures.scene import KINDS_OF_BARS, Bar, Join, Lane, Lanes, Part, Scene, Table
+from mcnb.pictures.scene import KINDS_OF_BARS, Bar, Join, Lane, Lanes, Part, Scene, Table, columns
 from mcnb.pictures.timeline import KINDS, Kind, Meeting, Stretch, Timeline
 
 MOST_LANES = 64
@@ -37,9 +38,7 @@ def time_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
     notes = [*_latecomer(time), *_in_vain(time), *_remarks(time)]
     if len(lanes) > MOST_LANES:
         notes.append(f"{MOST_LANES} of {len(lanes)} lanes are drawn.")
-    repeated = grouped(
-        time.meetings, lambda m: (str(m.launch), lines_of([m]), m.present, m.missing)
-    )
+    repeated = grouped(time.meetings, lambda m: (str(m.launch), lines_of(m), m.present, m.missing))
     groups = list(repeated.values())
     if len(groups) > MOST_ROWS:
         notes.append(f"{MOST_ROWS} of {len(groups)} launches are in the table.")
@@ -71,39 +70,29 @@ def seconds(amount: float) -> str:
     return f"{amount:.2f} s" if amount < 9.995 else f"{amount:.3g} s"
 
 
-def line_numbers(meetings: Iterable[Meeting]) -> list[str]:
-    """Return the lines of the cell at which processes launch something, ascending."""
-    lines = {line for m in meetings for line in m.lines.values() if line is not None}
-    return [str(line) for line in sorted(lines)]
+def line_numbers(m: Meeting) -> str:
+    """Return the numbers of the cell's lines from which processes launch, ascending."""
+    return ", ".join(map(str, sorted({line for line in m.lines.values() if line is not None})))
 
 
-def lines_of(meetings: Iterable[Meeting]) -> str:
-    """Format the lines of the cell from which processes launch."""
-    lines = line_numbers(meetings)
-    return f"{'line' if len(lines) == 1 else 'lines'} {', '.join(lines)}" if lines else ""
+def lines_of(m: Meeting) -> str:
+    """Name the lines of the cell from which processes launch; empty if unknown."""
+    numbers = line_numbers(m)
+    return numbers and f"{'lines' if ',' in numbers else 'line'} {numbers}"
 
 
 def _bars(stretches: Sequence[Stretch], length: float) -> Iterable[Bar]:
-    """Divide a lane into columns, and return bars of the activity that fills most of each."""
-    columns: list[dict[tuple[Kind, int | None], float]] = [{} for _ in range(COLUMNS)]
-    for stretch in stretches:
-        what = (stretch.kind, stretch.line)
-        begin, end = stretch.begin / length * COLUMNS, stretch.end / length * COLUMNS
-        for c in range(min(int(begin), COLUMNS - 1), min(math.ceil(end), COLUMNS)):
-            share = min(end, c + 1) - max(begin, c)
-            columns[c][what] = columns[c].get(what, 0.0) + share
-    runs: list[tuple[tuple[Kind, int | None] | None, int]] = []
-    for c, shares in enumerate(columns):
-        # A column that is mostly empty is at the end of the lane.
-        most = max(shares, key=lambda what: shares[what]) if sum(shares.values()) > 0.5 else None
-        if not runs or runs[-1][0] != most:
-            runs.append((most, c))
-    for (most, begin), (_, end) in zip(runs, [*runs[1:], (None, COLUMNS)], strict=True):
-        if most is not None:
+    """Return bars of the activities of a process, with anything shorter than a column left out."""
+    parts = (((s.kind, s.line), s.begin / length, s.end / length) for s in stretches)
+    begin = 0
+    for most, run in itertools.groupby(columns(parts, COLUMNS)):
+        end = begin + len(list(run))
+        if most is not None:  # a column that is mostly empty is at an end of the lane
             kind, line = most
             name = KINDS_OF_BARS[kind][0]
             texts = (name,) if line is None else (f"{name}, line {line}", f"line {line}")
             yield Bar(kind, begin / COLUMNS, end / COLUMNS, texts)
+        begin = end
 
 
 def _joins(time: Timeline) -> tuple[Join, ...]:
@@ -114,10 +103,10 @@ def _joins(time: Timeline) -> tuple[Join, ...]:
         if m.met:
             at = m.at / length
             joins.setdefault((int(at * COLUMNS), m.present), *joins_at(at, [m]))
-    vain = [m for m in time.meetings if not m.met]
-    end = min((m.at for m in vain if not m.launched), default=0.0) / length
-    parted = joins_at(end, [m for m in vain if not m.launched], length)
-    alone = [join for m in vain if m.launched for join in joins_at(m.at / length, [m], length)]
+    vain = [m for m in time.meetings if not m.launched]
+    parted = joins_at(min((m.at for m in vain), default=0.0) / length, vain, length)
+    ahead = [m for m in time.meetings if m.launched and not m.met]
+    alone = [join for m in ahead for join in joins_at(m.at / length, [m], length)]
     return (*joins.values(), *parted, *alone)
 
 
@@ -132,7 +121,7 @@ def joins_at(at: float, meetings: Sequence[Meeting], length: float = 0.0) -> lis
     """
     # A process that waits at another launch is not missing.
     elsewhere = {k for m in meetings if not m.met for k in m.present}
-    lines = dict.fromkeys(filter(None, (lines_of([m]) for m in meetings)))
+    lines = dict.fromkeys(filter(None, map(lines_of, meetings)))
     label = (", " if all(m.met for m in meetings) else " ≠ ").join(lines)
     return [
         Join(
@@ -162,7 +151,7 @@ def _latecomer(time: Timeline) -> Iterable[str]:
         return
     waited = max(map(m.waited, m.came))
     last = max(m.came, key=lambda k: m.came[k])
-    at = f"At {lines_of([m])}, others" if lines_of([m]) else "Others"
+    at = f"At {lines_of(m)}, others" if lines_of(m) else "Others"
     doing = _doing(time.lanes.get(last, ()), min(m.came.values()), m.came[last])
     yield f"{at} waited up to {seconds(waited)} for P{last}{doing}."
 
@@ -173,11 +162,11 @@ def _lateness(m: Meeting) -> float:
 
 def _doing(lane: Sequence[Stretch], begin: float, end: float) -> str:
     """Describe the main activities of a process in an interval, in order."""
-    during: dict[tuple[Kind, int | None], float] = {}
+    during: dict[tuple[Kind, int | None], float] = defaultdict(float)
     for s in lane:
         share = min(s.end, end) - max(s.begin, begin)
         if share > 0:
-            during[s.kind, s.line] = during.get((s.kind, s.line), 0.0) + share
+            during[s.kind, s.line] += share
     said = []
     for (kind, line), share in during.items():
         if share >= LEAST_DONE * (end - begin):
@@ -189,7 +178,7 @@ def _doing(lane: Sequence[Stretch], begin: float, end: float) -> str:
 def _in_vain(time: Timeline) -> Iterable[str]:
     """Report processes that waited in vain, or launched without others."""
     for m in [m for m in time.meetings if not m.met][:MOST_ROWS]:
-        where = f" at {lines_of([m])}" if lines_of([m]) else ""
+        where = f" at {lines_of(m)}" if lines_of(m) else ""
         who, missing = process_ranges(m.present), process_ranges(m.missing)
         if m.launched:
             yield f"{who} went ahead{where} without {missing}."
@@ -226,7 +215,7 @@ def _waits(groups: Sequence[Sequence[Meeting]]) -> Table:
         last = max(late.came, key=lambda k: late.came[k])
         rows.append(
             (
-                ", ".join(line_numbers(group)),
+                line_numbers(group[0]),
                 group[0].launch.brief(),
                 str(len(group)),
                 f"P{who}, {seconds(longest)}" if waits else "",
@@ -238,24 +227,14 @@ def _waits(groups: Sequence[Sequence[Meeting]]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Meetings that are drawn above each other.
-
-    Attributes:
-        meetings: Launches of this step.
-        times: Number of repetitions; more than one if the step is part of a pattern.
-    """
+    """Meetings that are drawn above each other, several times if they are part of a pattern."""
 
     meetings: tuple[Meeting, ...]
     times: int = 1
 
 
 def order_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
-    """Return the scene of the order in which processes launched.
-
-    Args:
-        time: Timeline of the cell.
-        absent: Text in the lane of each process that has nothing to show.
-    """
+    """Return the scene of the order in which processes launched; see `time_scene`."""
     steps = _folded(_columns(time.meetings))
     shown: list[Step | None] = [*steps]
     if len(steps) > MOST_STEPS:
@@ -269,9 +248,8 @@ def order_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
         at, repeated = i / (len(shown) + 1), f" x {step.times}" if step.times > 1 else ""
         joins += [replace(j, label=j.label + repeated) for j in joins_at(at, step.meetings)]
         for m in step.meetings:
-            line = ", ".join(line_numbers([m]))
             who = process_ranges(m.present), process_ranges(m.missing)
-            rows.append((line, m.launch.brief(), str(step.times), *who))
+            rows.append((line_numbers(m), m.launch.brief(), str(step.times), *who))
     lanes = tuple(
         Lane(k, () if k in absent else (Bar("python", 0.0, 1.0),), absent.get(k, ""))
         for k in sorted({*time.lanes, *absent})

@@ -14,17 +14,15 @@ from mcnb.lockstep.trace import Trace
 Kind: TypeAlias = Literal["python", "computes", "compiles", "waits"]
 # Where two kinds overlap, the later one in this list is shown.
 KINDS: tuple[Kind, ...] = ("python", "computes", "compiles", "waits")
+# A launch, and the time until which its process waited.
+Wait: TypeAlias = tuple[LaunchRecord, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Interval in which a process did one thing.
+    """Interval in which a process did one thing, in seconds since the cell began.
 
-    Attributes:
-        kind: Activity: `"python"`, `"computes"`, `"compiles"` or `"waits"` for other processes.
-        begin: Start, in seconds since the cell began.
-        end: End, in seconds since the cell began.
-        line: Line of the cell, or None if unknown.
+    A process that `waits` does so for other processes. The line is None if it is unknown.
     """
 
     kind: Kind
@@ -76,12 +74,9 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Timeline of a cell.
+    """Timeline of a cell: its length in seconds, and lanes and meetings in order of time.
 
-    Attributes:
-        length: Duration of the cell, in seconds.
-        lanes: Intervals of each process, in order of time; empty if it no longer responded.
-        meetings: Launches at which processes met, in order of time.
+    The lane of a process that no longer responded is empty.
     """
 
     length: float
@@ -106,32 +101,32 @@ def timeline(traces: Mapping[int, Trace | None], records: Iterable[LaunchRecord]
         waits 1.0 3.0
         python 3.0 4.0
     """
-    known = {k: trace for k, trace in traces.items() if trace is not None}
-    made = [record for record in records if record.launch.communicates]
-    begins = [trace.begin for trace in known.values()] + [record.announced for record in made]
-    start = min(begins, default=0.0)
-    ends = [trace.end for trace in known.values()] + [record.announced for record in made]
+    known = [trace for trace in traces.values() if trace is not None]
     own: dict[int, list[LaunchRecord]] = {k: [] for k in traces}
-    for record in made:
-        own.setdefault(record.process, []).append(record)
-    given_up = {
-        (k, i): _given_up(known.get(k), records, i)
-        for k, records in own.items()
-        for i, record in enumerate(records)
-        if record.began is None
+    times = []
+    for record in records:
+        if record.launch.communicates:
+            own.setdefault(record.process, []).append(record)
+            times.append(record.announced)
+    start = min([*times, *(trace.begin for trace in known)], default=0.0)
+    end = max([*times, *(trace.end for trace in known)], default=start)
+    waits = {
+        k: [(record, _until(traces.get(k), made, i)) for i, record in enumerate(made)]
+        for k, made in own.items()
     }
     lanes = {
-        k: _lane(trace, own[k], given_up, k, start) if trace is not None else ()
-        for k, trace in traces.items()
+        k: _lane(trace, waits[k], start) if trace is not None else () for k, trace in traces.items()
     }
     silent = {k for k, trace in traces.items() if trace is None}
-    meetings = sorted(_meetings(own, given_up, silent, start), key=lambda m: (m.at, min(m.came)))
-    return Timeline(max(ends, default=start) - start, lanes, tuple(meetings))
+    meetings = sorted(_meetings(waits, silent, start), key=lambda m: (m.at, min(m.came)))
+    return Timeline(end - start, lanes, tuple(meetings))
 
 
-def _given_up(trace: Trace | None, records: Sequence[LaunchRecord], i: int) -> float:
-    """Return when a process gave up waiting at a launch that it did not make."""
-    announced = records[i].announced
+def _until(trace: Trace | None, records: Sequence[LaunchRecord], i: int) -> float:
+    """Return when a process began a launch, or else when it gave up waiting."""
+    announced, began = records[i].announced, records[i].began
+    if began is not None:
+        return began
     after = [record.announced for record in records[i + 1 : i + 2]]
     if trace is not None:
         after.append(trace.end)
@@ -139,18 +134,10 @@ def _given_up(trace: Trace | None, records: Sequence[LaunchRecord], i: int) -> f
     return max(min(after, default=announced), announced)
 
 
-def _lane(
-    trace: Trace,
-    records: Sequence[LaunchRecord],
-    given_up: Mapping[tuple[int, int], float],
-    process: int,
-    start: float,
-) -> tuple[Stretch, ...]:
+def _lane(trace: Trace, waits: Iterable[Wait], start: float) -> tuple[Stretch, ...]:
     layers = [*_sampled(trace)]
     layers += [Stretch("compiles", span.begin, span.end, span.line) for span in trace.compiled]
-    for i, record in enumerate(records):
-        end = given_up[process, i] if record.began is None else record.began
-        layers.append(Stretch("waits", record.announced, end, record.line))
+    layers += [Stretch("waits", wait.announced, until, wait.line) for wait, until in waits]
     clipped = [
         Stretch(s.kind, max(s.begin, trace.begin) - start, min(s.end, trace.end) - start, s.line)
         for s in layers
@@ -184,11 +171,7 @@ def _uppermost(layers: Sequence[Stretch]) -> Iterable[Stretch]:
         if above is None or following[0] == at:
             continue
         top = layers[above]
-        if (
-            shown is not None
-            and (shown.kind, shown.line) == (top.kind, top.line)
-            and shown.end == at
-        ):
+        if shown is not None and (shown.kind, shown.line, shown.end) == (top.kind, top.line, at):
             shown = Stretch(shown.kind, shown.begin, following[0], shown.line)
             continue
         if shown is not None:
@@ -199,31 +182,27 @@ def _uppermost(layers: Sequence[Stretch]) -> Iterable[Stretch]:
 
 
 def _meetings(
-    own: Mapping[int, Sequence[LaunchRecord]],
-    given_up: Mapping[tuple[int, int], float],
-    silent: Set[int],
-    start: float,
+    waits: Mapping[int, Sequence[Wait]], silent: Set[int], start: float
 ) -> Iterable[Meeting]:
     """Match launches that processes made together: the n-th of each program on each process."""
-    found: dict[tuple[str, tuple[int, ...], int], dict[int, int]] = {}
-    for k, records in own.items():
+    found: dict[tuple[str, tuple[int, ...], int], dict[int, Wait]] = {}
+    for k, own in waits.items():
         seen: Counter[tuple[str, tuple[int, ...]]] = Counter()
-        for i, record in enumerate(records):
+        for record, until in own:
             which = (record.launch.program, record.launch.participants)
-            found.setdefault((*which, seen[which]), {})[k] = i
+            found.setdefault((*which, seen[which]), {})[k] = record, until
             seen[which] += 1
     for members in found.values():
-        made = {k: own[k][i] for k, i in members.items()}
+        made = {k: record for k, (record, _) in members.items()}
         began = {k: record.began for k, record in made.items() if record.began is not None}
         launch = next(iter(made.values())).launch
         present = began or made
-        came = {k: record.announced for k, record in made.items()}
-        gone = [given_up[k, members[k]] for k in present if k not in began]
+        at = max(began.values()) if began else min(until for _, until in members.values())
         yield Meeting(
             launch,
             {k: record.line for k, record in made.items()},
-            {k: time - start for k, time in came.items()},
+            {k: record.announced - start for k, record in made.items()},
             {k: time - start for k, time in began.items()},
-            (max(began.values()) if began else min(gone)) - start,
+            at - start,
             tuple(k for k in launch.participants if k not in present and k not in silent),
         )

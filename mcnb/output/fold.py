@@ -38,12 +38,7 @@ Item: TypeAlias = Line | Display
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Items that are identical on several processes.
-
-    Attributes:
-        processes: Process indices, ascending.
-        items: Items of each of these processes.
-    """
+    """Items that are identical on several processes, whose indices are ascending."""
 
     processes: tuple[int, ...]
     items: tuple[Item, ...]
@@ -100,11 +95,7 @@ def fold(said: Mapping[int, Sequence[Item]]) -> list[Block]:
 
 
 def fold_events(said: Mapping[int, Sequence[Event]]) -> list[Block]:
-    """Fold the text and displays of several processes into blocks.
-
-    Args:
-        said: Events of each process, by process index.
-    """
+    """Fold the text and displays of several processes, by process index, into blocks."""
     # Output that is identical on several processes, the usual case, is split only once.
     alike: dict[Hashable, list[int]] = {}
     for k in sorted(said):
@@ -153,13 +144,7 @@ _Run: TypeAlias = tuple[tuple[int, ...], int]
 
 @dataclass(frozen=True, slots=True)
 class _Voice:
-    """Processes with identical output.
-
-    Attributes:
-        processes: Process indices, ascending.
-        items: Items of each of these processes.
-        spoken: The items as numbers; equal items have equal numbers.
-    """
+    """Processes with identical output: items, and as `spoken` a number for each distinct item."""
 
     processes: tuple[int, ...]
     items: Sequence[Item]

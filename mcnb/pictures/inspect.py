@@ -301,12 +301,7 @@ def _uses(text: str) -> tuple[Use, ...]:
 
 
 def program_model(program: Any, name: str = "") -> ProgramModel:
-    """Return the model of a `jax.stages.Compiled`.
-
-    Args:
-        program: Compiled program.
-        name: Name of the program; by default, that of its function.
-    """
+    """Return the model of a `jax.stages.Compiled`, named like its function by default."""
     text = program.as_text()
     leaves = jax.tree.leaves((program.input_shardings, program.output_shardings))
     shardings = [leaf for leaf in leaves if isinstance(leaf, jax.sharding.Sharding)]

@@ -141,13 +141,7 @@ def _runs(numbers: Sequence[int]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Axis of a mesh.
-
-    Attributes:
-        name: Axis name.
-        size: Number of devices along the axis.
-        kind: Axis type: `"Auto"`, `"Explicit"` or `"Manual"`.
-    """
+    """Axis of a mesh; its kind is JAX's axis type, `"Auto"`, `"Explicit"` or `"Manual"`."""
 
     name: str
     size: int
@@ -183,12 +177,7 @@ class MeshModel:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Part of an array, and the devices that hold it.
-
-    Attributes:
-        bounds: Begin and end in each dimension.
-        devices: Devices that each hold a copy.
-    """
+    """Part of an array, from begin to end in each dimension, and devices that each hold a copy."""
 
     bounds: tuple[tuple[int, int], ...]
     devices: tuple[Device, ...]

@@ -50,11 +50,7 @@ def moves(before: Layout, after: Layout) -> Moves:
     """Compute the minimum data that must move between two layouts.
 
     Each device keeps the data that it has. Missing data comes from a device of the same process if
-    one holds it, and otherwise from the holders in turn.
-
-    Args:
-        before: Layout before the move.
-        after: Layout after the move, of the same shape.
+    one holds it, and otherwise from the holders in turn. Both layouts have the same shape.
     """
     own = {device: region for region in before.regions for device in region.devices}
     stays = 0
@@ -99,14 +95,7 @@ def change_scene(
 ) -> Scene:
     """Return a scene with two layouts side by side, and the data that moves between them.
 
-    Args:
-        before: Layout before the move.
-        after: Layout after the move.
-        uses: Collectives with which XLA moves the array; None if unknown.
-        devices: How the devices of the two compare: `"same"`, `"reordered"` or `"other"`.
-        name: Name of the array.
-        bounds: Whether to write the bounds of regions at the edges.
-        ids: Whether to write JAX's device ids.
+    `uses` are the collectives with which XLA moves the array, or None if they are unknown.
     """
     found = moves(before, after)
     parts: list[Grid | Table] = []

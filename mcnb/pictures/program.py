@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,9 +49,11 @@ class Use:
 
 @dataclass(slots=True)
 class _Program:
+    partitions: int
     entry: str = ""
     lines: dict[str, list[str]] = field(default_factory=dict)
     tables: dict[str, dict[int, str]] = field(default_factory=dict)
+    speaking: set[str] = field(default_factory=set)  # computations that contain collectives
 
 
 def uses(text: str, partitions: int) -> list[Use]:
@@ -60,13 +63,13 @@ def uses(text: str, partitions: int) -> list[Use]:
         text: HLO text of the program.
         partitions: Number of devices on which the program runs.
     """
-    program = _read(text)
-    speaking = _speaking(program)
-    return list(_walk(program, program.entry, partitions, 1, False, speaking))
+    program = _read(text, partitions)
+    program.speaking = _speaking(program)
+    return list(_walk(program, program.entry, 1, False))
 
 
-def _read(text: str) -> _Program:
-    program = _Program()
+def _read(text: str, partitions: int) -> _Program:
+    program = _Program(partitions)
     computation: list[str] | None = None
     table: dict[int, str] = {}
     for line in text.splitlines():
@@ -96,39 +99,31 @@ def _speaking(program: _Program) -> set[str]:
     speaking = {
         name for name, lines in program.lines.items() if any(operations(line, 1) for line in lines)
     }
-    callers: dict[str, set[str]] = {}
+    callers: dict[str, set[str]] = defaultdict(set)
     for name, lines in program.lines.items():
         for line in lines:
             for _, called in _called(line):
-                callers.setdefault(called, set()).add(name)
+                callers[called].add(name)
     ahead = list(speaking)
     while ahead:
-        for caller in callers.get(ahead.pop(), set()) - speaking:
+        for caller in callers[ahead.pop()] - speaking:
             speaking.add(caller)
             ahead.append(caller)
     return speaking
 
 
-def _walk(
-    program: _Program,
-    name: str,
-    partitions: int,
-    times: int | None,
-    branch: bool,
-    speaking: set[str],
-) -> Iterator[Use]:
+def _walk(program: _Program, name: str, times: int | None, branch: bool) -> Iterator[Use]:
     for line in program.lines.get(name, ()):
-        for operation in operations(line, partitions):
+        for operation in operations(line, program.partitions):
             yield Use(operation, times, branch, _source(program, line))
         for how, called in _called(line):
-            if called in speaking:
-                inside, taken = times, branch or how in _BRANCHES
-                if how in ("body", "condition"):
+            if called in program.speaking:
+                inside = times
+                if how in ("body", "condition") and times is not None:
                     trips = _TRIPS.search(line)
                     more = how == "condition"  # evaluated once more, to end the loop
-                    if times is not None:
-                        inside = times * (int(trips[1]) + more) if trips else None
-                yield from _walk(program, called, partitions, inside, taken, speaking)
+                    inside = times * (int(trips[1]) + more) if trips else None
+                yield from _walk(program, called, inside, branch or how in _BRANCHES)
 
 
 def _source(program: _Program, line: str) -> tuple[str, int] | None:

@@ -33,13 +33,6 @@ def value_labels(array: Any, *, ids: bool = False) -> Callable[[Region], tuple[s
     """Return a function that labels a region with its values, if this process holds them.
 
     Nothing is moved or computed: only addressable shards are read.
-
-    Args:
-        array: Array of at most 256 elements.
-        ids: Whether to write JAX's device ids.
-
-    Raises:
-        PictureError: `array` is not an array, is too large, or contains random keys.
     """
     if not isinstance(array, jax.Array):
         raise PictureError(f"{a_or_an(type(array).__name__)} has no values to show: give an array")

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 import numpy as np
@@ -44,9 +43,8 @@ def living(*kinds: type) -> list[list[Any]]:
             known[kind] = next(
                 (found[i] for i, wanted in enumerate(kinds) if issubclass(kind, wanted)), None
             )
-        place = known[kind]
-        if place is not None:
-            place.append(one)
+        if (instances := known[kind]) is not None:
+            instances.append(one)
     return found
 
 
@@ -93,69 +91,6 @@ def copied(data: Any) -> np.ndarray:
     return copy
 
 
-@dataclass(frozen=True)
-class ArrayForm:
-    """The metadata of an array, without its values.
-
-    Attributes:
-        aval: The array's abstract value.
-        sharding: The array's sharding.
-        committed: Whether the array is committed to its devices.
-        devices: The devices of the addressable shards, in order.
-    """
-
-    aval: Any
-    sharding: Any
-    committed: bool
-    devices: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, array: Any) -> ArrayForm:
-        """Return the form of an array."""
-        devices = tuple(shard.device for shard in array.addressable_shards)
-        return cls(array.aval, array.sharding, array.committed, devices)
-
-    def build(self, shards: Sequence[np.ndarray], new: dict[int, tuple[Any, Any]]) -> Any:
-        """Build an array of this form on the new devices, from the values of its shards."""
-        import jax
-
-        if id(self.sharding) not in new:
-            new[id(self.sharding)] = (self.sharding, moved_sharding(self.sharding, new))
-        sharding = new[id(self.sharding)][1]
-        places = [new[id(device)][1] for device in self.devices]
-        parts = jax.device_put(list(shards), places)
-        return _jax.make_array(self.aval, sharding, parts, self.committed)
-
-
-@dataclass(frozen=True)
-class MeshContext:
-    """The current settings of `jax.set_mesh` and `jax_default_device`.
-
-    Attributes:
-        mesh: The mesh, or None.
-        device: The device, or None.
-    """
-
-    mesh: Any
-    device: Any
-
-    @classmethod
-    def current(cls) -> MeshContext:
-        """Return the settings of this thread."""
-        import jax
-
-        return cls(_jax.current_mesh(), jax.config.jax_default_device)
-
-    def restore(self, new: Mapping[int, tuple[Any, Any]]) -> None:
-        """Restore the settings on the new devices."""
-        import jax
-
-        if id(self.mesh) in new:
-            jax.set_mesh(new[id(self.mesh)][1])
-        if id(self.device) in new:
-            jax.config.update("jax_default_device", new[id(self.device)][1])
-
-
 def heal(
     namespace: MutableMapping[str, Any], rejoin: Callable[[], None], keep_client: bool = False
 ) -> Healed:
@@ -177,10 +112,10 @@ def heal(
     gc.collect()  # frees intermediate arrays that are no longer reachable
     saved = [_Saved(array) for array in _jax.all_arrays()]
     names = names_of([one.array for one in saved], namespace)
-    context = MeshContext.current()
+    mesh, default_device = _jax.current_mesh(), jax.config.jax_default_device
     old_devices = jax.devices()
     names_of_devices = device_names(old_devices)
-    compiled = _compiled(namespace)
+    compiled = names_of(living(jax.stages.Compiled)[0], namespace)
     _jax.shut_down(keep_client)
     rejoin()
     by_name = dict(zip(device_names(jax.devices()), jax.devices(), strict=True))
@@ -189,9 +124,14 @@ def heal(
         for old, name in zip(old_devices, names_of_devices, strict=True)
     }
     _restore_shardings(new)
-    healed = [one for one in saved if one.restore(new)]
-    context.restore(new)
-    own = [saved, healed, new, context, old_devices, *saved, *(one.form for one in healed)]
+    healed = [one for one in saved if not (one.deleted or one.failed)]
+    for one in healed:
+        one.restore(new)
+    if id(mesh) in new:
+        jax.set_mesh(new[id(mesh)][1])
+    if id(default_device) in new:
+        jax.config.update("jax_default_device", new[id(default_device)][1])
+    own = [saved, healed, new, old_devices, *saved]
     left = replace_references(new, [namespace], ignored=own)
     for one in saved:
         with contextlib.suppress(Exception):  # its computation was aborted
@@ -202,19 +142,14 @@ def heal(
     stale = sorted({held[id(one)] for pair in left for one in pair if id(one) in held})
     return Healed(
         arrays=len(kept),
-        bytes=sum(shard.nbytes for one in kept for shard in one.shards or ()),
+        bytes=sum(shard.nbytes for one in kept for shard in one.shards),
         deleted=sum(one.deleted for one in saved if id(one.array) in names),
         lost=tuple(sorted(lost)),
-        stale=tuple(f"{name}: create it again" for name in stale) + tuple(compiled),
+        stale=(
+            *(f"{name}: create it again" for name in stale),
+            *(f"{name}: compile it again" for name in sorted(compiled.values())),
+        ),
     )
-
-
-def _compiled(namespace: MutableMapping[str, Any]) -> list[str]:
-    import jax
-
-    [found] = living(jax.stages.Compiled)
-    named = names_of(found, namespace)
-    return [f"{name}: compile it again" for name in sorted(named.values())]
 
 
 def _restore_shardings(new: dict[int, tuple[Any, Any]]) -> None:
@@ -222,14 +157,9 @@ def _restore_shardings(new: dict[int, tuple[Any, Any]]) -> None:
     import jax
 
     meshes, shardings = living(jax.sharding.Mesh, jax.sharding.Sharding)
-    for old in meshes:
-        if id(old) not in new:
-            made = moved_mesh(old, new)
-            if made is not None:
-                new[id(old)] = (old, made)
-    for old in shardings:
-        if id(old) not in new:
-            made = moved_sharding(old, new)
+    for found, moved in ((meshes, moved_mesh), (shardings, moved_sharding)):
+        for old in found:
+            made = moved(old, new)
             if made is not None:
                 new[id(old)] = (old, made)
 
@@ -241,18 +171,22 @@ class _Saved:
         self.array = array
         self.deleted = array.is_deleted()
         self.failed = False
-        self.shards: list[np.ndarray] | None = None
+        self.shards: list[np.ndarray] = []
         if self.deleted:
             return
-        self.form = ArrayForm.of(array)
+        self.devices = [shard.device for shard in array.addressable_shards]
         try:
             self.shards = [copied(shard.data) for shard in array.addressable_shards]
         except Exception:  # its computation was aborted
             self.failed = True
 
-    def restore(self, new: dict[int, tuple[Any, Any]]) -> bool:
-        """Rebuild the array if its values were saved; return whether it was rebuilt."""
-        if self.shards is None or id(self.array) in new:
-            return False
-        new[id(self.array)] = (self.array, self.form.build(self.shards, new))
-        return True
+    def restore(self, new: dict[int, tuple[Any, Any]]) -> None:
+        """Rebuild the array on the new devices, from the values that were saved."""
+        import jax
+
+        array, sharding = self.array, self.array.sharding
+        if id(sharding) not in new:
+            new[id(sharding)] = (sharding, moved_sharding(sharding, new))
+        parts = jax.device_put(self.shards, [new[id(device)][1] for device in self.devices])
+        made = _jax.make_array(array.aval, new[id(sharding)][1], parts, array.committed)
+        new[id(array)] = (array, made)

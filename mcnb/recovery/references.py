@@ -9,8 +9,10 @@ those from the local variables of a suspended generator.
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import gc
+import inspect
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
@@ -73,17 +75,11 @@ def _children(name: str, value: Any) -> list[tuple[str, Any]]:
     if kind is types.FunctionType:
         return [(f"{free} in {name}", item) for free, item in _closed_over(value)]
     if kind is types.GeneratorType:
-        return [
-            (f"{free} in {name}", item)
-            for free, item in (value.gi_frame.f_locals.items() if value.gi_frame else ())
-        ]
+        inside = inspect.getgeneratorlocals(value)
+        return [(f"{free} in {name}", item) for free, item in inside.items()]
     if kind.__module__.partition(".")[0] in _NOT_ENTERED:
         return []
-    try:
-        attributes = object.__getattribute__(value, "__dict__")
-    except Exception:  # there is none, or a learner's class raises
-        return []
-    return [(f"{name}.{field}", item) for field, item in attributes.items()]
+    return [(f"{name}.{field}", item) for field, item in (_dict_of(value) or {}).items()]
 
 
 def _closed_over(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
@@ -153,7 +149,7 @@ class _Replacing:
         for pair in self.given.values():
             self.skip |= {id(pair), *map(id, pair), id(_dict_of(pair[0]))}
         self.classes: dict[int, type] = {}
-        self.left: _Pairs = {}
+        self.left: dict[int, Any] = {}
         self.skip.add(id(self.left))
 
     def run(self) -> list[tuple[Any, Any]]:
@@ -165,9 +161,9 @@ class _Replacing:
                 break
             fresh = self._round(fresh, arrays)
             self.first = False
-        for holder in self._holders(fresh):
-            self._leave(holder)
-        return [pair for holder, _ in self.left.values() if (pair := self._still_held(holder))]
+        self.left.update((id(holder), holder) for holder in self._holders(fresh))
+        still_held = ((holder, self._held(holder)) for holder in self.left.values())
+        return [(holder, old) for holder, old in still_held if old is not None]
 
     def new(self, value: Any) -> Any:
         """Return the replacement of a value, or the value itself if it has none."""
@@ -189,7 +185,7 @@ class _Replacing:
                 if id(holder) not in self.made:
                     rebuilt = _rebuilt(holder, self.new)
                     if rebuilt is None:
-                        self._leave(holder)
+                        self.left[id(holder)] = holder
                     else:
                         made[id(holder)] = (holder, rebuilt)
             else:
@@ -206,11 +202,11 @@ class _Replacing:
             array[index] = value
             array.flags.writeable = writeable
         except ValueError:  # the array does not own its memory
-            self.left[id(array)] = (array, None)
+            self.left[id(array)] = array
 
     def _change(self, holder: Any) -> None:
         """Change an object in place, and verify the change."""
-        try:
+        with contextlib.suppress(Exception):  # a learner's class may raise anything
             if id(holder) in self.classes:
                 _change_class(self.classes[id(holder)], self.new)
             else:
@@ -219,17 +215,8 @@ class _Replacing:
                         _CHANGES[kind](holder, self.new)
                         break
                 _change_attributes(holder, self.new)
-        except Exception:  # a learner's class may raise anything
-            self._leave(holder)
         if self._held(holder) is not None:
-            self._leave(holder)
-
-    def _leave(self, holder: Any) -> None:
-        self.left[id(holder)] = (holder, None)
-
-    def _still_held(self, holder: Any) -> tuple[Any, Any] | None:
-        held = self._held(holder)
-        return None if held is None else (holder, held)
+            self.left[id(holder)] = holder
 
     def _held(self, holder: Any) -> Any:
         """Return an old object to which a holder refers, or None."""
@@ -336,21 +323,17 @@ def _change_dict(holder: Any, new: _New) -> None:
         holder.default_factory = new(holder.default_factory)
 
 
-def _change_list(holder: Any, new: _New) -> None:
-    for i, value in enumerate(list.copy(holder)):
+def _change_items(holder: Any, new: _New) -> None:
+    kind: Any = list if issubclass(type(holder), list) else collections.deque
+    for i, value in enumerate([*kind.__iter__(holder)]):
         if new(value) is not value:
-            list.__setitem__(holder, i, new(value))
+            kind.__setitem__(holder, i, new(value))
 
 
 def _change_set(holder: Any, new: _New) -> None:
     values = [new(value) for value in set.__iter__(holder)]
     set.clear(holder)
     set.update(holder, values)
-
-
-def _change_deque(holder: Any, new: _New) -> None:
-    for i, value in enumerate(list(holder)):
-        collections.deque.__setitem__(holder, i, new(value))
 
 
 def _change_cell(holder: Any, new: _New) -> None:
@@ -394,9 +377,9 @@ def _mangled(base: type, name: str) -> str:
 
 _CHANGES: dict[type, Callable[[Any, _New], None]] = {
     dict: _change_dict,
-    list: _change_list,
+    list: _change_items,
     set: _change_set,
-    collections.deque: _change_deque,
+    collections.deque: _change_items,
     types.CellType: _change_cell,
     types.FunctionType: _change_function,
     functools.partial: _change_partial,

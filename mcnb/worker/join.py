@@ -249,26 +249,23 @@ def heal(shell: WorkerShell, address: str, processes: int) -> tuple[Healed, int]
     Returns:
         The restored arrays, and the port on which the process's communicator listens now.
     """
-    port = 0
+    session = shell.worker.session
+    ports: list[int] = []
 
     def rejoin() -> None:
-        nonlocal port
-        port = _connect(address, processes, shell.worker.process_index)
+        ports.append(_connect(address, processes, shell.worker.process_index))
 
     deadline = time.monotonic() + CALLBACKS_S
-    while shell.worker.session.callbacks_run() and time.monotonic() < deadline:
+    while session.callbacks_run() and time.monotonic() < deadline:
         time.sleep(CONNECT_POLL_S)
-    shell.worker.monitor.begin("")
     try:
-        with shell.worker.session.suspended():
-            healed = heal_here(
-                shell.user_ns, rejoin, keep_client=shell.worker.session.callbacks_run()
-            )
-        gc.collect()  # frees the old devices, with their threads and connections
+        with shell.worker.monitor.watching():
+            with session.suspended():
+                healed = heal_here(shell.user_ns, rejoin, keep_client=session.callbacks_run())
+            gc.collect()  # frees the old devices, with their threads and connections
     finally:
-        shell.worker.monitor.end()
         shell.worker.record.take()  # messages of aborted computations belong to no cell
-    return healed, port
+    return healed, ports[0]
 
 
 def _connect(address: str, processes: int, process_index: int) -> int:
@@ -285,7 +282,8 @@ def _connect(address: str, processes: int, process_index: int) -> int:
         process_id=process_index,
         cluster_detection_method="deactivate",
     )
-    _let_go()
+    if _held is not None:
+        _held.close()  # JAX's coordinator listens on the port in its own process
     before = listening_ports()
     jax.devices()
     # Gloo opens the only port that appears with the devices.
@@ -294,14 +292,6 @@ def _connect(address: str, processes: int, process_index: int) -> int:
     if processes > 1:
         meet()
     return ports.pop() if len(ports) == 1 else 0
-
-
-def _let_go() -> None:
-    """Release the reserved port, on which JAX's coordinator listens in its own process."""
-    global _held
-    if _held is not None:
-        _held.close()
-        _held = None
 
 
 def _wait_for_listener(address: str) -> None:

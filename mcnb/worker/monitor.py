@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import threading
@@ -10,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 from mcnb.lockstep.threads import current_frames
 from mcnb.lockstep.trace import Sample
@@ -31,61 +29,24 @@ SOONEST_S = 0.003
 SAMPLE_SHARE = 0.01
 
 
-class MainThread:
-    """The main thread, observed from another one. Create it in the main thread."""
-
-    def __init__(self) -> None:
-        self._ident = threading.get_ident()
-        self._task = Path(f"/proc/self/task/{threading.get_native_id()}")
-        self._cpu_clock = _cpu_clock(self._ident)
-
-    @contextmanager
-    def frame(self) -> Iterator[FrameType | None]:
-        """Yield the frame that the thread runs. Don't keep it: it holds the learner's variables."""
-        with current_frames() as frames:
-            yield frames.get(self._ident)
-
-    def stands_in_jax(self, frame: FrameType | None) -> bool:
-        """Return whether the thread is inside JAX; without a frame, as far as the system shows."""
-        if runs_jax(frame):
-            return True
-        module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
-        # Native code that is called from the learner's line has no frame of its own. A thread that
-        # sleeps, reads or waits for a process is in another system call than one that waits for an
-        # XLA thread.
-        if module.partition(".")[0] in _WAITING_THEMSELVES:
-            return False
-        try:
-            return (self._task / "syscall").read_text().split()[0] in _FUTEX
-        except (OSError, IndexError):
-            return False
-
-    def busy_s(self) -> float:
-        """Return how many seconds the thread has run, or was ready to run without a core."""
-        busy = _task_busy_s(self._task)
-        if busy is not None:
-            return busy
-        return 0.0 if self._cpu_clock is None else time.clock_gettime(self._cpu_clock)
-
-
-def runs_jax(frame: FrameType | None) -> bool:
-    """Return whether a frame runs Python code of JAX."""
-    module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
-    return module.startswith(("jax.", "jax_", "jaxlib"))
+def _read(task: Path, file: str) -> str:
+    """Return a file of proc(5) about a thread; empty if the thread or the file does not exist."""
+    try:
+        return (task / file).read_text()
+    except OSError:
+        return ""
 
 
 def _task_busy_s(task: Path) -> float | None:
-    try:
-        # Time on a core, and time in the queue for one, in nanoseconds: see proc(5).
-        ran, queued = (task / "schedstat").read_text().split()[:2]
-        return (int(ran) + int(queued)) / 1e9
-    except (OSError, ValueError):
-        return None
+    """Return how many seconds a thread has run, or was ready to run; None if unknown."""
+    # Time on a core, and time in the queue for one, in nanoseconds.
+    times = _read(task, "schedstat").split()[:2]
+    return sum(map(int, times)) / 1e9 if times else None
 
 
-def _cpu_clock(thread: int) -> int | None:
-    clock_of = getattr(time, "pthread_getcpuclockid", None)
-    return None if clock_of is None else int(clock_of(thread))
+def _state(task: Path) -> str:
+    """Return the letter for the state of a thread."""
+    return _read(task, "stat").rpartition(")")[2].strip()[:1]
 
 
 def all_threads_sleep() -> bool:
@@ -93,7 +54,7 @@ def all_threads_sleep() -> bool:
     # A process that gets no core, on a busy machine, does not wait.
     own = str(threading.get_native_id())
     for task in Path("/proc/self/task").glob("*"):
-        if _task_state(task) in ("R", "D") and task.name != own:
+        if _state(task) in ("R", "D") and task.name != own:
             return False
     return True
 
@@ -110,35 +71,20 @@ def native_busy_s(named: str = "") -> dict[int, float]:
     found = {}
     for task in _native_tasks():
         busy = _task_busy_s(task)
-        if busy is not None and (not named or _task_name(task).startswith(named)):
+        if busy is not None and (not named or _read(task, "comm").startswith(named)):
             found[int(task.name)] = busy
     return found
 
 
 def native_ready() -> bool:
     """Return whether a native thread, unknown to Python, runs or waits for a core."""
-    return any(_task_state(task) == "R" for task in _native_tasks())
+    return any(_state(task) == "R" for task in _native_tasks())
 
 
 def _native_tasks() -> list[Path]:
     # For the main thread, Python has the id from before the fork.
     known = {os.getpid(), *(thread.native_id for thread in threading.enumerate())}
     return [task for task in Path("/proc/self/task").glob("*") if int(task.name) not in known]
-
-
-def _task_state(task: Path) -> str:
-    """Return the state of a thread, as in proc(5); empty if the thread has ended."""
-    try:
-        return (task / "stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
-
-
-def _task_name(task: Path) -> str:
-    try:
-        return (task / "comm").read_text()
-    except OSError:
-        return ""
 
 
 class Monitor:
@@ -162,37 +108,71 @@ class Monitor:
         self._publish = publish
         self._newest_line = newest_line
         self._note = note
-        self._main = MainThread()
+        self._thread = threading.get_ident()
+        self._task = Path(f"/proc/self/task/{threading.get_native_id()}")
+        clock_of = getattr(time, "pthread_getcpuclockid", None)
+        self._cpu_clock = clock_of and clock_of(self._thread)
         self._cell: tuple[str] | None = None
-        self._begun = threading.Lock()
-        self._begun.acquire()
+        self._begun = threading.Event()
         # Held while a report is sent, so that no report follows the end of its cell.
         self._reporting = threading.Lock()
         threading.Thread(target=self._run, name="mcnb watch", daemon=True).start()
 
-    def begin(self, label: str) -> None:
-        """Begin to watch the cell with that label."""
-        self._cell = (label,)
-        with contextlib.suppress(RuntimeError):  # the thread is awake
-            self._begun.release()
+    @contextmanager
+    def watching(self, label: str = "") -> Iterator[None]:
+        """Watch the code inside; no report follows it.
 
-    def end(self) -> None:
-        """Stop watching the cell; no report follows."""
-        with self._reporting:
-            self._cell = None
+        Args:
+            label: The label of the cell to which the code belongs; empty for code that is no cell.
+        """
+        self._cell = (label,)
+        self._begun.set()
+        try:
+            yield
+        finally:
+            with self._reporting:
+                self._cell = None
 
     def _run(self) -> None:
         while True:
-            self._begun.acquire()
+            self._begun.wait()
+            self._begun.clear()
             cell = self._cell
             if cell is not None:
                 self._follow(cell)
+
+    def _busy_s(self) -> float:
+        """Return how many seconds the main thread has run, or was ready to run without a core."""
+        busy = _task_busy_s(self._task)
+        if busy is not None:
+            return busy
+        return 0.0 if self._cpu_clock is None else time.clock_gettime(self._cpu_clock)
+
+    def _position(self, label: str) -> tuple[int | None, bool, bool]:
+        """Return the position of the main thread.
+
+        Returns:
+            The line of the cell with that label, whether the thread is inside JAX, and whether it
+            runs Python code of JAX.
+        """
+        # The frame must not outlive this call: it keeps the learner's variables alive.
+        with current_frames() as frames:
+            frame = frames.get(self._thread)
+            module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+            runs_jax = module.startswith(("jax.", "jax_", "jaxlib"))
+            # Native code that is called from the learner's line has no frame of its own. A thread
+            # that sleeps, reads or waits for a process is in another system call than one that
+            # waits for an XLA thread.
+            waits_in_jax = module.partition(".")[0] not in _WAITING_THEMSELVES and (
+                _read(self._task, "syscall").partition(" ")[0] in _FUTEX
+            )
+            return frame_line(frame, label), runs_jax or waits_in_jax, runs_jax
 
     def _follow(self, cell: tuple[str]) -> None:
         """Sample a cell repeatedly until it ends."""
         waits_since = None
         began = looked = reported = time.monotonic()
-        busy, cpu = self._main.busy_s(), time.process_time()
+        busy, cpu = self._busy_s(), time.process_time()
         while True:
             first = looked == began
             pause = FIRST_LOOK_S if first else max(SOONEST_S, SAMPLE_SHARE * (looked - began))
@@ -201,12 +181,9 @@ class Monitor:
                 if self._cell is not cell:
                     return
                 last, last_busy = looked, busy
-                looked, busy = time.monotonic(), self._main.busy_s()
+                looked, busy = time.monotonic(), self._busy_s()
                 reports = looked >= reported + PERIOD_S
-                with self._main.frame() as frame:
-                    line = frame_line(frame, cell[0])
-                    in_jax, inside_jax = self._main.stands_in_jax(frame), runs_jax(frame)
-                del frame  # it would keep the learner's variables alive
+                line, in_jax, inside_jax = self._position(cell[0])
                 blocked = busy - last_busy < (looked - last) / 2
                 self._note(Sample(looked, blocked and in_jax, line))
                 if not reports:

@@ -36,13 +36,10 @@ def run_cell(
     shell: WorkerShell, number: int, source: str, label: str, first_line: int, checked: bool
 ) -> Reply:
     """Run a cell and return the reply."""
-    shell.worker.monitor.begin(label)
-    shell.worker.session.begin(number, label, checked=checked)
-    signals.begin(number)
-    try:
+    with shell.worker.monitor.watching(label):
+        shell.worker.session.begin(number, label, checked=checked)
+        signals.begin(number)
         reply: Reply = shell.run(source, label, first_line)
-    finally:
-        shell.worker.monitor.end()
     launches, busy, trace = shell.worker.session.end()
     return replace(reply, launches=launches, busy=busy, trace=trace)
 
@@ -60,14 +57,13 @@ def pull(shell: WorkerShell, number: int, expression: str) -> Any:
 @contextmanager
 def _interruptible(shell: WorkerShell, number: int) -> Iterator[None]:
     """Treat the code inside as a cell for the referee and for interrupts."""
-    shell.worker.monitor.begin("")
-    shell.worker.session.begin(number)
-    signals.begin(number)
     try:
-        with signals.armed():
-            yield
+        with shell.worker.monitor.watching():
+            shell.worker.session.begin(number)
+            signals.begin(number)
+            with signals.armed():
+                yield
     finally:
-        shell.worker.monitor.end()
         shell.worker.session.end()
 
 
@@ -108,16 +104,13 @@ def settle(shell: WorkerShell) -> bool:
     """Wait until all launched computations have ended; return whether all of them succeeded."""
     import jax
 
-    shell.worker.monitor.begin("")
     try:
-        with signals.armed():
+        with shell.worker.monitor.watching(), signals.armed():
             jax.effects_barrier()
             fates = [_succeeds(array) for array in _jax.all_arrays()]
             return all(fates)
     except KeyboardInterrupt:
         return False
-    finally:
-        shell.worker.monitor.end()
 
 
 def _succeeds(array: Any) -> bool:
@@ -141,11 +134,8 @@ def probe(shell: WorkerShell, salt: int, budget_s: float) -> bool:
         salt: Changes the numbers from call to call.
         budget_s: The most seconds to wait for the other processes.
     """
-    shell.worker.monitor.begin("")
     try:
-        with shell.worker.session.suspended(), signals.armed():
+        with shell.worker.monitor.watching(), shell.worker.session.suspended(), signals.armed():
             return numbers_are_right(salt, budget_s)
     except KeyboardInterrupt:
         return False
-    finally:
-        shell.worker.monitor.end()

@@ -9,6 +9,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from traceback import walk_stack
 from types import FrameType
 
 from mcnb._text import cell_label, cell_name, place_name
@@ -36,6 +37,8 @@ class Session:
     Attributes:
         client: The client that announces launches; None if they can't be checked.
         tracer: The tracer, which records what a cell does over time.
+        newest_launch: The name and the line of the newest launch that may take long.
+        newest_cell: The label of the cell that made that launch.
     """
 
     def __init__(self) -> None:
@@ -44,7 +47,7 @@ class Session:
         self.tracer = Tracer(self._places)
         self._label = ""
         self._threads_before: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-        self._newest = self.newest_cell = ""
+        self.newest_launch = self.newest_cell = ""
         self._suspended = False
 
     @staticmethod
@@ -109,15 +112,10 @@ class Session:
         """Return whether a frame runs the learner's code."""
         return self._places.runs(frame.f_code.co_filename)
 
-    @property
-    def newest_launch(self) -> str:
-        """The name and the line of the newest launch that may take long."""
-        return self._newest
-
     def _note(self, name: str, place: Place) -> None:
         if not self._suspended:
             where = place.name if place.line is None else f"In[{self._label}], line {place.line}"
-            self._newest = f"{name} ({where})" if where else name
+            self.newest_launch = f"{name} ({where})" if where else name
             self.newest_cell = self._label
 
     def threads_of_the_cell(self) -> dict[int, int | None]:
@@ -136,13 +134,9 @@ class Session:
                 if thread in own:
                     continue
                 line = frame_line(frame, self._label)
-                stack = [frame]
-                while (outer := stack[-1].f_back) is not None:
-                    stack.append(outer)
-                runs = any(map(self.runs_learners_code, stack))
+                runs = any(self.runs_learners_code(outer) for outer, _ in walk_stack(frame))
                 if line is not None or (runs and thread not in before):
                     found[thread] = line
-                stack.clear()  # it would keep the learner's variables alive
         return found
 
     @contextmanager
@@ -150,9 +144,7 @@ class Session:
         """Let mcnb's own launches pass, unchecked and unrecorded."""
         self._suspended = True
         try:
-            with contextlib.ExitStack() as stack:
-                if self.client is not None:
-                    stack.enter_context(self.client.suspended())
+            with self.client.suspended() if self.client else contextlib.nullcontext():
                 yield
         finally:
             self._suspended = False

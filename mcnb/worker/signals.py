@@ -111,9 +111,8 @@ def install(is_learners: Callable[[FrameType], bool]) -> None:
     sys.unraisablehook = _unraisable
 
 
-def _interrupt(signum: int, frame: FrameType | None) -> None:
+def _interrupt(_: int, frame: FrameType | None) -> None:
     global _raised
-    del signum
     if not _armed:
         return
     _raised += 1
@@ -150,9 +149,8 @@ def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(unraisable)
 
 
-def _hang_up(signum: int, frame: FrameType | None) -> None:
+def _hang_up(*_: object) -> None:
     global _leaving
-    del signum, frame
     _leaving = True
     raise SystemExit(0)
 
@@ -216,21 +214,15 @@ def _absorb() -> None:
             pass
 
 
-def _raise_in(thread: int) -> None:
-    """Raise KeyboardInterrupt in a thread, as soon as the thread runs bytecode."""
+def raise_in(thread: int) -> None:
+    """Raise KeyboardInterrupt in a thread, as soon as the thread runs bytecode.
+
+    Args:
+        thread: The thread's identifier.
+    """
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt)
     )
-
-
-def raise_in_threads(threads: list[int]) -> None:
-    """Raise KeyboardInterrupt in threads, as soon as each runs bytecode.
-
-    Args:
-        threads: The identifiers of the threads.
-    """
-    for thread in threads:
-        _raise_in(thread)
 
 
 def deliver(cell: int, attempt: int) -> None:
@@ -259,12 +251,14 @@ def _pursue(cell: int, attempt: int) -> None:
     # A later attempt also comes as a signal from outside, which reaches code that keeps the GIL.
     if attempt == 1 or not _reached(cell, attempt, RETRY_S):
         signal.pthread_kill(main, signal.SIGINT)
-    signal_children()
+    for child in children():  # Ctrl-C in a terminal also sends SIGINT to them
+        with contextlib.suppress(psutil.Error):
+            child.send_signal(signal.SIGINT)
     if not _reached(cell, attempt, SIGNAL_S):
         with _lock:
             if _armed and _cell == cell and _raised < attempt:
                 _raised, _asynchronous = attempt, True
-                _raise_in(main)
+                raise_in(main)
 
 
 def _reached(cell: int, attempt: int, timeout_s: float) -> bool:
@@ -294,10 +288,3 @@ def children() -> list[psutil.Process]:
             if running and child.create_time() >= _begun_at - CLOCK_S:
                 found.append(child)
     return found
-
-
-def signal_children() -> None:
-    """Send SIGINT to the processes that the cell started, as Ctrl-C in a terminal does."""
-    for child in children():
-        with contextlib.suppress(psutil.Error):
-            child.send_signal(signal.SIGINT)

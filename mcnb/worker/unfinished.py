@@ -14,6 +14,7 @@ signs together show that nothing runs any more:
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,44 +61,46 @@ def wind_down(shell: WorkerShell, ends: bool, heals: bool, budget_s: float) -> U
     Returns:
         The computations, threads and processes that still run.
     """
-    deadline = time.monotonic() + budget_s
-    shell.worker.monitor.begin("")
-    try:
-        # Not armed: an interrupt of the cell may arrive late, and would hide what still runs.
-        with shell.worker.session.suspended():
-            return _wind_down(shell, ends, heals, deadline)
-    finally:
-        shell.worker.monitor.end()
+    # Not armed: an interrupt of the cell may arrive late, and would hide what still runs.
+    with shell.worker.monitor.watching(), shell.worker.session.suspended():
+        return _wind_down(shell, ends, heals, budget_s)
 
 
-def _wind_down(shell: WorkerShell, ends: bool, heals: bool, deadline: float) -> Unfinished:
+def _wind_down(shell: WorkerShell, ends: bool, heals: bool, budget_s: float) -> Unfinished:
+    import jax
+
     began = time.monotonic()
+    deadline = began + budget_s
+    threads_of_the_cell = shell.worker.session.threads_of_the_cell
     if ends:
-        signals.raise_in_threads(list(shell.worker.session.threads_of_the_cell()))
+        for thread in threads_of_the_cell():
+            signals.raise_in(thread)
     native, at = native_busy_s(), began
     compiled, marked = native, 0.0
     used = busy = True
     while True:
-        devices = _unready()
+        devices = _pending_devices(jax.live_arrays())
         now = time.monotonic()
         if now - at >= WINDOW_S:
             last, native = native, native_busy_s()
             used = _used(last, native) > BUSY_SHARE * (now - at)
             # The system counts the time in the queue for a core only at its end.
             busy, at = used or native_ready(), now
-        threads = ends and now < began + THREADS_S and shell.worker.session.threads_of_the_cell()
+        threads = ends and now < began + THREADS_S and threads_of_the_cell()
         if not (devices or busy or threads) or now > deadline:
             break
         if ends and not marked and not devices and now > began + MARK_AFTER_S:
             # A computation may run of which no array is alive.
             compiled, marked = native_busy_s(COMPILERS), now
-            _marks[:] = _launch_behind_all_others()
+            _launch_behind_all_others()
             deadline = max(deadline, time.monotonic() + BUSY_S)
         time.sleep(POLL_S)
     if not devices and (busy or not heals):
         compiled, marked = native_busy_s(COMPILERS), time.monotonic()
-        _marks[:] = _launch_behind_all_others()
-        devices = _wait_for_marks(BUSY_S if busy else IDLE_S)
+        _launch_behind_all_others()
+        deadline = time.monotonic() + (BUSY_S if busy else IDLE_S)
+        while (devices := _pending_devices(_marks)) and time.monotonic() <= deadline:
+            time.sleep(POLL_S)
     compiles = _used(compiled, native_busy_s(COMPILERS))
     if marked and compiles > BUSY_SHARE * (time.monotonic() - marked):
         # Newer XLA compiles in threads of its own, and a launch waits for a free one.
@@ -115,38 +118,37 @@ def _used(before: dict[int, float], now: dict[int, float]) -> float:
 def _described(shell: WorkerShell, devices: set[int], native: bool) -> Unfinished:
     import jax
 
+    session = shell.worker.session
     arrays = [one for one in jax.live_arrays() if not one.is_deleted()]
     unready = [one for one in arrays if not one.is_ready()] if devices else []
     return Unfinished(
         tuple(sorted(devices)),
-        shell.worker.session.newest_launch if devices else "",
+        session.newest_launch if devices else "",
         tuple(sorted(names_of(unready, shell.user_ns).values())[:MOST_NAMES]),
-        tuple(
-            sorted(shell.worker.session.threads_of_the_cell().values(), key=lambda line: line or 0)
-        ),
+        tuple(sorted(session.threads_of_the_cell().values(), key=lambda line: line or 0)),
         native,
         tuple(sorted(child.name() for child in signals.children())),
         sum(shard.data.nbytes for one in arrays for shard in one.addressable_shards),
-        shell.worker.session.newest_cell if devices else "",
+        session.newest_cell if devices else "",
     )
 
 
-def _unready() -> set[int]:
-    """Return the local positions of the devices with pending arrays."""
+def _pending_devices(arrays: Iterable[Any]) -> set[int]:
+    """Return the local positions of the devices on which arrays are pending."""
     import jax
 
-    arrays = [one for one in jax.live_arrays() if not one.is_deleted() and not one.is_ready()]
+    pending = [one for one in arrays if not one.is_deleted() and not one.is_ready()]
     positions = {device: i for i, device in enumerate(jax.local_devices())}
     return {
         positions[shard.device]
-        for one in arrays
+        for one in pending
         for shard in one.addressable_shards
         if shard.device in positions and not shard.data.is_ready()
     }
 
 
-def _launch_behind_all_others() -> list[Any]:
-    """Launch a computation behind all others on each local device; return the results."""
+def _launch_behind_all_others() -> None:
+    """Launch a computation behind all others on each local device, with its result in `_marks`."""
     import jax
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -154,41 +156,14 @@ def _launch_behind_all_others() -> list[Any]:
     groups = [[device] for device in local[:MOST_SINGLE]]
     if len(local) > 1:
         groups.append(local)
-    marks: list[Any] = []
+    marks = []
     for devices in groups:
         mesh = Mesh(np.array(devices), ("device",))
         with jax.set_mesh(mesh):
             sharding = NamedSharding(mesh, PartitionSpec("device"))
-            parts = [jax.device_put(np.ones(1, np.int32), device) for device in devices]
-            shape = (len(devices),)
-            mark = jax.make_array_from_single_device_arrays(shape, sharding, parts)
+            mark = jax.device_put(np.ones(len(devices), np.int32), sharding)
             marks.append(jax.jit(_next)(mark))
-    return marks
-
-
-def _wait_for_marks(budget_s: float) -> set[int]:
-    """Wait for the computations that were launched behind all others.
-
-    Args:
-        budget_s: The most seconds to wait.
-
-    Returns:
-        The local positions of the devices that have not finished by then.
-    """
-    import jax
-
-    positions = {device: i for i, device in enumerate(jax.local_devices())}
-    deadline = time.monotonic() + budget_s
-    while True:
-        left = {
-            positions[shard.device]
-            for mark in _marks
-            for shard in mark.addressable_shards
-            if not shard.data.is_ready()
-        }
-        if not left or time.monotonic() > deadline:
-            return left
-        time.sleep(POLL_S)
+    _marks[:] = marks
 
 
 def _next(v: Any) -> Any:

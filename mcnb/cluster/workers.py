@@ -582,8 +582,8 @@ class Processes:
             alone,
             gpus,
         )
-        self.unchecked = next((one.unchecked for one in joined.values() if one.unchecked), "")
-        self._communicator_ports = {one.communicator_port for one in joined.values()} - {0}
+        self.unchecked = next((why for _, why in joined.values() if why), "")
+        self._communicator_ports = {port for port, _ in joined.values()} - {0}
 
 
 def _create_launcher(options: Options) -> Launcher:

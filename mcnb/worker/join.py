@@ -8,7 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -77,45 +77,19 @@ def numbers_are_right(salt: int, budget_s: float | None) -> bool:
     assert _gather is not None
     mesh, split, gather = _gather
     deadline = None if budget_s is None else time.monotonic() + budget_s
-    expected = (np.arange(mesh.size) + 1) * 1009 + salt % 1000
-    position = {device: i for i, device in enumerate(mesh.devices.flat)}
+    expected = np.arange(1, mesh.size + 1, dtype=np.int32) * 1009 + salt % 1000
     with jax.set_mesh(mesh):
-        own = [
-            jax.device_put(np.array([expected[position[device]]], np.int32), device)
-            for device in jax.local_devices()
-        ]
-        all_own = jax.make_array_from_single_device_arrays((mesh.size,), split, own)
-        gathered = gather(all_own)
+        own = jax.make_array_from_callback((mesh.size,), split, expected.__getitem__)
+        gathered = gather(own)
     while deadline is not None and not gathered.is_ready():
         if time.monotonic() > deadline:
             return False
         time.sleep(POLL_S)
-    return [np.asarray(shard.data).tolist() for shard in gathered.addressable_shards] == [
-        expected.tolist()
-    ] * len(own)
+    return all(np.array_equal(shard.data, expected) for shard in gathered.addressable_shards)
 
 
 def _itself(v: Any) -> Any:
     return v
-
-
-@dataclass(frozen=True)
-class Joined:
-    """The report of a process that has joined the others.
-
-    Attributes:
-        process_index: The process's `jax.process_index()`.
-        local_devices: The number of its own devices.
-        devices: The number of devices of all processes.
-        communicator_port: The port on which its communicator listens; 0 if it has none.
-        unchecked: Why its launches are not checked; empty if they are.
-    """
-
-    process_index: int
-    local_devices: int
-    devices: int
-    communicator_port: int = 0
-    unchecked: str = ""
 
 
 @dataclass(frozen=True)
@@ -145,8 +119,7 @@ def locate(shell: WorkerShell, notebook: str, rank_variables: Sequence[str]) -> 
         notebook: The notebook kernel's address.
         rank_variables: The environment variables of which the first that is set contains the rank.
     """
-    ranks = (os.environ[name] for name in rank_variables if name in os.environ)
-    rank = next(ranks, "")
+    rank = next((os.environ[name] for name in rank_variables if name in os.environ), "")
     return Location(
         socket.gethostname(),
         local_end(notebook),
@@ -202,7 +175,7 @@ def join(
     indices: Mapping[int, int],
     alone: Literal["", "leaves", "forgets"],
     gpus: Sequence[Sequence[str]] = (),
-) -> Joined:
+) -> tuple[int, str]:
     """Import JAX and connect to the other processes; return when all have connected.
 
     Args:
@@ -215,6 +188,10 @@ def join(
             `"leaves"` ends this process, `"forgets"` removes the files that the kernel left.
         gpus: The GPUs of each process; empty for CPU devices.
 
+    Returns:
+        The port on which the process's communicator listens, 0 if it has none; and why its launches
+        are not checked, empty if they are.
+
     Raises:
         RuntimeError: JAX could not connect, or gave this process another index or device count.
     """
@@ -226,16 +203,16 @@ def join(
     port = _connect(address, processes, process_index)
     import jax
 
-    joined = Joined(jax.process_index(), jax.local_device_count(), jax.device_count(), port)
-    if joined.process_index != process_index or joined.local_devices != expected:
+    index, devices = jax.process_index(), jax.local_device_count()
+    if (index, devices) != (process_index, expected):
         raise RuntimeError(
-            f"JAX started this process with index {joined.process_index} and "
-            f"{plural(joined.local_devices, 'device', 'devices')}; index {process_index} and "
+            f"JAX started this process with index {index} and "
+            f"{plural(devices, 'device', 'devices')}; index {process_index} and "
             f"{plural(expected, 'device', 'devices')} were expected. Check the JAX_* variables and "
             "XLA_FLAGS in the environment"
         )
     gone = {"": None, "leaves": leave, "forgets": lambda: forget(shell.worker.output)}[alone]
-    return replace(joined, unchecked=shell.worker.session.enter(referee, process_index, gone))
+    return port, shell.worker.session.enter(referee, process_index, gone)
 
 
 def heal(shell: WorkerShell, address: str, processes: int) -> tuple[Healed, int]:

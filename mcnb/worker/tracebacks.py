@@ -10,7 +10,8 @@ import linecache
 import re
 import traceback
 from collections.abc import Iterator
-from types import TracebackType
+from itertools import dropwhile
+from types import CodeType, FrameType, TracebackType
 
 from mcnb._text import LIBRARY_PATH, cell_label, cell_name, plural
 from mcnb.lockstep.threads import line_at
@@ -50,8 +51,8 @@ def _undefined(error: BaseException) -> str:
     """Return the undefined global variable of a NameError; empty for other errors."""
     if type(error) is not NameError:  # an UnboundLocalError is about a local variable
         return ""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    closed_over = frames[-1].f_code.co_freevars if frames else ()
+    entries = _entries(error)
+    closed_over = entries[-1].tb_frame.f_code.co_freevars if entries else ()
     return "" if error.name in closed_over else str(error.name or "")
 
 
@@ -62,13 +63,8 @@ def cell_line(error: BaseException, label: str) -> int | None:
     name = cell_name(label)
     if isinstance(error, SyntaxError) and error.filename == name:
         return error.lineno
-    found = None
-    frame = error.__traceback__
-    while frame is not None:
-        if frame.tb_frame.f_code.co_filename == name:
-            found = _line(frame)
-        frame = frame.tb_next
-    return found
+    inside = [entry for entry in _entries(error) if entry.tb_frame.f_code.co_filename == name]
+    return _line(inside[-1]) if inside else None
 
 
 def format_error(error: BaseException) -> str:
@@ -81,36 +77,38 @@ def format_error(error: BaseException) -> str:
     for reason, link in _chain(error):
         if reason:
             parts += ["", reason, ""]
-        parts += [line for frames in _frames(learner_traceback(link)) for line in frames]
-        parts += _exception_only(link)
+        parts += [*_frames(_learner_traceback(link)), *_exception_only(link)]
     return "\n".join(parts)
 
 
-def learner_traceback(error: BaseException) -> TracebackType | None:
-    """Return the error's traceback from the first line of a cell on, without hidden frames.
+def _learner_traceback(error: BaseException) -> list[tuple[CodeType, int]]:
+    """Return the code and lines of a traceback from a cell on, without hidden frames."""
 
-    Returns:
-        The traceback, or None if it contains no cell.
-    """
-    frames: list[TracebackType] = []
-    frame = error.__traceback__
-    while frame:
+    def is_before_cell(entry: TracebackType) -> bool:
         # A cell with an empty label is mcnb's own.
-        if frames or cell_label(frame.tb_frame.f_code.co_filename):
-            frames.append(frame)
-        frame = frame.tb_next
-    shown = None
-    for frame in reversed(frames):
-        module = str(frame.tb_frame.f_globals.get("__name__", ""))
-        # JAX marks its inner frames with this variable, which pytest and IPython also use.
-        hidden = frame.tb_frame.f_locals.get("__tracebackhide__", False)
-        if not (hidden or module.partition(".")[0] == "mcnb"):
-            shown = TracebackType(shown, frame.tb_frame, frame.tb_lasti, _line(frame))
-    return shown
+        return not cell_label(entry.tb_frame.f_code.co_filename)
+
+    shown = dropwhile(is_before_cell, _entries(error))
+    return [(one.tb_frame.f_code, _line(one)) for one in shown if not _is_hidden(one.tb_frame)]
 
 
-def _line(frame: TracebackType) -> int:
-    return frame.tb_lineno or line_at(frame.tb_frame.f_code, frame.tb_lasti)
+def _is_hidden(frame: FrameType) -> bool:
+    """Return whether a frame is mcnb's, or has the mark of JAX, pytest and IPython."""
+    module = str(frame.f_globals.get("__name__", ""))
+    return bool(module.partition(".")[0] == "mcnb" or frame.f_locals.get("__tracebackhide__"))
+
+
+def _entries(error: BaseException) -> list[TracebackType]:
+    entries = []
+    entry = error.__traceback__
+    while entry is not None:
+        entries.append(entry)
+        entry = entry.tb_next
+    return entries
+
+
+def _line(entry: TracebackType) -> int:
+    return entry.tb_lineno or line_at(entry.tb_frame.f_code, entry.tb_lasti)
 
 
 def _chain(error: BaseException) -> list[tuple[str, BaseException]]:
@@ -129,17 +127,13 @@ def _chain(error: BaseException) -> list[tuple[str, BaseException]]:
     return links[::-1]
 
 
-def _frames(shown: TracebackType | None) -> Iterator[list[str]]:
-    places = [
-        (frame.f_code.co_filename, line, frame.f_code.co_name)
-        for frame, line in traceback.walk_tb(shown)
-    ]
-    left_out = len(places) - MOST_FRAMES
-    for number, (filename, line, function) in enumerate(places):
-        if left_out <= 0 or not MOST_FRAMES // 2 <= number < len(places) - MOST_FRAMES // 2:
-            yield _frame(filename, line, function)
+def _frames(shown: list[tuple[CodeType, int]]) -> Iterator[str]:
+    left_out = len(shown) - MOST_FRAMES
+    for number, (code, line) in enumerate(shown):
+        if left_out <= 0 or not MOST_FRAMES // 2 <= number < len(shown) - MOST_FRAMES // 2:
+            yield from _frame(code.co_filename, line, code.co_name)
         elif number == MOST_FRAMES // 2:
-            yield [f"… {plural(left_out, 'frame is', 'frames are')} left out here …", ""]
+            yield from (f"… {plural(left_out, 'frame is', 'frames are')} left out here …", "")
 
 
 def _frame(filename: str, line: int, function: str) -> list[str]:
@@ -175,4 +169,4 @@ def _exception_only(error: BaseException) -> list[str]:
         text = f"{type(error).__name__}: <its text can't be shown>"
     text = _PEER.sub("[peer]", text)
     name, colon, rest = LIBRARY_PATH.sub("", text).rstrip("\n").partition(":")
-    return [*f"{_RED}{name}{_END}{colon}{rest}".split("\n")]
+    return f"{_RED}{name}{_END}{colon}{rest}".split("\n")

@@ -6,13 +6,14 @@ import codecs
 import contextlib
 import ctypes
 import io
+import itertools
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from mcnb.messages import STREAMS, Display, Event, Stream, Text
 
@@ -79,7 +80,9 @@ class GlooFilter:
                 passed.append(text[position:start])
                 position = end
         if start < 0:
-            start = len(text) - (0 if final else _partial(text[position:], _OPENING))
+            shorter = (_OPENING[:length] for length in range(len(_OPENING) - 1, 0, -1))
+            begun = next((part for part in shorter if text.endswith(part, position)), "")
+            start = len(text) - (0 if final else len(begun))
         passed.append(text[position:start])
         self._held = text[start:]
         return "".join(passed)
@@ -90,14 +93,6 @@ class GlooFilter:
             return ""
         held, self._held = self._held, ""
         return held
-
-
-def _partial(text: str, piece: str) -> int:
-    """Return how many characters at the end of the text may begin the piece."""
-    for length in range(min(len(piece) - 1, len(text)), 0, -1):
-        if text.endswith(piece[:length]):
-            return length
-    return 0
 
 
 def _end_of_notes(text: str, start: int) -> int | None:
@@ -190,7 +185,7 @@ class CrashLog:
     def add(self, text: str) -> None:
         """Append text; if the log becomes too large, keep the newest part."""
         data = text.encode("utf-8", "replace")
-        try:
+        with contextlib.suppress(OSError):  # a full disk must not end the cell
             if self._size + len(data) > MOST_BYTES:
                 data = self._newest(data)
                 os.pwrite(self._file, data, _HEADER)
@@ -198,8 +193,6 @@ class CrashLog:
                 os.ftruncate(self._file, self._size)
             else:
                 self._size += os.pwrite(self._file, data, self._size)
-        except OSError:  # a full disk must not end the cell
-            return
 
     def _newest(self, data: bytes) -> bytes:
         """Return the newest output, which ends with `data`: half of what may be kept."""
@@ -233,17 +226,16 @@ def read_crash_log(output: str) -> LastOutput:
     Args:
         output: The files' common path, without their endings.
     """
-    contents = {}
+    contents = []
     for ending in ("said", "out", "err"):
         try:
-            contents[ending] = Path(f"{output}.{ending}").read_bytes()
+            contents.append(Path(f"{output}.{ending}").read_bytes())
         except OSError:
-            contents[ending] = b""
-    said = contents["said"]
-    starts = [int(said[i : i + _DIGITS] or 0) for i in (0, _DIGITS)]
-    pieces = (said[_HEADER:], contents["out"][starts[0] :], contents["err"][starts[1] :])
-    words = LastOutput(*(piece.decode("utf-8", "replace") for piece in pieces))
-    return replace(words, out=GlooFilter().feed(words.out, final=True))
+            contents.append(b"")
+    starts = (_HEADER, *(int(contents[0][i : i + _DIGITS] or 0) for i in (0, _DIGITS)))
+    pieces = (data[start:] for data, start in zip(contents, starts, strict=True))
+    said, out, err = (piece.decode("utf-8", "replace") for piece in pieces)
+    return LastOutput(said, GlooFilter().feed(out, final=True), err)
 
 
 class Record:
@@ -310,17 +302,12 @@ class Record:
         with self._lock:
             self._add_native()
             newest = ""
-            for text in self._newest_first():
+            closed = (e.text + "\n" for e in reversed(self._events) if isinstance(e, Text))
+            for text in itertools.chain(reversed(self._parts), closed):
                 newest = (text[-LONGEST_NEWEST_LINE:] + newest).rstrip()
                 if len(newest) >= LONGEST_NEWEST_LINE or len(newest.splitlines()) > 1:
                     break
         return newest.splitlines()[-1].strip() if newest else ""
-
-    def _newest_first(self) -> Iterator[str]:
-        yield from reversed(self._parts)
-        for event in reversed(self._events):
-            if isinstance(event, Text):
-                yield event.text + "\n"
 
     def take(self) -> tuple[Event, ...]:
         """Return the recorded events, and start the next record."""
@@ -342,8 +329,7 @@ class Record:
     def _add(self, stream: Stream, text: str, as_one: bool = True) -> None:
         if not text:
             return
-        if self._clear_next:
-            self._clear_if_asked()
+        self._clear_if_asked()
         if stream != self._stream:
             self._close_text()
             self._stream = stream
@@ -386,31 +372,23 @@ class _Bytes(io.BufferedIOBase):
 
 
 class RecordedStream(io.TextIOBase):
-    """The `sys.stdout` or `sys.stderr` of a process, which writes into the record."""
+    """The `sys.stdout` or `sys.stderr` of a process, which writes into the record.
 
-    def __init__(self, record: Record, name: Stream) -> None:
+    Its encoding, error handling and name are the same as of Python's own streams in a notebook.
+    """
+
+    encoding = "utf-8"
+    errors = "strict"
+
+    def __init__(self, record: Record, stream: Stream) -> None:
         self._record = record
-        self._name = name
+        self._stream = stream
+        self.name = f"<{stream}>"
         self.buffer = _Bytes(self)
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        """The encoding, always UTF-8."""
-        return "utf-8"
-
-    @property
-    def errors(self) -> str:  # type: ignore[override]
-        """The error handling, the same as of Python's own streams in a notebook."""
-        return "strict"
-
-    @property
-    def name(self) -> str:
-        """The name `<stdout>` or `<stderr>`, the same as of Python's own streams."""
-        return f"<{self._name}>"
 
     def fileno(self) -> int:
         """Return the descriptor that child processes write to; its output is recorded too."""
-        return STREAMS.index(self._name) + 1
+        return STREAMS.index(self._stream) + 1
 
     def writable(self) -> bool:
         """Return True."""
@@ -420,10 +398,5 @@ class RecordedStream(io.TextIOBase):
         """Record text."""
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        self._record.write(self._name, text)
+        self._record.write(self._stream, text)
         return len(text)
-
-
-def as_text_io(stream: RecordedStream) -> IO[str]:
-    """Cast the stream to the declared type of `sys.stdout`."""
-    return cast("IO[str]", stream)

@@ -21,21 +21,14 @@ from traitlets import Type
 
 from mcnb._ipyparallel import Engine, Kernel, adopt_engine, publish_data
 from mcnb.errors import LockstepError
-from mcnb.messages import STREAMS
+from mcnb.messages import STREAMS, Stream
 from mcnb.worker import signals
-from mcnb.worker.capture import CrashLog, NativeOutput, Record, RecordedStream, as_text_io
+from mcnb.worker.capture import CrashLog, NativeOutput, Record, RecordedStream
 from mcnb.worker.monitor import Monitor
 from mcnb.worker.rpc import Call
 from mcnb.worker.session import Session
 from mcnb.worker.settings import profile_folder, read_settings
-from mcnb.worker.shell import (
-    RecordingHook,
-    RecordingPublisher,
-    Worker,
-    WorkerShell,
-    adopt_shell,
-    refuse_input,
-)
+from mcnb.worker.shell import Worker, WorkerShell, adopt_shell, refuse_input
 from mcnb.worker.signals import leave_with_connection
 from mcnb.worker.tracebacks import describe_error, format_error
 
@@ -77,12 +70,10 @@ def main() -> None:
     shared = profile_folder(sys.argv[1:])
     if shared is not None and read_settings(shared).sent:
         leave_with_connection(shared)
-    output = os.environ.pop("MCNB_OUTPUT", None) or _output_of_its_own(shared)
-    record = _prepare(output)
+    _prepare(os.environ.pop("MCNB_OUTPUT", "") or _output_of_its_own(shared))
     engine = WorkerEngine.instance()
     engine.initialize(sys.argv[1:])
-    _log_to_file(engine.log, f"{output}.log")
-    _take_over(record)
+    _take_over(engine.log)
     engine.start()
     asyncio.set_event_loop(None)
 
@@ -96,24 +87,21 @@ def adopt(folder: Path) -> None:
     Raises:
         ClusterError: This process is no ipyparallel engine.
     """
-    output = _output_of_its_own(folder if os.access(folder, os.W_OK) else None)
-    record = _prepare(output)
+    _prepare(_output_of_its_own(folder if os.access(folder, os.W_OK) else None))
     kernel = adopt_engine(WorkerKernel)
     adopt_shell(kernel.shell)
     signals.install(WorkerShell.worker.session.runs_learners_code)
-    _log_to_file(kernel.log, f"{output}.log")
-    _take_over(record)
+    _take_over(kernel.log)
 
 
-def _prepare(output: str) -> Record:
-    """Set up the parts that a process's shell uses; return the record of its output."""
-    paths = {"stdout": f"{output}.out", "stderr": f"{output}.err"}
+def _prepare(output: str) -> None:
+    """Set up the parts that a process's shell uses."""
     faulthandler.enable(file=2, all_threads=False)  # sys.stderr may be no file
-    record = Record(
-        {stream: NativeOutput(paths[stream], hide_gloo=stream == "stdout") for stream in STREAMS},
-        CrashLog(output),
-    )
-    RecordingHook.record = RecordingPublisher.record = record
+    native: dict[Stream, NativeOutput] = {
+        "stdout": NativeOutput(f"{output}.out", hide_gloo=True),
+        "stderr": NativeOutput(f"{output}.err", hide_gloo=False),
+    }
+    record = Record(native, CrashLog(output))
     session = Session()
     monitor = Monitor(
         lambda progress: publish_data({"progress": progress}),
@@ -121,14 +109,18 @@ def _prepare(output: str) -> Record:
         session.tracer.sample,
     )
     WorkerShell.worker = Worker(record, monitor, session, output)
-    return record
 
 
-def _take_over(record: Record) -> None:
-    """Redirect the output of cells into the record."""
-    record.take()
-    sys.stdout = as_text_io(RecordedStream(record, "stdout"))
-    sys.stderr = as_text_io(RecordedStream(record, "stderr"))
+def _take_over(log: logging.Logger) -> None:
+    """Redirect the output of cells into the record, and the engine's warnings to a file."""
+    worker = WorkerShell.worker
+    log.setLevel(logging.WARNING)
+    handler = logging.FileHandler(f"{worker.output}.log")
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    log.handlers[:] = [handler]
+    worker.record.take()
+    for stream in STREAMS:
+        setattr(sys, stream, RecordedStream(worker.record, stream))
     threading.excepthook = _show_thread_error
     builtins.input = refuse_input
     getpass.getpass = refuse_input
@@ -140,14 +132,6 @@ def _show_thread_error(args: threading.ExceptHookArgs) -> None:
     if error is not None and not isinstance(error, _ENDS_QUIETLY):
         name = args.thread.name if args.thread is not None else "unknown"
         print(f"Error in thread {name}:\n{format_error(error)}", file=sys.stderr)
-
-
-def _log_to_file(log: logging.Logger, path: str) -> None:
-    """Log the engine's warnings to a file, and keep its messages out of the cells' output."""
-    log.setLevel(logging.WARNING)
-    handler = logging.FileHandler(path)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    log.handlers[:] = [handler]
 
 
 def _output_of_its_own(shared: Path | None) -> str:

@@ -32,8 +32,6 @@ NO_INPUT = (
 class RecordingPublisher(ZMQDisplayPublisher):
     """A display publisher that records what a process displays."""
 
-    record: ClassVar[Record]
-
     def publish(
         self,
         data: Mapping[str, Any],
@@ -46,20 +44,20 @@ class RecordingPublisher(ZMQDisplayPublisher):
         """Record a display, or an update of one."""
         data, metadata = json_clean(encode_images(data)), json_clean(metadata or {})
         display_id = (transient or {}).get("display_id")
+        record = self.shell.worker.record
         if update and display_id is not None:
-            self.record.update_display(data, metadata, display_id)
+            record.update_display(data, metadata, display_id)
         else:
-            self.record.display(data, metadata, display_id)
+            record.display(data, metadata, display_id)
 
     def clear_output(self, wait: bool = False) -> None:
         """Clear the cell's output so far."""
-        self.record.clear(wait)
+        self.shell.worker.record.clear(wait)
 
 
 class RecordingHook(ZMQShellDisplayHook):
     """A display hook that records the value of a cell's last expression."""
 
-    record: ClassVar[Record]
     source = ""
     value_text: str | None = None
 
@@ -78,7 +76,7 @@ class RecordingHook(ZMQShellDisplayHook):
     ) -> None:
         """Record the value's representations."""
         self.value_text = format_dict.get("text/plain")
-        self.record.display(
+        self.shell.worker.record.display(
             json_clean(encode_images(format_dict)), json_clean(md_dict or {}), is_value=True
         )
 

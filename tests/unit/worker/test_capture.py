@@ -21,7 +21,6 @@ from mcnb.worker.capture import (
     NativeOutput,
     Record,
     RecordedStream,
-    as_text_io,
     read_crash_log,
 )
 
@@ -311,7 +310,7 @@ def test_one_write_of_more_than_the_black_box_holds(recorded: Recorded) -> None:
 
 def test_a_recorded_stream_is_a_stream(recorded: Recorded) -> None:
     stream = RecordedStream(recorded.record, "stderr")
-    print("a", 1, file=as_text_io(stream))
+    print("a", 1, file=stream)
     assert stream.write("é") == 1
     stream.writelines(["b", "c"])
     stream.flush()

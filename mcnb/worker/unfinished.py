@@ -61,53 +61,49 @@ def wind_down(shell: WorkerShell, ends: bool, heals: bool, budget_s: float) -> U
     Returns:
         The computations, threads and processes that still run.
     """
-    # Not armed: an interrupt of the cell may arrive late, and would hide what still runs.
-    with shell.worker.monitor.watching(), shell.worker.session.suspended():
-        return _wind_down(shell, ends, heals, budget_s)
-
-
-def _wind_down(shell: WorkerShell, ends: bool, heals: bool, budget_s: float) -> Unfinished:
     import jax
 
     began = time.monotonic()
     deadline = began + budget_s
-    threads_of_the_cell = shell.worker.session.threads_of_the_cell
-    if ends:
-        for thread in threads_of_the_cell():
-            signals.raise_in(thread)
-    native, at = native_busy_s(), began
-    compiled, marked = native, 0.0
-    used = busy = True
-    while True:
-        devices = _pending_devices(jax.live_arrays())
-        now = time.monotonic()
-        if now - at >= WINDOW_S:
-            last, native = native, native_busy_s()
-            used = _used(last, native) > BUSY_SHARE * (now - at)
-            # The system counts the time in the queue for a core only at its end.
-            busy, at = used or native_ready(), now
-        threads = ends and now < began + THREADS_S and threads_of_the_cell()
-        if not (devices or busy or threads) or now > deadline:
-            break
-        if ends and not marked and not devices and now > began + MARK_AFTER_S:
-            # A computation may run of which no array is alive.
-            compiled, marked = native_busy_s(COMPILERS), now
-            _launch_behind_all_others()
-            deadline = max(deadline, time.monotonic() + BUSY_S)
-        time.sleep(POLL_S)
-    if not devices and (busy or not heals):
-        compiled, marked = native_busy_s(COMPILERS), time.monotonic()
-        _launch_behind_all_others()
-        deadline = time.monotonic() + (BUSY_S if busy else IDLE_S)
-        while (devices := _pending_devices(_marks)) and time.monotonic() <= deadline:
+    session = shell.worker.session
+    # Not armed: an interrupt of the cell may arrive late, and would hide what still runs.
+    with shell.worker.monitor.watching(), session.suspended():
+        if ends:
+            for thread in session.threads_of_the_cell():
+                signals.raise_in(thread)
+        native, at = native_busy_s(), began
+        compiled, marked = native, 0.0
+        used = busy = True
+        while True:
+            devices = _pending_devices(jax.live_arrays())
+            now = time.monotonic()
+            if now - at >= WINDOW_S:
+                last, native = native, native_busy_s()
+                used = _used(last, native) > BUSY_SHARE * (now - at)
+                # The system counts the time in the queue for a core only at its end.
+                busy, at = used or native_ready(), now
+            threads = ends and now < began + THREADS_S and session.threads_of_the_cell()
+            if not (devices or busy or threads) or now > deadline:
+                break
+            if ends and not marked and not devices and now > began + MARK_AFTER_S:
+                # A computation may run of which no array is alive.
+                compiled, marked = native_busy_s(COMPILERS), now
+                _launch_behind_all_others()
+                deadline = max(deadline, time.monotonic() + BUSY_S)
             time.sleep(POLL_S)
-    compiles = _used(compiled, native_busy_s(COMPILERS))
-    if marked and compiles > BUSY_SHARE * (time.monotonic() - marked):
-        # Newer XLA compiles in threads of its own, and a launch waits for a free one.
-        devices, used = set(), True
-    if not devices:
-        _marks.clear()
-    return _described(shell, devices, used)
+        if not devices and (busy or not heals):
+            compiled, marked = native_busy_s(COMPILERS), time.monotonic()
+            _launch_behind_all_others()
+            deadline = time.monotonic() + (BUSY_S if busy else IDLE_S)
+            while (devices := _pending_devices(_marks)) and time.monotonic() <= deadline:
+                time.sleep(POLL_S)
+        compiles = _used(compiled, native_busy_s(COMPILERS))
+        if marked and compiles > BUSY_SHARE * (time.monotonic() - marked):
+            # Newer XLA compiles in threads of its own, and a launch waits for a free one.
+            devices, used = set(), True
+        if not devices:
+            _marks.clear()
+        return _described(shell, devices, used)
 
 
 def _used(before: dict[int, float], now: dict[int, float]) -> float:

@@ -84,8 +84,16 @@ def number(value: Any) -> object:
     Example:
         >>> number(np.int32(3)), number("x")
         (3, "'x', which is no whole number")
+        >>> number(object())
+        'an object, which is no whole number'
     """
-    return int(value) if hasattr(value, "__index__") else f"{value!r}, which is no whole number"
+    if hasattr(value, "__index__"):
+        return int(value)
+    written = repr(value)
+    # An address differs between processes, and from run to run.
+    if " at 0x" in written:
+        return kind(value, "whole number")
+    return f"{written}, which is no whole number"
 
 
 def text(value: Any) -> object:

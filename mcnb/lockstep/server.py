@@ -159,7 +159,7 @@ class Listener:
         expected = proof(self.address.key, "client", guest.nonce)
         if kind != "hello" or not hmac.compare_digest(expected, answer):
             raise ValueError("it does not know the key")
-        if process not in range(self._count):
+        if process not in range(self._count) or not isinstance(role, str):
             raise ValueError("there is no such process")
         guest.key = process, role
         self._guests[guest.key] = guest

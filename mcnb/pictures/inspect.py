@@ -40,11 +40,21 @@ _MEMORY = (
 
 
 def mesh_model(mesh: Any) -> MeshModel:
-    """Return the model of a `jax.sharding.Mesh` or `AbstractMesh`."""
+    """Return the model of a `jax.sharding.Mesh` or `AbstractMesh`.
+
+    Raises:
+        PictureError: An axis has no devices, or the devices no longer exist.
+    """
     axes = tuple(
         Axis(str(name), int(size), str(kind).rpartition(".")[2])
         for (name, size), kind in zip(mesh.shape.items(), mesh.axis_types, strict=True)
     )
+    empty = next((axis.name for axis in axes if axis.size == 0), None)
+    if empty is not None:
+        raise PictureError(
+            f"The mesh has no devices, because its axis '{empty}' has size 0. Give every axis at "
+            "least one device"
+        )
     if isinstance(mesh, jax.sharding.AbstractMesh):
         return MeshModel(axes, ())
     devices = list(mesh.devices.flat)

@@ -124,9 +124,10 @@ def heal(
         for old, name in zip(old_devices, names_of_devices, strict=True)
     }
     _restore_shardings(new)
+    for one in saved:
+        if not (one.deleted or one.failed):
+            one.restore(new)
     healed = [one for one in saved if not (one.deleted or one.failed)]
-    for one in healed:
-        one.restore(new)
     if id(mesh) in new:
         jax.set_mesh(new[id(mesh)][1])
     if id(default_device) in new:
@@ -186,7 +187,11 @@ class _Saved:
 
         array, sharding = self.array, self.array.sharding
         if id(sharding) not in new:
-            new[id(sharding)] = (sharding, moved_sharding(sharding, new))
+            moved = moved_sharding(sharding, new)
+            if moved is None:
+                self.failed = True
+                return
+            new[id(sharding)] = (sharding, moved)
         parts = jax.device_put(self.shards, [new[id(device)][1] for device in self.devices])
         made = _jax.make_array(array.aval, new[id(sharding)][1], parts, array.committed)
         new[id(array)] = (array, made)

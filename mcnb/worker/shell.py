@@ -129,11 +129,13 @@ class WorkerShell(ZMQInteractiveShell):
         try:
             with signals.armed():
                 result = self._run_here(source)
-            error = result.error_before_exec or result.error_in_exec
+            error = result.error_before_exec
+            if error is None:
+                error = result.error_in_exec
         except KeyboardInterrupt as interrupted:
             error = interrupted
-        described = error and describe_error(error, label)
-        return Reply(self.worker.record.take(), described or None, self.displayhook.value_text)
+        described = None if error is None else describe_error(error, label)
+        return Reply(self.worker.record.take(), described, self.displayhook.value_text)
 
     def _run_here(self, source: str) -> Any:
         # This call runs in the engine's own event loop. A cell gets another loop, so that `await`

@@ -126,6 +126,15 @@ def test_lines_are_counted_as_the_notebook_counts(cluster: mcnb.Cluster) -> None
     assert cluster.run("\n\nx = (").errors[0].line == 3
 
 
+def test_an_exception_that_is_false_is_an_error(cluster: mcnb.Cluster) -> None:
+    source = (
+        "class Nothing(Exception):\n    def __bool__(self):\n        return False\nraise Nothing"
+    )
+    error = cluster.run(source).error()
+    assert isinstance(error, mcnb.CellError)
+    assert str(error).startswith("all 4 processes raised Nothing (line 4)")
+
+
 def test_input_is_refused_in_a_sentence(cluster: mcnb.Cluster) -> None:
     for call in ("input()", "import getpass; getpass.getpass()"):
         assert str(cluster.run(call).error()) == (

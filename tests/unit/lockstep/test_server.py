@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,14 @@ def test_the_socket_is_this_users_alone(tmp_path: Path) -> None:
         assert path.parent.stat().st_mode & 0o077 == 0
         assert socket.AF_UNIX
     assert not path.parent.exists()
+
+
+def test_a_connection_of_no_known_kind_is_refused(server: Server, clients: list[Client]) -> None:
+    role: Any = ["launches"]
+    with pytest.raises(PermissionError):
+        Channel(server.address, 0, role)
+    running = [Learner(client, F) for client in clients]
+    assert [one.joined().made for one in running] == [["jit(f)"], ["jit(f)"]]
 
 
 @pytest.fixture

@@ -150,6 +150,15 @@ def test_what_cannot_be_drawn_gets_a_sentence(thing: Any, shape: Any, sentence: 
     assert str(caught.value).startswith(sentence)
 
 
+def test_a_mesh_of_no_devices() -> None:
+    with pytest.raises(mcnb.PictureError) as caught:
+        mcnb.picture(AbstractMesh((2, 0), ("x", "y")))
+    assert str(caught.value) == (
+        "The mesh has no devices, because its axis 'y' has size 0. Give every axis at least one "
+        "device"
+    )
+
+
 def test_what_are_no_axes() -> None:
     drawn = mcnb.picture(AbstractMesh((2,), ("x",)))
     with pytest.raises(mcnb.PictureError) as caught:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 _CELL_NAME = re.compile(r"<In\[(.*?)\]>")
 # ipykernel's file names for cells that run in the notebook kernel.
@@ -13,6 +13,7 @@ _NOTEBOOKS_OWN = re.compile(r".*/ipykernel_\d+/\d+\.py")
 # The part of a library's path that differs between machines.
 LIBRARY_PATH = re.compile(r"[^\s\"']*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
 _UNITS = ("B", "KB", "MB", "GB", "TB")
+_Same = TypeVar("_Same")
 
 
 def plural(count: int, one: str, many: str) -> str:
@@ -72,6 +73,19 @@ def name_processes(indices: Sequence[int], count: int | None = None) -> str:
     if count is not None and len(indices) == count:
         return "both processes" if count == 2 else f"all {count} processes"
     return f"processes {index_ranges(indices)}"
+
+
+def grouped(by_process: Mapping[int, _Same]) -> list[tuple[_Same, list[int]]]:
+    """Group processes by equal values, for a sentence on each group.
+
+    Example:
+        >>> grouped({0: "a", 1: "b", 2: "a"})
+        [('a', [0, 2]), ('b', [1])]
+    """
+    groups: dict[_Same, list[int]] = {}
+    for k, value in by_process.items():
+        groups.setdefault(value, []).append(k)
+    return list(groups.items())
 
 
 def spec_text(spec: Any) -> str:

@@ -273,7 +273,7 @@ class Cluster:
     def status(self) -> str:
         """Return a description of the cluster's size, platform and current activity."""
         processes = self._lifetime.processes
-        unforked = processes.unforked if processes is not None else ""
+        unforked = processes.launcher.unforked if processes is not None else ""
         if unforked:
             unforked = (
                 ". The processes are not forked, so each one imports JAX and the start takes "

@@ -9,10 +9,11 @@ import re
 import threading
 import warnings
 import weakref
+from concurrent.futures import Future
 from enum import Enum
 
 from mcnb.cluster.outcome import Outcome, aftermath, died_sentence
-from mcnb.cluster.shielding import Task, to_the_end
+from mcnb.cluster.shielding import in_thread, to_the_end
 from mcnb.cluster.workers import Processes, start_processes
 from mcnb.errors import ClusterError, McnbError, OptionError
 from mcnb.options import Options
@@ -65,35 +66,31 @@ class Lifetime:
 
     Attributes:
         lock: The lock that a thread holds while it uses the processes.
+        processes: The processes; None while there are none.
     """
 
     def __init__(self, options: Options) -> None:
         self.lock = threading.RLock()
         self._options = options
-        self._processes: Processes | None = None
+        self.processes: Processes | None = None
         self._absence = Absence.NOT_STARTED
         self._error = ""  # why the cluster did not start, or could not be joined
         self._lost = False
         self._warned = False
         # The restart of lost processes. The task takes no lock: a thread that holds the lock waits
         # for the task before doing anything else.
-        self._recovery: Task | None = None
+        self._recovery: Future[object] | None = None
         self._untouched = False
-
-    @property
-    def processes(self) -> Processes | None:
-        """The processes; None while there are none."""
-        return self._processes
 
     @property
     def running(self) -> bool:
         """Whether the processes are running or being restarted."""
-        return self._processes is not None or self._lost
+        return self.processes is not None or self._lost
 
     @property
     def recovering(self) -> bool:
         """Whether lost processes are currently being restarted."""
-        return self._recovery is not None and not self._recovery.done
+        return self._recovery is not None and not self._recovery.done()
 
     @property
     def untouched(self) -> bool:
@@ -113,7 +110,7 @@ class Lifetime:
     def _start(self) -> None:
         check_jax()
         try:
-            self._processes = start_processes(self._options)
+            self.processes = start_processes(self._options)
         except OptionError:
             raise
         except (McnbError, OSError) as error:
@@ -127,7 +124,7 @@ class Lifetime:
             raise
         self._lost = False
         _running.add(self)
-        unchecked = self._processes.unchecked
+        unchecked = self.processes.unchecked
         if unchecked and not self._warned:
             self._warned = True
             warnings.warn(unchecked, RuntimeWarning, stacklevel=2)
@@ -138,22 +135,24 @@ class Lifetime:
         Args:
             absence: The reason to report to later callers that need the processes.
         """
-        interrupt = self._wait_for_recovery(to_the_end=True)
-        self._lost = self._untouched = False
-        processes, self._processes = self._processes, None
-        _running.discard(self)
-        if processes is not None:
-            self._absence = absence
-            to_the_end(processes.close)
-        if interrupt is not None:
-            raise interrupt
+
+        def end() -> None:
+            self._wait_for_recovery()
+            self._lost = self._untouched = False
+            processes, self.processes = self.processes, None
+            _running.discard(self)
+            if processes is not None:
+                self._absence = absence
+                processes.close()
+
+        to_the_end(end)
 
     def lose(self) -> None:
         """End the lost processes and start new ones, in the background."""
-        lost, self._processes = self._processes, None
+        lost, self.processes = self.processes, None
         self._absence = Absence.RESTARTING if self._options.ours else Absence.LOST
         self._lost = self._options.ours
-        self._recovery = Task(lambda: self._recover(lost))
+        self._recovery = in_thread(lambda: self._recover(lost))
 
     def _recover(self, lost: Processes | None) -> None:
         if lost is not None:
@@ -164,25 +163,15 @@ class Lifetime:
                 self._start()
                 self._untouched = True
 
-    def _wait_for_recovery(self, *, to_the_end: bool = False) -> KeyboardInterrupt | None:
+    def _wait_for_recovery(self) -> None:
         """Wait until lost processes have been restarted, or the restart has failed.
-
-        Args:
-            to_the_end: Whether to return an interrupt at the end, instead of raising it at once.
 
         Raises:
             KeyboardInterrupt: Ctrl-C; the restart continues.
         """
-        interrupt: KeyboardInterrupt | None = None
-        while self._recovery is not None:
-            try:
-                self._recovery.wait()
-                self._recovery = None
-            except KeyboardInterrupt as error:
-                if not to_the_end:
-                    raise
-                interrupt = error
-        return interrupt
+        if self._recovery is not None:
+            self._recovery.exception()
+            self._recovery = None
 
     def ready(self) -> Processes:
         """Return the processes when they are ready to be called.
@@ -193,13 +182,13 @@ class Lifetime:
         """
         self._wait_for_recovery()
         self._untouched = False
-        if self._processes is None and self._lost:
+        if self.processes is None and self._lost:
             self._start()
-        if self._processes is None:
+        if self.processes is None:
             raise ClusterError(self.absence_sentence())
-        if self._processes.exits:
+        if self.processes.exits:
             try:
-                died = died_sentence(self._processes.died(), self._options.processes)
+                died = died_sentence(self.processes.died(), self._options.processes)
             except ClusterError as error:
                 died = str(error)
             self.lose()
@@ -210,13 +199,13 @@ class Lifetime:
             raise ClusterError(
                 f"{died} after the previous cell, so this cell did not run. {outcome}"
             )
-        return self._processes
+        return self.processes
 
     def state(self) -> str:
         """Return the state of the processes, in a few words."""
-        if self.recovering or self._processes is None:
+        if self.recovering or self.processes is None:
             return "being restarted" if self._lost or self.recovering else f"it {self._absent()}"
-        return "broken: a process died" if self._processes.exits else "ready"
+        return "broken: a process died" if self.processes.exits else "ready"
 
     def _absent(self) -> str:
         tried = self._absence in (Absence.FAILED, Absence.NOT_JOINED)

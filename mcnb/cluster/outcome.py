@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from mcnb._text import name_processes, plural
+from mcnb._text import grouped, name_processes, plural
 from mcnb.lockstep.messages import exit_text
 from mcnb.lockstep.model import ProcessExit, Verdict
 from mcnb.messages import Healed, Unfinished
@@ -143,7 +142,7 @@ def _computing_on(unfinished: Mapping[int, Unfinished], count: int) -> list[str]
 def _computing(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
     said = []
     computing = {k: (u.devices, u.arrays, u.newest) for k, u in unfinished.items() if u.devices}
-    for (devices, arrays, newest), ks in _grouped(computing):
+    for (devices, arrays, newest), ks in grouped(computing):
         still = "still computes" if len(ks) == 1 else "still compute"
         where = f"device{'s' * (len(devices) > 1)} {', '.join(map(str, devices))}"
         values = f", for {', '.join(arrays)}" if arrays else ""
@@ -168,7 +167,7 @@ are lost)
 restart (variables are lost)
     """
     said = _computing_on(unfinished, count)
-    for lines, ks in _grouped({k: u.threads for k, u in unfinished.items() if u.threads}):
+    for lines, ks in grouped({k: u.threads for k, u in unfinished.items() if u.threads}):
         still = "still runs" if len(ks) == 1 else "still run"
         what, it = ("a thread", "it") if len(lines) == 1 else (f"{len(lines)} threads", "them")
         name = name_processes(ks, count)
@@ -183,24 +182,13 @@ restart (variables are lost)
             f"{name} {runs} still running native code; {its} computation is not known. "
             f"{_TO_END.format('it')}"
         )
-    for names, ks in _grouped({k: u.children for k, u in unfinished.items() if u.children}):
+    for names, ks in grouped({k: u.children for k, u in unfinished.items() if u.children}):
         has = "has" if len(ks) == 1 else "have"
         what = f"child process{'es' * (len(names) > 1)}"
         name = name_processes(ks, count)
         it = "it" if len(names) == 1 else "them"
         said.append(f"{name} still {has} the {what} {', '.join(names)}. {_TO_END.format(it)}")
     return said
-
-
-_Same = TypeVar("_Same")
-
-
-def _grouped(by_process: Mapping[int, _Same]) -> list[tuple[_Same, list[int]]]:
-    """Group processes by equal values."""
-    groups: dict[_Same, list[int]] = {}
-    for k, value in by_process.items():
-        groups.setdefault(value, []).append(k)
-    return list(groups.items())
 
 
 def _lines(lines: Sequence[int | None]) -> str:
@@ -258,5 +246,5 @@ def died_sentence(died: Mapping[int, ProcessExit], count: int) -> str:
     """
     return "; ".join(
         f"{name_processes(ks, count)} {exit_text(how, plural=len(ks) > 1)}"
-        for how, ks in _grouped(died)
+        for how, ks in grouped(died)
     )

@@ -4,52 +4,30 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 
 
-class Task:
-    """An action that runs in its own thread, which Ctrl-C does not interrupt.
+def in_thread(action: Callable[[], object]) -> Future[object]:
+    """Run an action in its own thread, which Ctrl-C does not interrupt.
 
-    A caller whose `wait` was interrupted can wait again. (An interrupted `threading.Thread.join`
-    takes the thread for ended: https://github.com/python/cpython/issues/90882.)
-
-    Args:
-        action: The function to run.
+    A caller whose wait for the result was interrupted can wait again. (An interrupted
+    `threading.Thread.join` takes the thread for ended:
+    https://github.com/python/cpython/issues/90882.)
     """
+    future: Future[object] = Future()
 
-    def __init__(self, action: Callable[[], object]) -> None:
-        self._ended = threading.Event()
-        self._failure: BaseException | None = None
-        thread = threading.Thread(target=self._run, args=(action,), name="mcnb task", daemon=True)
-        thread.start()
-
-    def _run(self, action: Callable[[], object]) -> None:
+    def run() -> None:
         try:
-            action()
+            future.set_result(action())
         except BaseException as error:
-            self._failure = error
-        finally:
-            self._ended.set()
+            future.set_exception(error)
 
-    @property
-    def done(self) -> bool:
-        """Whether the action has ended."""
-        return self._ended.is_set()
-
-    def wait(self) -> None:
-        """Wait until the action has ended."""
-        self._ended.wait()
-
-    def raise_failure(self) -> None:
-        """Raise the exception that the action raised, if any."""
-        if self._failure is not None:
-            raise self._failure
+    threading.Thread(target=run, name="mcnb task", daemon=True).start()
+    return future
 
 
 def to_the_end(action: Callable[[], object]) -> None:
-    """Run an action to its end, and delay KeyboardInterrupt until then.
-
-    Args:
-        action: The function to run, which must end by itself.
+    """Run an action, which must end by itself, and delay KeyboardInterrupt until then.
 
     Raises:
         KeyboardInterrupt: Ctrl-C or the stop button during the action; raised after the action.
@@ -59,13 +37,13 @@ def to_the_end(action: Callable[[], object]) -> None:
         >>> to_the_end(lambda: print("done"))
         done
     """
-    task = Task(action)
+    task = in_thread(action)
     interrupt: KeyboardInterrupt | None = None
-    while not task.done:
+    while not task.done():
         try:
-            task.wait()
+            task.exception()
         except KeyboardInterrupt as error:
             interrupt = error
-    task.raise_failure()
+    task.result()
     if interrupt is not None:
         raise interrupt

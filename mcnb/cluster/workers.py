@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import queue
@@ -10,12 +9,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from concurrent.futures import Future
 from typing import Any
 
 from mcnb._system import LOOPBACK
-from mcnb._text import name_processes
-from mcnb.cluster.shielding import Task, to_the_end
+from mcnb._text import grouped, name_processes
+from mcnb.cluster.shielding import in_thread, to_the_end
 from mcnb.errors import ClusterError
 from mcnb.launchers.base import Launcher, process_environment
 from mcnb.launchers.exits import (
@@ -100,14 +99,8 @@ class Pending:
     def wait(self, timeout: float) -> bool:
         """Wait until all processes have replied, or another event occurs.
 
-        Args:
-            timeout: The maximum time to wait, in seconds.
-
         Returns:
             Whether such an event occurred in that time.
-
-        Raises:
-            ClusterError: A reply is an ipyparallel error: the engine has died, or is not mcnb's.
         """
         try:
             self._inbox.get(timeout=max(timeout, 0))
@@ -119,7 +112,9 @@ class Pending:
                 self.answers[k] = self._results[k].get()
                 self.waiting.remove(k)
             except Exception as error:
-                if self._lost is not None and _says_it_is_gone(error):
+                from ipyparallel.error import EngineError  # a slow import, done by now
+
+                if self._lost is not None and isinstance(error, EngineError):
                     self._gone.add(k)
                     self._lost(k)
                     continue
@@ -150,11 +145,9 @@ class Pending:
         progress: Progress = data.get("progress", Progress())
         return progress
 
-
-def _says_it_is_gone(error: Exception) -> bool:
-    from ipyparallel.error import EngineError  # a slow import, done by now
-
-    return isinstance(error, EngineError)
+    def all_inactive(self, for_s: float) -> bool:
+        """Return whether all processes without a reply have been inactive in JAX for so long."""
+        return all(self.progress(k).waits_s >= for_s for k in self.waiting)
 
 
 class WorkerClient:
@@ -162,7 +155,7 @@ class WorkerClient:
 
     Args:
         options: The cluster's options, such as the number of processes and the platform.
-        start: The launcher of the processes.
+        launcher: The launcher of the processes.
         exits: The exit reasons of ended processes, by name.
         lost: Called with a process that a call finds dead, if the launcher does not report exits.
 
@@ -173,14 +166,14 @@ class WorkerClient:
     def __init__(
         self,
         options: Options,
-        start: Launcher,
+        launcher: Launcher,
         exits: Mapping[str, ProcessExit],
         lost: Callable[[int], None] | None,
     ) -> None:
         self.options = options
         self.exits = exits
         self.where: list[Location] = []
-        self._start = start
+        self._launcher = launcher
         self._lost = lost
         self._inbox: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._exit_seen = threading.Event()
@@ -243,8 +236,14 @@ class WorkerClient:
                 client = self._new_client(deadline)
                 connected, patience = time.monotonic(), 2 * patience
         self._views = [client[engine] for engine in sorted(client.ids)]
-        if not self._start.numbered or self.options.platform != "cpu":
-            self._find_out()
+        if not self._launcher.numbered or self.options.platform != "cpu":
+            answers = self.ask(
+                locate, self._launcher.host or LOOPBACK, self._launcher.rank_variables
+            )
+            found = [answers[i] for i in range(count)]
+            order = range(count) if self._launcher.numbered else in_order(found)
+            self._views = [self._views[i] for i in order]
+            self.where = [found[i] for i in order]
 
     def _new_client(self, deadline: float) -> Any:
         for tries_left in reversed(range(CONNECT_TRIES)):
@@ -252,7 +251,7 @@ class WorkerClient:
             with self._turn:
                 self._check_open()
                 try:
-                    self._client = self._start.connect()
+                    self._client = self._launcher.connect()
                 except TimeoutError:  # a hub that ignores one client may reply to the next
                     if not tries_left:
                         raise
@@ -264,14 +263,6 @@ class WorkerClient:
     def _check_open(self) -> None:
         if self._closed:
             raise ClusterError("The cluster was closed while it started")
-
-    def _find_out(self) -> None:
-        """Determine the locations of the processes, and sort the processes by index."""
-        answers = self.ask(locate, self._start.host or LOOPBACK, self._start.rank_variables)
-        found = [answers[i] for i in range(len(self._views))]
-        order = list(range(len(found))) if self._start.numbered else in_order(found)
-        self._views = [self._views[i] for i in order]
-        self.where = [found[i] for i in order]
 
     def ask(self, function: Callable[..., Any], *args: Any, **which: Any) -> dict[int, Any]:
         """Call a function in processes during the start, and return their replies.
@@ -292,11 +283,9 @@ class WorkerClient:
             # The other processes are likely to report the same error soon.
             while pending.waiting and pending.wait(FAILURES_S):
                 pass
-        failures: dict[str, list[int]] = {}
-        for k, answer in sorted(pending.answers.items()):
-            if isinstance(answer, ProcessError):
-                failures.setdefault(answer.summary(), []).append(k)
-        for summary, ks in failures.items():
+        answers = sorted(pending.answers.items())
+        failures = {k: a.summary() for k, a in answers if isinstance(a, ProcessError)}
+        for summary, ks in grouped(failures):
             who = name_processes(ks, self.options.processes)
             raise ClusterError(f"{who} could not connect to the other processes. {summary}")
         return pending.answers
@@ -308,30 +297,29 @@ class WorkerClient:
             raise ClusterError(
                 f"{_SUBJECTS.get(name, name)} {exit_text(how)} during the start.{lines}"
             )
-        if failure := self._start.failure():
+        if failure := self._launcher.failure():
             raise ClusterError(failure)
-        if time.monotonic() > deadline and not (self._start.patient and not self._views):
+        if time.monotonic() > deadline and not (self._launcher.patient and not self._views):
             missing = missing or self._not_there()
             name = process_name(missing[0])
             raise ClusterError(
                 f"{name_processes(missing, self.options.processes)} did not {aim} within "
                 f"{START_TIMEOUT_S:.0f} seconds."
-                f"{last_lines(self.output(name)) or self._start.output_lines()}"
+                f"{last_lines(self.output(name)) or self._launcher.output_lines()}"
             )
 
     def _not_there(self) -> list[int]:
         """Return the missing processes; if engines have no indices yet, the last indices."""
-        count = self.options.processes
-        there = sorted(self._client.ids)
-        if self._start.numbered:
+        count, there = self.options.processes, self._client.ids
+        if self._launcher.numbered:
             return sorted(set(range(count)) - set(there))
         return list(range(len(there), count))
 
     def output(self, name: str) -> str:
         """Return the base path of a process's output files; empty if unreadable from here."""
         k = process_index(name)
-        if k is None or self._start.watched:
-            return self._start.output(name)
+        if k is None or self._launcher.watched:
+            return self._launcher.output(name)
         return self.where[k].output if k < len(self.where) else ""
 
 
@@ -345,36 +333,27 @@ def start_processes(options: Options) -> Processes:
         ClusterError: The processes could not be started.
         KeyboardInterrupt: Ctrl-C; the processes have been ended.
     """
-    with contextlib.suppress(_ForkServerGoneError):
-        return _start_once(options)
-    return _start_once(options)  # with a new fork server, because the first one was killed
-
-
-class _ForkServerGoneError(ClusterError):
-    """Error for a fork server that died during the start."""
-
-
-def _start_once(options: Options) -> Processes:
     made: list[Processes] = []
-    start: Task | None = None
-    try:
-        to_the_end(lambda: made.append(Processes(options)))
-        [processes] = made
-        # Run in a separate thread, so that Ctrl-C can't interrupt ipyparallel's event loop.
-        start = Task(processes.start)
-        start.wait()
-        start.raise_failure()
-    except BaseException as error:
-        gone = False
-        for one in made:
-            gone = not one.kept
-            to_the_end(one.close)
-        if start is not None:
-            to_the_end(start.wait)
-        if gone and isinstance(error, ClusterError):
-            raise _ForkServerGoneError(str(error)) from None
-        raise
-    return processes
+    retried = False
+    while True:
+        start: Future[object] | None = None
+        try:
+            to_the_end(lambda: made.append(Processes(options)))
+            # Run in a separate thread, so that Ctrl-C can't interrupt ipyparallel's event loop.
+            start = in_thread(made[0].start)
+            start.result()
+        except BaseException as error:
+            gone = False
+            while made:
+                gone = not made[0].launcher.alive
+                to_the_end(made.pop().close)
+            if start is not None:
+                to_the_end(start.exception)
+            if retried or not (gone and isinstance(error, ClusterError)):
+                raise
+            retried = True  # with a new fork server, because the first one was killed
+        else:
+            return made[0]
 
 
 class Processes:
@@ -384,6 +363,7 @@ class Processes:
         options: The cluster's options.
 
     Attributes:
+        launcher: The launcher of the processes.
         exits: The exit reasons of ended processes by name, in the order of the exits.
         referee: The server that checks that the processes stay in lockstep.
         unchecked: Why the processes are not checked; empty if they are.
@@ -392,23 +372,20 @@ class Processes:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.exits: dict[str, ProcessExit] = {}
-        self._start = _create_launcher(options)
+        self.launcher = launcher = _create_launcher(options)
         self._losses = (
             None
-            if self._start.watched
-            else ExitReporter(self._start.exit_of, self._lose, self._start.exit_delay_s)
+            if launcher.watched
+            else ExitReporter(launcher.exit_of, self._lose, launcher.exit_delay_s)
         )
-        self._workers = WorkerClient(options, self._start, self.exits, self._lost)
+        lost = None if self._losses is None else self._losses.add
+        self._workers = WorkerClient(options, launcher, self.exits, lost)
         try:
             self.referee = Server(
-                options.processes,
-                self._start.folder,
-                self._start.host,
-                cells=True,
-                lost=self._lost,
+                options.processes, launcher.folder, launcher.host, cells=True, lost=lost
             )
         except OSError:
-            self._start.close()
+            launcher.close()
             raise
         self.unchecked = ""
         self._communicator_ports: set[int] = set()
@@ -419,24 +396,24 @@ class Processes:
         Raises:
             ClusterError: The processes could not be started, or were closed meanwhile.
         """
-        self._start.begin(self.exits, self._notice_exit)
+        self.launcher.begin(self.exits, self._notice_exit)
         self._workers.connect()
-        self._join()
-
-    @property
-    def folder(self) -> Path:
-        """The folder that the processes share, private to this user."""
-        return self._start.folder
-
-    @property
-    def unforked(self) -> str:
-        """The reason that the processes were not forked; empty if they were forked."""
-        return self._start.unforked
-
-    @property
-    def kept(self) -> bool:
-        """Whether the process that starts and ends the cluster's processes is running."""
-        return self._start.alive
+        alone = "" if self.launcher.watched else "leaves" if self.options.ours else "forgets"
+        gpus: list[tuple[str, ...]] = []
+        if self.options.platform == "cuda":
+            seen = [(one.host, one.gpus) for one in self._workers.where]
+            gpus = share(seen, self.options.devices_per_process)
+        joined = self._workers.ask(
+            join,
+            self._coordinator(),
+            self.options.processes,
+            self.referee.address,
+            self._workers.indices,
+            alone,
+            gpus,
+        )
+        self.unchecked = next((why for _, why in joined.values() if why), "")
+        self._communicator_ports = {port for port, _ in joined.values()} - {0}
 
     def call(
         self, function: Callable[..., Any], *args: Any, processes: Sequence[int] | None = None
@@ -470,8 +447,8 @@ class Processes:
         self.referee.interrupt(k, attempt)
         # A thread of the process receives the request. If the thread can't run because the main
         # thread holds the GIL, a signal may still work.
-        if self._start.watched and (attempt > 1 or k not in self.referee.present):
-            self._start.signal(k, signal.SIGINT)
+        if self.launcher.watched and (attempt > 1 or k not in self.referee.present):
+            self.launcher.signal(k, signal.SIGINT)
 
     def abort(self) -> bool:
         """Abort the collectives that hang in the processes; return whether that is possible."""
@@ -518,7 +495,7 @@ class Processes:
             why = failed[0].summary()
         elif self.exits:
             why = "a process ended"
-        elif left and all(pending.progress(k).waits_s >= HEAL_STANDS_STILL_S for k in left):
+        elif left and pending.all_inactive(HEAL_STANDS_STILL_S):
             why = f"{name} waited for the others and made no progress"
         elif left and time.monotonic() > pending.started + budget_s:
             why = f"{name} did not finish within {budget_s:.0f} s"
@@ -544,15 +521,10 @@ class Processes:
         if self._losses is not None:
             self._losses.close()  # exits from now on are intended
         self._workers.close()
-        if not self._start.watched:
+        if not self.launcher.watched:
             self.referee.close()  # the processes exit when the referee closes
-        self._start.close(grace_s)
+        self.launcher.close(grace_s)
         self.referee.close()
-
-    @property
-    def _lost(self) -> Callable[[int], None] | None:
-        """The callback for lost processes, if the launcher does not report exits."""
-        return None if self._losses is None else self._losses.add
 
     def _lose(self, k: int, how: ProcessExit) -> None:
         self._notice_exit(process_name(k), how)
@@ -566,24 +538,6 @@ class Processes:
         host = self._workers.where[0].address if self._workers.where else LOOPBACK
         port = self._workers.ask(hold_port, host, processes=[0])[0]
         return f"{host}:{port}"
-
-    def _join(self) -> None:
-        alone = "" if self._start.watched else "leaves" if self.options.ours else "forgets"
-        gpus: list[tuple[str, ...]] = []
-        if self.options.platform == "cuda":
-            seen = [(one.host, one.gpus) for one in self._workers.where]
-            gpus = share(seen, self.options.devices_per_process)
-        joined = self._workers.ask(
-            join,
-            self._coordinator(),
-            self.options.processes,
-            self.referee.address,
-            self._workers.indices,
-            alone,
-            gpus,
-        )
-        self.unchecked = next((why for _, why in joined.values() if why), "")
-        self._communicator_ports = {port for port, _ in joined.values()} - {0}
 
 
 def _create_launcher(options: Options) -> Launcher:

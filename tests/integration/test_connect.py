@@ -156,7 +156,7 @@ def test_the_magic(theirs: ipyparallel.Cluster, empty_notebook: Notebook) -> Non
 def test_a_notebook_that_is_killed_leaves_nothing(theirs: ipyparallel.Cluster) -> None:
     code = (
         "import sys, mcnb\ncluster = mcnb.connect(devices_per_process=1)\n"
-        "print(cluster._lifetime.processes.folder, flush=True)\nsys.stdin.read()\n"
+        "print(cluster._lifetime.processes.launcher.folder, flush=True)\nsys.stdin.read()\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE

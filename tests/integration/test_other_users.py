@@ -38,7 +38,7 @@ def folder(cluster: mcnb.Cluster) -> Path:
     """Return the folder that its processes share."""
     processes = cluster._lifetime.processes
     assert processes is not None
-    return processes.folder
+    return processes.launcher.folder
 
 
 @pytest.fixture

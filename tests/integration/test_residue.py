@@ -29,7 +29,7 @@ from pathlib import Path
 import mcnb
 cluster = mcnb.Cluster(processes=2, devices_per_process=1)
 cluster.start()
-print(json.dumps(str(cluster._lifetime.processes.folder)), flush=True)
+print(json.dumps(str(cluster._lifetime.processes.launcher.folder)), flush=True)
 cluster.run(
     "import subprocess, time\\n"
     "subprocess.Popen(['sleep', '1000'], start_new_session=True)\\n"  # a stray child
@@ -92,7 +92,7 @@ def test_stop_and_restart_leave_nothing(cluster: mcnb.Cluster, end: str) -> None
     cluster.start()
     family = descendants() - before
     assert cluster._lifetime.processes is not None
-    folder = cluster._lifetime.processes.folder
+    folder = cluster._lifetime.processes.launcher.folder
     cluster.run("import subprocess\nsubprocess.Popen(['sleep', '1000'], start_new_session=True);")
     [forkserver] = [one for one in family if one.ppid() == os.getpid()]
     family -= {forkserver}
@@ -120,7 +120,7 @@ def test_everything_listens_on_loopback_only(cluster: mcnb.Cluster) -> None:
 @pytest.mark.promise("private files")
 def test_files_are_private_to_the_user(cluster: mcnb.Cluster) -> None:
     assert cluster._lifetime.processes is not None
-    folder = cluster._lifetime.processes.folder
+    folder = cluster._lifetime.processes.launcher.folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     files = [path for path in folder.rglob("*") if path.is_file()]
     connection_files = [path for path in files if path.suffix == ".json"]

@@ -231,7 +231,7 @@ class Cluster:
         """Return the cluster's pictures for `mcnb.show`; None for unsupported arguments."""
         from mcnb.cluster.pictures import pictures_of
 
-        return None if keywords else pictures_of(self, args, options)
+        return None if keywords else pictures_of(self.options, self.scenes, args, options)
 
     def scenes(self, expression: str, **options: Any) -> dict[int, Scene]:
         """Return the scene of a variable on each process, for `mcnb.show` to draw.
@@ -350,25 +350,23 @@ class Cluster:
                 self._lifetime.start()
             if not replay:
                 return None
-            left_out = tuple(self._history.left_out)
-            endless = tuple(self._history.endless)
+            left_out, endless = tuple(self._history.left_out), tuple(self._history.endless)
             ran: list[str] = []
             pushed: dict[str, None] = {}  # ordered and unique
-            steps = self._history.replayed()
-            for number, step in enumerate(steps):
+            failed, stopped_at = None, ""
+            steps = iter(self._history.replayed())
+            for step in steps:
                 if isinstance(step, Push):
                     self.push(step.values, step.targets)
                     pushed |= dict.fromkeys(step.values)
-                elif not (result := self._run(self._lifetime.ready(), step, watcher)).ok:
-                    behind = sum(isinstance(one, Cell) for one in steps[number + 1 :])
-                    self.replay = Replay(
-                        tuple(ran), tuple(pushed), step.label, behind, left_out, endless
-                    )
-                    return result
-                else:
+                elif (result := self._run(self._lifetime.ready(), step, watcher)).ok:
                     ran.append(step.label)
-            self.replay = Replay(tuple(ran), tuple(pushed), left_out=left_out, endless=endless)
-            return None
+                else:
+                    failed, stopped_at = result, step.label
+                    break
+            not_run = sum(isinstance(step, Cell) for step in steps)
+            self.replay = Replay(tuple(ran), tuple(pushed), stopped_at, not_run, left_out, endless)
+            return failed
 
     def stop(self) -> None:
         """End the processes; return when they have ended. Further calls do nothing."""

@@ -209,10 +209,8 @@ class Execution:
             outcome.verdict = self._states_now(pending)
             self._stopper.stop(pending)
             return True
-        raised = any(isinstance(a, Reply) and a.error for a in pending.answers.values())
         diverged = not self._cell.checked and self._processes.referee.verdict is not None
-        hang = all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting)
-        if (raised or diverged) and hang:
+        if (diverged or _raised(pending)) and pending.all_inactive(WAITS_S):
             self._stopper.stop(pending)
             return True
         return False
@@ -238,7 +236,7 @@ class Execution:
 
         def patience() -> float | None:
             self._show(pending, "")
-            waits = all(pending.progress(k).waits_s >= WAITS_S for k in pending.waiting)
+            waits = pending.all_inactive(WAITS_S)
             return None if waits or self._processes.exits or self._presses else TICK_S
 
         pending.follow(patience)
@@ -260,9 +258,7 @@ class Execution:
             self._stopper.verify(ended=ended, heal=heal, salt=number)
 
     def _collect_deaths(self, outcome: Outcome) -> None:
-        deadline = time.monotonic() + DEATHS_S
-        while time.monotonic() < deadline:
-            time.sleep(TICK_S)
+        time.sleep(DEATHS_S)
         died = self._processes.died()
         # Processes with another exit reason than the first ended as a consequence.
         first = next(iter(died.values()))
@@ -288,6 +284,9 @@ def _happened(outcome: Outcome, pending: Pending) -> Happened:
         return "crashed"
     if outcome.cut or outcome.stopped:
         return "hung"
-    raised = any(isinstance(a, Reply) and a.error is not None for a in pending.answers.values())
-    failed = raised or outcome.failed
-    return "failed" if failed else "returned"
+    return "failed" if outcome.failed or _raised(pending) else "returned"
+
+
+def _raised(pending: Pending) -> bool:
+    """Return whether a process has raised an error in the cell."""
+    return any(isinstance(a, Reply) and a.error for a in pending.answers.values())

@@ -15,7 +15,7 @@ NOT_OURS = (
     "%mcjax connect"
 )
 
-_TO_END = "To end {}: %mcjax restart (variables are lost)"
+_TO_END = "{}. To end {}: %mcjax restart (variables are lost)"
 
 
 @dataclass
@@ -133,10 +133,7 @@ def _reasons(outcome: Outcome, count: int) -> list[str]:
 
 
 def _computing_on(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
-    return [
-        f"{sentence}. To end it: %mcjax restart (variables are lost)"
-        for sentence in _computing(unfinished, count)
-    ]
+    return [_TO_END.format(sentence, "it") for sentence in _computing(unfinished, count)]
 
 
 def _computing(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
@@ -152,11 +149,7 @@ def _computing(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
 
 
 def leftovers(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
-    """Describe the work that still runs after a cell, and how to end that work.
-
-    Args:
-        unfinished: The unfinished work, by process.
-        count: The number of processes.
+    """Describe the work that still runs after a cell, by process, and how to end that work.
 
     Example:
         >>> for sentence in leftovers({0: Unfinished(threads=(3,)), 1: Unfinished(native=True)}, 4):
@@ -168,26 +161,20 @@ restart (variables are lost)
     """
     said = _computing_on(unfinished, count)
     for lines, ks in grouped({k: u.threads for k, u in unfinished.items() if u.threads}):
-        still = "still runs" if len(ks) == 1 else "still run"
+        run = "runs" if len(ks) == 1 else "run"
         what, it = ("a thread", "it") if len(lines) == 1 else (f"{len(lines)} threads", "them")
-        name = name_processes(ks, count)
-        said.append(f"{name} {still} {what} of the cell{_lines(lines)}. {_TO_END.format(it)}")
-    native = [k for k, one in unfinished.items() if one.native and not one.devices]
-    native = [k for k in native if not unfinished[k].threads]
+        still = f"{name_processes(ks, count)} still {run} {what} of the cell{_lines(lines)}"
+        said.append(_TO_END.format(still, it))
+    native = [k for k, u in unfinished.items() if u.native and not (u.devices or u.threads)]
     if native:
-        one = len(native) == 1
-        name = name_processes(native, count)
-        runs, its = ("is", "its") if one else ("are", "their")
-        said.append(
-            f"{name} {runs} still running native code; {its} computation is not known. "
-            f"{_TO_END.format('it')}"
-        )
+        are, its = ("is", "its") if len(native) == 1 else ("are", "their")
+        still = f"{name_processes(native, count)} {are} still running native code"
+        said.append(_TO_END.format(f"{still}; {its} computation is not known", "it"))
     for names, ks in grouped({k: u.children for k, u in unfinished.items() if u.children}):
         has = "has" if len(ks) == 1 else "have"
-        what = f"child process{'es' * (len(names) > 1)}"
-        name = name_processes(ks, count)
-        it = "it" if len(names) == 1 else "them"
-        said.append(f"{name} still {has} the {what} {', '.join(names)}. {_TO_END.format(it)}")
+        what, it = ("process", "it") if len(names) == 1 else ("processes", "them")
+        still = f"{name_processes(ks, count)} still {has} the child {what} {', '.join(names)}"
+        said.append(_TO_END.format(still, it))
     return said
 
 
@@ -199,11 +186,7 @@ def _lines(lines: Sequence[int | None]) -> str:
 
 
 def healing(healed: Mapping[int, Healed], count: int) -> list[str]:
-    """Describe the effect of healing the cluster.
-
-    Args:
-        healed: The restored variables, by process.
-        count: The number of processes.
+    """Describe the effect of healing the cluster, from the restored variables by process.
 
     Example:
         >>> for sentence in healing({0: Healed(2, lost=("y",)), 1: Healed(2, lost=("y",))}, 2):
@@ -218,18 +201,11 @@ def healing(healed: Mapping[int, Healed], count: int) -> list[str]:
         f"The cluster was healed: the same {same} reconnected, and {their} variables are kept "
         f"({plural(arrays, 'array', 'arrays')})"
     ]
-    for words, chosen in (
-        (
-            "Without a value, because the computation was aborted",
-            {k: h.lost for k, h in healed.items()},
-        ),
-        ("Not restored", {k: h.stale for k, h in healed.items()}),
-    ):
-        by_names: dict[tuple[str, ...], list[int]] = {}
-        for k, names in chosen.items():
-            if names:
-                by_names.setdefault(names, []).append(k)
-        for names, ks in by_names.items():
+    lost = {k: one.lost for k, one in healed.items() if one.lost}
+    stale = {k: one.stale for k, one in healed.items() if one.stale}
+    aborted = "Without a value, because the computation was aborted"
+    for words, chosen in ((aborted, lost), ("Not restored", stale)):
+        for names, ks in grouped(chosen):
             where = "" if len(ks) == count else f", on {name_processes(ks, count)}"
             sentences.append(f"{words}{where}: {', '.join(names)}")
     return sentences

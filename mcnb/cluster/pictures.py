@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
-from mcnb._text import plural
+from mcnb._text import grouped, plural
 from mcnb.errors import PictureError
 from mcnb.lockstep.model import LaunchRecord
 from mcnb.messages import Reply
@@ -18,17 +18,6 @@ from mcnb.pictures.scenes.time import order_scene, time_scene
 from mcnb.pictures.timeline import timeline
 
 MOST_PROCESSES = 64
-
-
-class Variables(Protocol):
-    """Protocol of a cluster, which has variables on several processes."""
-
-    @property
-    def options(self) -> Options:
-        """The options, such as the number of processes and devices."""
-
-    def scenes(self, expression: str, **options: Any) -> dict[int, Scene]:
-        """Return the scenes of a variable by process index."""
 
 
 def times(
@@ -68,11 +57,17 @@ def times(
     return draw(timeline(traces, launches), absent)
 
 
-def pictures_of(cluster: Variables, args: Sequence[Any], options: dict[str, Any]) -> list[Picture]:
+def pictures_of(
+    cluster: Options,
+    scenes_of: Callable[..., dict[int, Scene]],
+    args: Sequence[Any],
+    options: Mapping[str, Any],
+) -> list[Picture]:
     """Return the distinct pictures of a variable on a cluster's processes.
 
     Args:
-        cluster: The cluster.
+        cluster: The options of the cluster.
+        scenes_of: Returns the scenes of an expression by process index.
         args: The name of a variable, or an expression; empty for the devices.
         options: The options of `mcnb.show`.
 
@@ -96,17 +91,14 @@ def pictures_of(cluster: Variables, args: Sequence[Any], options: dict[str, Any]
             f"{what!r} is neither a variable nor an expression: {reason}. For example: "
             "mcnb.show(cluster, 'x')"
         ) from None
-    scenes = cluster.scenes(what, **options)
+    scenes = scenes_of(what, **options)
     if options.get("values"):
         scenes = put_together(scenes)
-    found: dict[Scene, list[int]] = {}
-    for process, scene in scenes.items():
-        found.setdefault(scene, []).append(process)
-    if len(found) == 1:
-        return [Picture(scene) for scene in found]
+    if len(found := grouped(scenes)) == 1:
+        return [Picture(scene) for scene, _ in found]
     return [
         Picture(replace(scene, title=f"On {process_ranges(own)}: {scene.title}"))
-        for scene, own in found.items()
+        for scene, own in found
     ]
 
 
@@ -127,10 +119,8 @@ def put_together(scenes: Mapping[int, Scene]) -> dict[int, Scene]:
     return dict.fromkeys(scenes, replace(every[0], parts=tuple(parts)))
 
 
-def _with_values(cells: Iterable[Cell | None]) -> Cell | None:
-    given = list(cells)
-    known = [cell for cell in given if cell is not None and ELSEWHERE not in cell.lines]
-    return known[0] if known else given[0]
+def _with_values(cells: Sequence[Cell | None]) -> Cell | None:
+    return next((cell for cell in cells if cell and ELSEWHERE not in cell.lines), cells[0])
 
 
 def _without_values(scene: Scene) -> Scene:
@@ -148,8 +138,8 @@ def _without_values(scene: Scene) -> Scene:
     return replace(scene, parts=tuple(parts))
 
 
-def _devices_of(cluster: Variables) -> Scene:
-    count, each = cluster.options.processes, cluster.options.devices_per_process
+def _devices_of(cluster: Options) -> Scene:
+    count, each = cluster.processes, cluster.devices_per_process
     rows = tuple(
         tuple(Cell((k,), (f"P{k}.{i}",)) for i in range(each))
         for k in range(min(count, MOST_PROCESSES))
@@ -157,7 +147,7 @@ def _devices_of(cluster: Variables) -> Scene:
     heads = tuple(f"process {k}" for k in range(len(rows)))
     return Scene(
         f"{plural(count, 'process', 'processes')}, "
-        f"{plural(each, 'device', 'devices')} each, {cluster.options.platform}",
+        f"{plural(each, 'device', 'devices')} each, {cluster.platform}",
         (f"Pk.i is device i of process k. {count * each} devices in all.",),
         (Grid(rows, row_heads=heads),),
     )

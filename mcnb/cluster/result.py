@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mcnb._text import label, name_processes
+from mcnb._text import grouped, label, name_processes
 from mcnb.cluster.outcome import Outcome, aftermath, died_sentence
 from mcnb.errors import CellError, ClusterError, LockstepError, McnbError
 from mcnb.lockstep.messages import (
@@ -18,7 +18,7 @@ from mcnb.lockstep.messages import (
     without_communication,
 )
 from mcnb.lockstep.model import LaunchRecord, ProcessExit, Verdict
-from mcnb.messages import STREAMS, ProcessError, Reply, Stream, Text
+from mcnb.messages import ProcessError, Reply, Stream, Text
 from mcnb.output.fold import Block, fold_events
 from mcnb.output.text import entries, without_escapes
 
@@ -183,7 +183,9 @@ class Result:
             return None
         verdict = self.verdict
         if self.time_limit is not None:
-            return self._took_too_long()
+            assert verdict is not None
+            wording = explain(verdict, self.count, self.aftermath)
+            return CellError(wording.sentence, self._error_lines(CellError, wording.lines))
         if verdict is not None and not self.interrupted:
             if verdict.kind == "missing" and self._groups():
                 return self._left_waiting(verdict)
@@ -205,27 +207,16 @@ class Result:
     def _left_waiting(self, verdict: Verdict) -> CellError:
         """Return the error for failed processes, followed by the processes left waiting."""
         waited = left_waiting(verdict.states, self.count)
-        waited = f"{waited[0].upper()}{waited[1:]}" if waited else ""
-        message = ". ".join(filter(None, ("; ".join(self._summaries()), waited, self.aftermath)))
-        rest = filter(None, (waited, self.aftermath))
+        rest = [*filter(None, (waited[:1].upper() + waited[1:], self.aftermath))]
+        message = ". ".join(["; ".join(self._summaries()), *rest])
         return CellError(message, [*self._traceback_lines(), "", *rest])
-
-    def _took_too_long(self) -> CellError:
-        """Return the error for a cell that exceeded its time limit."""
-        assert self.verdict is not None
-        wording = explain(self.verdict, self.count, self.aftermath)
-        lines = [f"{CellError.__name__}: {wording.lines[0]}", *wording.lines[1:]]
-        others = self._traceback_lines()
-        return CellError(wording.sentence, [*lines, "", *others] if others else lines)
 
     def _diverged(self, verdict: Verdict) -> LockstepError:
         """Return the error for processes that diverged, followed by other errors."""
         consequence = ". ".join(filter(None, (*self.notes, self.aftermath)))
         wording = explain(verdict, self.count, consequence)
         message = ". ".join((wording.sentence, *self._summaries()))
-        lines = [f"{LockstepError.__name__}: {wording.lines[0]}", *wording.lines[1:]]
-        others = self._traceback_lines()
-        return LockstepError(message, [*lines, "", *others] if others else lines, verdict.kind)
+        return LockstepError(message, self._error_lines(LockstepError, wording.lines), verdict.kind)
 
     def raise_for_errors(self) -> None:
         """Raise the exception that `error` returns, if any.
@@ -239,7 +230,6 @@ class Result:
             raise error
 
     def _streams(self, stream: Stream) -> dict[int, str]:
-        assert stream in STREAMS
         return {
             k: "".join(e.text for e in reply.events if isinstance(e, Text) and e.stream == stream)
             for k, reply in self.replies.items()
@@ -250,13 +240,9 @@ class Result:
 
     def _groups(self) -> list[tuple[list[int], ProcessError]]:
         """Group processes by equal errors, with the root cause first."""
-        groups: dict[ProcessError, list[int]] = {}
-        for k, error in sorted(
-            self.errors.items(), key=lambda item: (item[0] in self.stopped, item[0])
-        ):
-            if not self._is_consequence(k, error):
-                groups.setdefault(error, []).append(k)
-        return [(sorted(group), error) for error, group in groups.items()]
+        first = sorted(self.errors, key=lambda k: (k in self.stopped, k))
+        causes = {k: self.errors[k] for k in first if not self._is_consequence(k, self.errors[k])}
+        return [(sorted(group), error) for error, group in grouped(causes)]
 
     def _is_consequence(self, k: int, error: ProcessError) -> bool:
         """Return whether an error only results from a stopped process or a missing participant."""
@@ -267,6 +253,12 @@ class Result:
         # JAX reports an exception in a callback as an error of the computation.
         refused = verdict is not None and LockstepError.__name__ in error.message
         return bool(cut_off or refused) and error.name in _OF_BEING_STOPPED
+
+    def _error_lines(self, kind: type[McnbError], lines: Sequence[str]) -> list[str]:
+        """Return the lines of an error, followed by the other errors' tracebacks."""
+        own = [f"{kind.__name__}: {lines[0]}", *lines[1:]]
+        others = self._traceback_lines()
+        return [*own, "", *others] if others else own
 
     def _traceback_lines(self) -> list[str]:
         lines: list[str] = []

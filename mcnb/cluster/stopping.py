@@ -84,7 +84,8 @@ class Stopper:
     Args:
         processes: The processes.
         outcome: The outcome of the cell, in which the stopper records its actions and findings.
-        presses: The user's requests to end the cell.
+        presses: The user's requests to end the cell; a second one raises PressedAgainError in any
+            step.
         show: Called with the current step, in words, when the step starts, and repeatedly while it
             lasts.
     """
@@ -113,9 +114,6 @@ class Stopper:
 
         Returns:
             Whether there is nothing to wait for any more; otherwise, the policy has given up.
-
-        Raises:
-            PressedAgainError: The user has pressed the stop button a second time.
         """
 
         def patience() -> float | None:
@@ -133,14 +131,7 @@ class Stopper:
         self._show(stage)
 
     def stop(self, pending: Pending) -> None:
-        """Interrupt the processes that still run a cell, and abort computations that hang.
-
-        Args:
-            pending: The pending call that runs the cell.
-
-        Raises:
-            PressedAgainError: The user has pressed the stop button a second time.
-        """
+        """Interrupt the processes that still run a cell, and abort computations that hang."""
         stopped = {k: pending.progress(k).line for k in sorted(pending.waiting)}
         self._outcome.stopped = stopped
         self.begin(f"{self._ending}: interrupting {self._name(stopped)} …")
@@ -166,9 +157,6 @@ class Stopper:
         Args:
             pending: The pending call.
             attempts: How often the call was interrupted before.
-
-        Raises:
-            PressedAgainError: The user has pressed the stop button a second time.
         """
         name = self._name(pending.waiting)
         self.begin(f"{self._ending}: aborting the computations of {name} …")
@@ -201,9 +189,6 @@ class Stopper:
             ended: Whether the cell was ended on request, so that its unfinished work is ended, too.
             heal: Whether the processes must reconnect in any case.
             salt: A number that is specific to this cell.
-
-        Raises:
-            PressedAgainError: The user has pressed the stop button a second time.
         """
         outcome = self._outcome
         if ended:
@@ -276,10 +261,10 @@ class Stopper:
 
         def patience() -> float | None:
             late = time.monotonic() > pending.started + GATHER_S + ANSWER_S
-            return None if late or self._all_wait_in_jax(pending) else TICK_S
+            return None if late or pending.all_inactive(WAITS_S) else TICK_S
 
         if not self.follow(pending, patience):
-            if self._all_wait_in_jax(pending):
+            if pending.all_inactive(WAITS_S):
                 self.abort(pending)
             else:
                 self._give_up(pending)
@@ -311,10 +296,7 @@ class Stopper:
         inside = all(pending.progress(k).inside_jax for k in pending.waiting)
         # A process that is as inactive after the interrupt as before does not react to it.
         still_s = STILL_S if since_s > STILL_S else WAITS_S
-        return self._all_wait_in_jax(pending, still_s) and (inside or since_s > FREED_S)
-
-    def _all_wait_in_jax(self, pending: Pending, for_s: float = WAITS_S) -> bool:
-        return all(pending.progress(k).waits_s >= for_s for k in pending.waiting)
+        return pending.all_inactive(still_s) and (inside or since_s > FREED_S)
 
     def _name(self, processes: Iterable[int]) -> str:
         return name_processes(sorted(processes), self._processes.options.processes)

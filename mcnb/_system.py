@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import re
 import signal
@@ -90,16 +91,13 @@ def reserve_port(host: str) -> tuple[socket.socket, int]:
 @contextlib.contextmanager
 def reserved_port() -> Iterator[int]:
     """Reserve a free loopback port for JAX's coordinator."""
-    reservation, port = reserve_port("127.0.0.1")
+    reservation, port = reserve_port(LOOPBACK)
     with reservation:
         yield port
 
 
 def address_toward(hosts: Iterable[str]) -> str:
     """Return this host's address as those hosts reach it: loopback, if they are all this host.
-
-    Args:
-        hosts: Names or addresses.
 
     Raises:
         ClusterError: A host's name is not known.
@@ -109,13 +107,13 @@ def address_toward(hosts: Iterable[str]) -> str:
         '127.0.0.1'
     """
     others = [address for address in map(_address_of, hosts) if not is_own(address)]
-    return _source_toward(others[0]) if others else LOOPBACK
+    return local_end(others[0]) if others else LOOPBACK
 
 
 def outward_address() -> str:
     """Return this host's address on its network; loopback if it is on none."""
     with contextlib.suppress(OSError):
-        return _source_toward(_NOBODY)
+        return local_end(_NOBODY)
     return LOOPBACK
 
 
@@ -138,14 +136,8 @@ def check_listen(address: str) -> None:
     if address and not is_own(address):
         import psutil  # slow to import
 
-        own = sorted(
-            {
-                one.address
-                for addresses in psutil.net_if_addrs().values()
-                for one in addresses
-                if one.family == socket.AF_INET
-            }
-        )
+        interfaces = itertools.chain.from_iterable(psutil.net_if_addrs().values())
+        own = sorted({one.address for one in interfaces if one.family == socket.AF_INET})
         raise OptionError(
             f"--listen {address}: this machine has no such address. It has: {', '.join(own)}"
         )
@@ -153,7 +145,10 @@ def check_listen(address: str) -> None:
 
 def local_end(host: str) -> str:
     """Return the address of this host from which it connects to that host."""
-    return _source_toward(host)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as question:
+        question.connect((host, _ANY_PORT))
+        source: str = question.getsockname()[0]
+        return source
 
 
 def _address_of(host: str) -> str:
@@ -161,10 +156,3 @@ def _address_of(host: str) -> str:
         return socket.gethostbyname(host)
     except OSError:
         raise ClusterError(f"The host name {host} can't be resolved on this host") from None
-
-
-def _source_toward(address: str) -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as question:
-        question.connect((address, _ANY_PORT))
-        source: str = question.getsockname()[0]
-        return source

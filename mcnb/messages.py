@@ -165,14 +165,10 @@ class Healed:
 
     Attributes:
         arrays: The number of the learner's arrays that were restored, bit for bit.
-        bytes: The size of this process's parts of them.
-        deleted: The number of arrays that had been deleted or donated before, and still are.
         lost: Names of arrays without a value, because their computations were aborted.
         stale: Names of objects that could not be restored, with what to do.
     """
 
     arrays: int = 0
-    bytes: int = 0
-    deleted: int = 0
     lost: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()

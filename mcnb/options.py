@@ -8,7 +8,6 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from mcnb._text import plural
@@ -39,8 +38,6 @@ class Option:
         field: The field of Options that it sets; empty if it sets none.
         read: Converts what the command line gave to the field's value: a text, a list of texts if
             the option is repeatable, or True if it takes no value. None keeps it as it is.
-        check: Converts a value of the field, and raises OptionError if it is not allowed; its first
-            argument is the option's first flag.
         repeatable: Whether it may be given several times.
         dashed: Whether its value may begin with a dash.
 
@@ -55,7 +52,6 @@ class Option:
     commands: tuple[str, ...] = ()
     field: str = ""
     read: Callable[[Any], Any] | None = None
-    check: Callable[[str, object], object] | None = None
     repeatable: bool = False
     dashed: bool = False
 
@@ -154,10 +150,12 @@ For example: -n 4
     cluster_id: str = ""
 
     def __post_init__(self) -> None:
-        for option in OPTIONS:
-            if option.check is not None:  # a number may have been given as text
-                value = option.check(option.flags[0], getattr(self, option.field))
-                object.__setattr__(self, option.field, value)
+        for option, name, meaning, most, example in (
+            ("-n", "processes", "the number of processes", MAX_PROCESSES, 4),
+            ("-d", "devices_per_process", "the number of devices per process", MAX_DEVICES, 2),
+        ):
+            number = whole_number(option, getattr(self, name), meaning, most, example)
+            object.__setattr__(self, name, number)  # it may have been given as text
         if self.platform not in PLATFORMS:
             raise OptionError(
                 f"--platform {self.platform}: allowed are cpu and cuda (NVIDIA GPUs). For "
@@ -171,7 +169,6 @@ For example: -n 4
                 )
             if not (isinstance(name, str) and re.fullmatch(_ENV_NAME, name)):
                 raise OptionError(_env_sentence(f"{name}={value}"))
-
         self._check_launcher()
 
     def _check_launcher(self) -> None:
@@ -331,9 +328,6 @@ OPTIONS = (
         f"how many processes, 1 to {MAX_PROCESSES} (default {Options.processes})",
         ("start", RUN, SCRIPT),
         "processes",
-        check=partial(
-            whole_number, meaning="the number of processes", most=MAX_PROCESSES, example=4
-        ),
     ),
     Option(
         ("-d", "--devices"),
@@ -342,12 +336,6 @@ OPTIONS = (
         f"{Options.devices_per_process})",
         ("start", "connect", RUN, SCRIPT),
         "devices_per_process",
-        check=partial(
-            whole_number,
-            meaning="the number of devices per process",
-            most=MAX_DEVICES,
-            example=2,
-        ),
     ),
     Option(
         ("--platform",),
@@ -433,12 +421,7 @@ OPTIONS = (
         ("connect",),
         "cluster_id",
     ),
-    Option(
-        ("--replay",),
-        "",
-        "re-run the cells that had succeeded, until one fails",
-        ("restart",),
-    ),
+    Option(("--replay",), "", "re-run the cells that had succeeded, until one fails", ("restart",)),
     Option(
         ("--order",),
         "",

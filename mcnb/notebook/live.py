@@ -62,13 +62,7 @@ class LiveView:
 
 
 def progress_text(pending: Pending, now: float, count: int) -> str:
-    """Return the position of each running process, what it waits for, and since when.
-
-    Args:
-        pending: The cell.
-        now: The time on the monotonic clock, in seconds.
-        count: The number of processes in the cluster.
-    """
+    """Return the position of each running process, what it waits for, and since when."""
     running = sorted(pending.waiting)
     if not running:
         return "\n".join(_ending(pending))
@@ -83,8 +77,7 @@ def progress_text(pending: Pending, now: float, count: int) -> str:
         if k in pending.waits:
             where = waiting_text(pending.waits[k], pending.waits, now)
         elif progress.waits_s:
-            where += " " if where else ""
-            where += f"waits inside JAX, for {progress.waits_s:.0f} s"
+            where = f"{where} waits inside JAX, for {progress.waits_s:.0f} s".lstrip()
         said = progress.newest_line[:WIDEST_LINE]
         text = " · ".join(part for part in (where, said) if part)
         lines.append(gutter(text, label([k], count), width).removesuffix("\n"))
@@ -99,13 +92,7 @@ def _ending(pending: Pending) -> list[str]:
 
 
 def waiting_text(waiting: Waits, waits: Mapping[int, Waits], now: float) -> str:
-    """Return the launch at which a process waits, for which processes, and since when.
-
-    Args:
-        waiting: The wait of the process.
-        waits: The waits of all processes that wait at a launch, by process index.
-        now: The time on the monotonic clock, in seconds.
-    """
+    """Return the launch at which a process waits, for which processes, and since when."""
     state = waiting.state
     assert state.launch is not None
     place = state.place or ("" if state.line is None else f"line {state.line}")

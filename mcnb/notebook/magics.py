@@ -7,7 +7,7 @@ import difflib
 import inspect
 import textwrap
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import MagicArgumentParser
@@ -24,6 +24,8 @@ from mcnb.notebook.display import show
 from mcnb.notebook.live import LiveView, somebody_looks
 from mcnb.options import CELL, Option, Options, field_values, options_of, usage
 from mcnb.output.log import log_text
+
+_T = TypeVar("_T")
 
 
 def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Container[str]) -> str:
@@ -197,11 +199,7 @@ class McjaxMagics(Magics):
         """
         args = cell_parser().parse(line)
         live = self._live()
-        cluster = clusters.current()
-        if cluster is None:
-            cluster = Cluster()
-            clusters.set_current(cluster)
-            self._while_starting(cluster, lambda _: cluster.start())
+        cluster = clusters.current() or self._started(Options())
         before = cluster.last
         if cluster.recovering:
             live.show("The processes are being restarted. The cell runs when they are ready …")
@@ -246,31 +244,29 @@ class McjaxMagics(Magics):
     def _start(self, args: Any) -> None:
         wanted = Options(**field_values("start", vars(args)))
         cluster = clusters.current()
-        if cluster is not None and cluster.running:
-            if cluster.options != wanted:
-                raise ClusterError(
-                    f"A cluster of {cluster.options.describe()} is already running"
-                    + (
-                        ""
-                        if cluster.options.describe() != wanted.describe()
-                        else ", with other settings"
-                    )
-                    + ". To start another one, stop this one first: %mcjax stop"
-                )
-            print(f"Ready: {cluster.options.describe()} (already running)")
-            return
-        cluster = Cluster.of(wanted)
+        if cluster is None or not cluster.running:
+            self._started(wanted)
+            print(f"Ready: {wanted.describe()}")
+        elif cluster.options == wanted:
+            print(f"Ready: {wanted.describe()} (already running)")
+        else:
+            alike = cluster.options.describe() == wanted.describe()
+            raise _already_running(cluster, ", with other settings" if alike else "")
+
+    def _started(self, options: Options) -> Cluster:
+        """Start a cluster that the magics control."""
+        cluster = Cluster.of(options)
         clusters.set_current(cluster)
         self._while_starting(cluster, lambda _: cluster.start())
-        print(f"Ready: {wanted.describe()}")
+        return cluster
 
     def _while_starting(
-        self, cluster: Cluster, start: Callable[[LiveView], None], then: str = ""
-    ) -> None:
+        self, cluster: Cluster, start: Callable[[LiveView], _T], then: str = ""
+    ) -> _T:
         live = self._live()
         live.show(f"Starting {cluster.options.describe()}{then} …")
         try:
-            start(live)
+            return start(live)
         except KeyboardInterrupt:
             raise keyboard_interrupt(_of_an_interrupted_start(cluster)) from None
         finally:
@@ -309,31 +305,25 @@ class McjaxMagics(Magics):
 
     def _restart(self, args: Any) -> None:
         cluster = clusters.current_cluster()
-        failed: list[Result | None] = []
         aim = f", then replaying {cluster.replayable}" if args.replay else ""
-        self._while_starting(
-            cluster,
-            lambda live: failed.append(cluster.restart(replay=args.replay, watcher=live)),
-            aim,
+        failed = self._while_starting(
+            cluster, lambda live: cluster.restart(replay=args.replay, watcher=live), aim
         )
         if args.replay:
             print(cluster.replay)
-        if failed[0] is not None:
-            show(failed[0])
-            failed[0].raise_for_errors()
+        if failed is not None:
+            show(failed)
+            failed.raise_for_errors()
         what = "" if args.replay else ". The variables are lost"
         print(f"Ready: {cluster.options.describe()}{what}")
 
     def _connect(self, args: Any) -> None:
         cluster = clusters.current()
-        if cluster is not None and cluster.running and not cluster.options.ours:
+        if cluster is not None and cluster.running:
+            if cluster.options.ours:
+                raise _already_running(cluster)
             print(f"Already connected: {cluster.options.describe()}")
             return
-        if cluster is not None and cluster.running:
-            raise ClusterError(
-                f"A cluster of {cluster.options.describe()} is already running. To start another "
-                "one, stop this one first: %mcjax stop"
-            )
         joined = connect(**field_values("connect", vars(args)))
         clusters.set_current(joined)
         print(f"Ready: {joined.options.describe()}")
@@ -400,6 +390,13 @@ _fill_in(
 )
 
 
+def _already_running(cluster: Cluster, difference: str = "") -> ClusterError:
+    return ClusterError(
+        f"A cluster of {cluster.options.describe()} is already running{difference}. To start "
+        "another one, stop this one first: %mcjax stop"
+    )
+
+
 def _of_an_interrupted_start(cluster: Cluster) -> str:
     """Describe the outcome of an interrupted start or restart."""
     if cluster.recovering:
@@ -428,11 +425,10 @@ def register(shell: Any) -> None:
     magics = McjaxMagics(shell)
     shell.register_magics(magics)
     shell.events.register("pre_run_cell", magics.begin_cell)
-    for key, parser in (("%mcjax", line_parser()), ("%%mcjax", cell_parser())):
+    for parser, commands in ((line_parser(), McjaxMagics._commands), (cell_parser(), ())):
         words = [word for action in parser._actions for word in action.option_strings]
-        if key == "%mcjax":
-            words += McjaxMagics._commands
-        shell.set_hook("complete_command", lambda _, __, words=words: words, str_key=key)
+        words += commands
+        shell.set_hook("complete_command", lambda _, __, words=words: words, str_key=parser.prog)
 
 
 def unregister(shell: Any) -> None:

@@ -137,14 +137,11 @@ def heal(
     for one in saved:
         with contextlib.suppress(Exception):  # its computation was aborted
             one.array.delete()  # a remaining reference must not be used as a value
-    kept = [one for one in healed if id(one.array) in names]
     lost = [names[id(one.array)] for one in saved if one.failed and id(one.array) in names]
     held = names_of([holder for holder, _ in left] + [old for _, old in left], namespace)
     stale = sorted({held[id(one)] for pair in left for one in pair if id(one) in held})
     return Healed(
-        arrays=len(kept),
-        bytes=sum(shard.nbytes for one in kept for shard in one.shards),
-        deleted=sum(one.deleted for one in saved if id(one.array) in names),
+        arrays=sum(id(one.array) in names for one in healed),
         lost=tuple(sorted(lost)),
         stale=(
             *(f"{name}: create it again" for name in stale),

@@ -95,7 +95,12 @@ class Engine(engine_app.IPEngine):
     def initialize(self, argv: Any = None) -> None:
         """Initialize the engine with a kernel of `kernel_type`."""
         engine_app.Kernel = self.kernel_type
-        _leave_debugpy_out()
+        # Make kernels without a debugger, which is unreachable and which each kernel would import.
+        # Cells can still import debugpy.
+        if "debugpy" not in sys.modules:
+            sys.modules["debugpy"] = None  # type: ignore[assignment]
+            importlib.import_module("ipykernel.debugger")
+            del sys.modules["debugpy"]
         super().initialize(argv)
 
     def handle_signals(self) -> None:
@@ -123,17 +128,6 @@ def adopt_engine(kernel_type: type[Kernel]) -> Kernel:
     kernel.__class__ = kernel_type
     adopted: Kernel = kernel
     return adopted
-
-
-def _leave_debugpy_out() -> None:
-    """Make kernels without a debugger, which is unreachable and which each kernel would import.
-
-    Cells can still import debugpy.
-    """
-    if "debugpy" not in sys.modules:
-        sys.modules["debugpy"] = None  # type: ignore[assignment]
-        importlib.import_module("ipykernel.debugger")
-        del sys.modules["debugpy"]
 
 
 class _EagerHeartMonitor(heartmonitor.HeartMonitor):

@@ -43,10 +43,8 @@ def current_umask() -> int:
     """Return this process's file mode creation mask."""
     with contextlib.suppress(OSError):
         # os.umask() can't read the mask without changing it, for other threads too.
-        match = re.search(
-            r"^Umask:\s*([0-7]+)", Path("/proc/self/status").read_text(), re.MULTILINE
-        )
-        if match:
+        status = Path("/proc/self/status").read_text()
+        if match := re.search(r"^Umask:\s*([0-7]+)", status, re.MULTILINE):
             return int(match[1], 8)
     mask = os.umask(0o077)
     os.umask(mask)
@@ -70,13 +68,10 @@ def write_whole_lines() -> None:
 
 
 def reserve_port(host: str) -> tuple[socket.socket, int]:
-    """Reserve a free port for JAX's coordinator, which gRPC binds with SO_REUSEPORT.
+    """Reserve a free port of this host for JAX's coordinator, which gRPC binds with SO_REUSEPORT.
 
     While this socket is bound, the system gives the port to no program that asks for any port. The
     socket does not listen, so connections reach only the coordinator.
-
-    Args:
-        host: The address of this host to bind.
 
     Returns:
         The socket, to be closed when the coordinator listens, and the port.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -47,22 +48,16 @@ def index_ranges(indices: Sequence[int]) -> str:
         '0,1,3'
     """
     parts: list[str] = []
-    run: list[int] = []
-    for index in [*sorted(indices), None]:
-        if run and index != run[-1] + 1:
-            parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(i) for i in run]
-            run = []
-        if index is not None:
-            run.append(index)
+    # In a run of consecutive indices, the difference between index and position is the same.
+    ascending = enumerate(sorted(indices))
+    for _, pairs in itertools.groupby(ascending, key=lambda pair: pair[1] - pair[0]):
+        run = [index for _, index in pairs]
+        parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run)
     return ",".join(parts)
 
 
 def name_processes(indices: Sequence[int], count: int | None = None) -> str:
-    """Name processes for a sentence.
-
-    Args:
-        indices: Process indices, at least one.
-        count: The number of processes, to say "all 4 processes" if the indices are all of them.
+    """Name processes, at least one, for a sentence: "all 4 processes" for 4 of a `count` of 4.
 
     Example:
         >>> name_processes([2]), name_processes([0, 1, 2], 4), name_processes([0, 1], 2)
@@ -141,11 +136,7 @@ def size(count: int) -> str:
 
 
 def label(processes: Sequence[int], count: int) -> str:
-    """Return the label of a group of processes.
-
-    Args:
-        processes: The process indices.
-        count: The number of processes in the cluster.
+    """Return the label of some of the `count` processes of a cluster.
 
     Example:
         >>> label([0, 1, 2, 3], 4), label([0, 2, 3], 4), label([0], 1)

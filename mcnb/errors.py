@@ -96,18 +96,9 @@ class PictureError(McnbError, ValueError):
 
 
 def wrapped(line: str, indent: str = "") -> list[str]:
-    """Wrap a line into several, so that a notebook need not break it.
-
-    Args:
-        line: The line.
-        indent: The indentation of the second and further lines.
-    """
+    """Wrap a line into several, so that a notebook need not break it; indent all but the first."""
     return textwrap.wrap(
-        line,
-        WIDTH,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
+        line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 from mcnb.cluster.execution import Execution, Watcher
 from mcnb.cluster.history import Cell, History, Push, Replay
 from mcnb.cluster.lifetime import Absence, Lifetime
-from mcnb.cluster.outcome import Outcome, aftermath, healing
+from mcnb.cluster.outcome import healing
 from mcnb.cluster.result import Result
 from mcnb.cluster.shielding import to_the_end
 from mcnb.cluster.workers import Processes
@@ -222,8 +222,7 @@ class Cluster:
             CellError: A process has no such value, or the value can't be sent.
             ClusterError: The cluster is not running, or broke.
         """
-        values: dict[int, Any] = self._call(rpc.pull, name, processes=processes)
-        return values
+        return self._call(rpc.pull, name, processes=processes)
 
     def __mcnb_picture__(
         self, args: Sequence[Any], options: dict[str, Any], keywords: Mapping[str, Any]
@@ -247,8 +246,7 @@ class Cluster:
             CellError: A process has no such value, or the value can't be drawn.
             ClusterError: The cluster is not running, or broke.
         """
-        scenes: dict[int, Scene] = self._call(rpc.scene, expression, options, processes=None)
-        return scenes
+        return self._call(rpc.scene, expression, options, processes=None)
 
     def push(
         self, values: Mapping[str, Any], processes: str | int | Iterable[int] | None = None
@@ -386,18 +384,17 @@ class Cluster:
         *,
         remembered: bool = True,
     ) -> Result:
-        count, ours = self.options.processes, self.options.ours
         error = syntax_error(cell.source, cell.label, cell.first_line)
         if error is not None:
-            self.last = Result({k: Reply(error=error) for k in cell.targets}, count)
+            replies = {k: Reply(error=error) for k in cell.targets}
+            self.last = Result(replies, self.options.processes)
             return self.last
         execution = self._execution = Execution(processes, watcher)
         with execution.catching_ctrl_c():
             try:
                 self.last = execution.run(cell)
             except ClusterError as error:
-                self._lifetime.lose()
-                renewed = aftermath(Outcome(intact=False), count, ours=ours)
+                renewed = self._lifetime.lose()
                 raise ClusterError(f"{str(error).rstrip('.')}. {renewed}") from None
             finally:
                 self._execution = None
@@ -411,7 +408,9 @@ class Cluster:
             raise KeyboardInterrupt
         return self.last
 
-    def _call(self, function: Any, *args: Any, processes: str | int | Iterable[int] | None) -> Any:
+    def _call(
+        self, function: Any, *args: Any, processes: str | int | Iterable[int] | None
+    ) -> dict[int, Any]:
         with self._lock:
             targets = self._targets(processes)
             execution = self._execution = Execution(self._lifetime.ready())

@@ -16,6 +16,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+from mcnb._text import grouped
 from mcnb.cluster.history import Cell
 from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result
@@ -50,7 +51,7 @@ class Execution:
     def __init__(self, processes: Processes, watcher: Watcher | None = None) -> None:
         self._processes = processes
         self._watcher = watcher
-        self._presses = Presses(processes.wake)
+        self._presses = Presses(processes.client.wake)
         self._reported: set[int] = set()
         self._late = False
         self._watched_by = 0  # the id of the thread that is calling the watcher, or 0
@@ -90,10 +91,7 @@ class Execution:
     ) -> tuple[Result, dict[int, Any]]:
         """Call one of mcnb's own functions in processes, in lockstep.
 
-        Args:
-            function: The function.
-            args: The function's arguments after the shell and the number of the cell.
-            targets: The processes in which to call the function.
+        The function receives the shell, the number of the cell, and `args`.
 
         Returns:
             The result of the call, and the received values by process.
@@ -116,12 +114,10 @@ class Execution:
     ) -> tuple[Outcome, Pending]:
         outcome = Outcome()
         self._cell = cell
-        referee, targets = self._processes.referee, cell.targets
-        number = referee.begin(targets)
+        referee = self._processes.referee
+        number = referee.begin(cell.targets)
         try:
-            pending = self._processes.call(function, number, *args, processes=targets)
-        except ClusterError:
-            raise
+            pending = self._processes.client.call(function, number, *args, processes=cell.targets)
         except Exception as error:
             raise CellError(f"A value can't be sent: {error}") from None
         self._stopper = Stopper(
@@ -129,7 +125,7 @@ class Execution:
         )
 
         def patience() -> float | None:
-            self._report(pending, targets)
+            self._report(pending)
             pending.waits = referee.waits()
             self._show(pending, "")
             if self._over(pending, outcome):
@@ -138,7 +134,7 @@ class Execution:
 
         try:
             pending.follow(patience)
-            self._report(pending, targets)
+            self._report(pending)
             if outcome.verdict is None:
                 outcome.verdict = referee.verdict
             if not cell.checked and outcome.verdict is not None and not outcome.cut:
@@ -150,8 +146,8 @@ class Execution:
             self._show(pending, "Restarting the processes …", restarts=True)
         outcome.pressed_late = bool(self._presses) and not outcome.interrupted and not self._late
         outcome.interrupted |= outcome.pressed_late and not outcome.intact
-        self._report(pending, targets)
-        if self._processes.exits and not outcome.exits:
+        self._report(pending)
+        if self._processes.exits:
             self._collect_deaths(outcome)
         return outcome, pending
 
@@ -165,11 +161,9 @@ class Execution:
             finally:
                 self._watched_by = 0
 
-    def _report(self, pending: Pending, targets: tuple[int, ...]) -> None:
+    def _report(self, pending: Pending) -> None:
         """Report to the referee which processes have finished the cell."""
-        for k in targets:
-            if k in self._reported or k not in pending.answers:
-                continue
+        for k in sorted(pending.answers.keys() - self._reported):
             self._reported.add(k)
             answer = pending.answers[k]
             if not isinstance(answer, Reply):
@@ -232,7 +226,7 @@ class Execution:
         """Wait for unawaited launches that went ahead, and abort those that hang."""
         if not outcome.intact or self._processes.exits:
             return
-        pending = self._processes.call(settle)
+        pending = self._processes.client.call(settle)
 
         def patience() -> float | None:
             self._show(pending, "")
@@ -261,8 +255,8 @@ class Execution:
         time.sleep(DEATHS_S)
         died = self._processes.died()
         # Processes with another exit reason than the first ended as a consequence.
-        first = next(iter(died.values()))
-        for k in sorted(k for k, how in died.items() if how == first):
+        first, alike = grouped(died)[0]
+        for k in sorted(alike):
             line = crash_line(self._processes.last_words(k).err, self._cell.label)
             outcome.exits[k] = replace(first, line=line)
         referee = self._processes.referee

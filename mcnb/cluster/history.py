@@ -128,11 +128,7 @@ class History:
         self.left_out.append(cell.label)
 
     def exclude(self, labels: Collection[str]) -> None:
-        """Exclude cells that succeeded, but whose computations did not end and were aborted.
-
-        Args:
-            labels: The labels of the cells.
-        """
+        """Exclude cells that succeeded, but whose computations did not end and were aborted."""
         found = [one for one in self.steps if isinstance(one, Cell) and one.label in labels]
         self.steps = [one for one in self.steps if one not in found]
         self.endless += [one.label for one in found]

@@ -61,9 +61,6 @@ class Absence(Enum):
 class Lifetime:
     """Lifetime of a cluster's processes, which are started and restarted as needed.
 
-    Args:
-        options: The cluster's options.
-
     Attributes:
         lock: The lock that a thread holds while it uses the processes.
         processes: The processes; None while there are none.
@@ -132,8 +129,7 @@ class Lifetime:
     def end(self, absence: Absence) -> None:
         """End the processes; return when they have ended.
 
-        Args:
-            absence: The reason to report to later callers that need the processes.
+        `absence` is the reason to report to later callers that need the processes.
         """
 
         def end() -> None:
@@ -147,21 +143,23 @@ class Lifetime:
 
         to_the_end(end)
 
-    def lose(self) -> None:
-        """End the lost processes and start new ones, in the background."""
+    def lose(self) -> str:
+        """End the lost processes and start new ones, in the background; describe the effect."""
         lost, self.processes = self.processes, None
         self._absence = Absence.RESTARTING if self._options.ours else Absence.LOST
         self._lost = self._options.ours
-        self._recovery = in_thread(lambda: self._recover(lost))
 
-    def _recover(self, lost: Processes | None) -> None:
-        if lost is not None:
-            lost.close(LOST_GRACE_S)
-        if self._lost:
-            # The next call reports the error, which is kept.
-            with contextlib.suppress(ClusterError):
-                self._start()
-                self._untouched = True
+        def recover() -> None:
+            if lost is not None:
+                lost.close(LOST_GRACE_S)
+            if self._lost:
+                # The next call reports the error, which is kept.
+                with contextlib.suppress(ClusterError):
+                    self._start()
+                    self._untouched = True
+
+        self._recovery = in_thread(recover)
+        return aftermath(Outcome(intact=False), self._options.processes, ours=self._options.ours)
 
     def _wait_for_recovery(self) -> None:
         """Wait until lost processes have been restarted, or the restart has failed.
@@ -191,13 +189,9 @@ class Lifetime:
                 died = died_sentence(self.processes.died(), self._options.processes)
             except ClusterError as error:
                 died = str(error)
-            self.lose()
-            outcome = aftermath(
-                Outcome(intact=False), self._options.processes, ours=self._options.ours
-            )
             died = f"{died[0].upper()}{died[1:]}"
             raise ClusterError(
-                f"{died} after the previous cell, so this cell did not run. {outcome}"
+                f"{died} after the previous cell, so this cell did not run. {self.lose()}"
             )
         return self.processes
 

@@ -62,12 +62,9 @@ class Outcome:
 
 
 def aftermath(outcome: Outcome, count: int, *, ours: bool = True) -> str:
-    """Describe how a cell was ended, and the state of the cluster afterwards.
+    """Describe how a cell was ended, and the state of the cluster of `count` processes.
 
-    Args:
-        outcome: The outcome of the cell.
-        count: The number of processes.
-        ours: Whether mcnb started the processes, and so can restart them.
+    `ours` says whether mcnb started the processes, and so can restart them.
 
     Example:
         >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)

@@ -1,4 +1,4 @@
-"""Draw pictures of a cluster's variables and devices, and of the activity during a cell."""
+"""Draw pictures of a cluster's variables and devices."""
 
 from __future__ import annotations
 
@@ -8,53 +8,12 @@ from typing import Any
 
 from mcnb._text import grouped, plural
 from mcnb.errors import PictureError
-from mcnb.lockstep.model import LaunchRecord
-from mcnb.messages import Reply
 from mcnb.options import Options
 from mcnb.pictures.model import process_ranges
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.scene import ELSEWHERE, Cell, Grid, Scene
-from mcnb.pictures.scenes.time import order_scene, time_scene
-from mcnb.pictures.timeline import timeline
 
 MOST_PROCESSES = 64
-
-
-def times(
-    replies: Mapping[int, Reply],
-    launches: Sequence[LaunchRecord],
-    ended: Mapping[int, str],
-    count: int,
-    *,
-    order: bool = False,
-) -> Scene:
-    """Return a scene of the processes' activity during a cell, over time.
-
-    Args:
-        replies: The processes' replies, by process index.
-        launches: The processes' launches.
-        ended: The exit reasons in words, by process index; empty for a process that was stopped.
-        count: The number of processes.
-        order: Whether to omit all times.
-
-    Raises:
-        PictureError: No process reported its activity.
-    """
-    traces = {k: reply.trace for k, reply in replies.items()}
-    known = {k for k, trace in traces.items() if trace is not None}
-    if not known:
-        ran = bool(ended)
-        raise PictureError(
-            "There is nothing to draw: "
-            + ("no process could say what it did in the cell" if ran else "the cell did not run")
-        )
-    absent = {
-        k: ended.get(k) or ("gave no answer" if k in replies else "not given this cell")
-        for k in range(count)
-        if k not in known
-    }
-    draw = order_scene if order else time_scene
-    return draw(timeline(traces, launches), absent)
 
 
 def pictures_of(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcnb._text import grouped, label, name_processes
 from mcnb.cluster.outcome import Outcome, aftermath, died_sentence
-from mcnb.errors import CellError, ClusterError, LockstepError, McnbError
+from mcnb.errors import CellError, ClusterError, LockstepError, McnbError, PictureError
 from mcnb.lockstep.messages import (
     exit_text,
     explain,
@@ -151,12 +151,22 @@ class Result:
         Raises:
             PictureError: No process reported its activity.
         """
-        from mcnb.cluster.pictures import times
         from mcnb.pictures.picture import Picture
+        from mcnb.pictures.scenes.time import order_scene, time_scene
+        from mcnb.pictures.timeline import timeline
 
-        ended = dict.fromkeys(self.stopped, "") | self.died
-        scene = times(self.replies, self.launches, ended, self.count, order=order)
-        return Picture(scene)
+        traces, died = {k: reply.trace for k, reply in self.replies.items()}, self.died
+        absent = {
+            k: died.get(k, "gave no answer" if k in traces else "not given this cell")
+            for k in range(self.count)
+            if traces.get(k) is None
+        }
+        if len(absent) == self.count:
+            ran = self.stopped or self.exits
+            why = "no process could say what it did in the cell" if ran else "the cell did not run"
+            raise PictureError(f"There is nothing to draw: {why}")
+        draw = order_scene if order else time_scene
+        return Picture(draw(timeline(traces, self.launches), absent))
 
     def text(self) -> str:
         """Return the folded output and errors as plain text."""

@@ -56,8 +56,7 @@ class PressedAgainError(Exception):
 class Presses:
     """Counter of the user's requests to end the cell.
 
-    Args:
-        wake: Called at each press, from a signal handler or from another thread.
+    It calls `wake` at each press, from a signal handler or from another thread.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -154,9 +153,7 @@ class Stopper:
     def abort(self, pending: Pending, attempts: int = 0) -> None:
         """Abort the collectives of the waiting processes; return when the processes are free.
 
-        Args:
-            pending: The pending call.
-            attempts: How often the call was interrupted before.
+        `attempts` is how often the call was interrupted before.
         """
         name = self._name(pending.waiting)
         self.begin(f"{self._ending}: aborting the computations of {name} …")
@@ -224,7 +221,7 @@ class Stopper:
     def _wind_down(self, ends: bool, heals: bool) -> dict[int, Unfinished]:
         """Wait until nothing runs; return the unfinished work of each process that replies."""
         budget_s = WIND_DOWN_S if ends else LOOK_S
-        self._winding = self._processes.call(wind_down, ends, heals, budget_s)
+        self._winding = self._processes.client.call(wind_down, ends, heals, budget_s)
         return self._wound(budget_s + (ANSWER_S if ends else LATE_ANSWER_S))
 
     def _wind_down_again(self, found: dict[int, Unfinished], ends: bool) -> dict[int, Unfinished]:
@@ -234,7 +231,7 @@ class Stopper:
         if self._outcome.silent:
             return found
         budget_s = AFTER_ABORT_S if ends else LATE_ANSWER_S
-        self._winding = self._processes.call(wind_down, ends, False, budget_s)
+        self._winding = self._processes.client.call(wind_down, ends, False, budget_s)
         return self._wound(budget_s + ANSWER_S)
 
     def _wound(self, limit_s: float) -> dict[int, Unfinished]:
@@ -257,7 +254,7 @@ class Stopper:
 
         An interrupt may have arrived between two processes' launches of the same collective.
         """
-        pending = self._processes.call(probe, salt, GATHER_S)
+        pending = self._processes.client.call(probe, salt, GATHER_S)
 
         def patience() -> float | None:
             late = time.monotonic() > pending.started + GATHER_S + ANSWER_S

@@ -49,7 +49,8 @@ HEAL_TICK_S = 0.1
 _SUBJECTS = {CONTROLLER: "ipyparallel's controller", FORKSERVER: "the fork server"}
 
 
-# Called before each wait for replies: returns how many seconds to wait, or None to give up.
+# Called before each wait for replies: returns the most seconds to wait until the next call, or
+# None to give up.
 Policy = Callable[[], float | None]
 
 
@@ -125,10 +126,6 @@ class Pending:
     def follow(self, policy: Policy) -> bool:
         """Wait for the replies of all processes, for as long as a policy says.
 
-        Args:
-            policy: Called before each wait; returns the most seconds to wait until the next call,
-                or None to give up.
-
         Returns:
             Whether all processes have replied.
 
@@ -154,7 +151,7 @@ class WorkerClient:
     """An ipyparallel client of the workers, with a view of each process.
 
     Args:
-        options: The cluster's options, such as the number of processes and the platform.
+        options: The cluster's options.
         launcher: The launcher of the processes.
         exits: The exit reasons of ended processes, by name.
         lost: Called with a process that a call finds dead, if the launcher does not report exits.
@@ -300,20 +297,15 @@ class WorkerClient:
         if failure := self._launcher.failure():
             raise ClusterError(failure)
         if time.monotonic() > deadline and not (self._launcher.patient and not self._views):
-            missing = missing or self._not_there()
+            # While engines have no process indices, the last indices count as missing.
+            there = self._client.ids if self._launcher.numbered else range(len(self._client.ids))
+            missing = missing or sorted({*range(self.options.processes)}.difference(there))
             name = process_name(missing[0])
             raise ClusterError(
                 f"{name_processes(missing, self.options.processes)} did not {aim} within "
                 f"{START_TIMEOUT_S:.0f} seconds."
                 f"{last_lines(self.output(name)) or self._launcher.output_lines()}"
             )
-
-    def _not_there(self) -> list[int]:
-        """Return the missing processes; if engines have no indices yet, the last indices."""
-        count, there = self.options.processes, self._client.ids
-        if self._launcher.numbered:
-            return sorted(set(range(count)) - set(there))
-        return list(range(len(there), count))
 
     def output(self, name: str) -> str:
         """Return the base path of a process's output files; empty if unreadable from here."""
@@ -325,9 +317,6 @@ class WorkerClient:
 
 def start_processes(options: Options) -> Processes:
     """Start processes; return when all of them have joined.
-
-    Args:
-        options: The cluster's options.
 
     Raises:
         ClusterError: The processes could not be started.
@@ -359,11 +348,9 @@ def start_processes(options: Options) -> Processes:
 class Processes:
     """The worker processes of a cluster, from their start to their end.
 
-    Args:
-        options: The cluster's options.
-
     Attributes:
         launcher: The launcher of the processes.
+        client: The client that calls the processes.
         exits: The exit reasons of ended processes by name, in the order of the exits.
         referee: The server that checks that the processes stay in lockstep.
         unchecked: Why the processes are not checked; empty if they are.
@@ -372,14 +359,21 @@ class Processes:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.exits: dict[str, ProcessExit] = {}
-        self.launcher = launcher = _create_launcher(options)
-        self._losses = (
-            None
-            if launcher.watched
-            else ExitReporter(launcher.exit_of, self._lose, launcher.exit_delay_s)
-        )
+        if options.ours:
+            # A fork server preloads the processes' modules while this process imports ipyparallel.
+            preload(process_environment(options, os.environ), gently=False)
+        from mcnb.launchers.registry import create_launcher
+
+        self.launcher = launcher = create_launcher(options)
+        self._losses: ExitReporter | None = None
+        if not launcher.watched:
+            self._losses = ExitReporter(
+                launcher.exit_of,
+                lambda k, how: self._notice_exit(process_name(k), how),
+                launcher.exit_delay_s,
+            )
         lost = None if self._losses is None else self._losses.add
-        self._workers = WorkerClient(options, launcher, self.exits, lost)
+        self.client = WorkerClient(options, launcher, self.exits, lost)
         try:
             self.referee = Server(
                 options.processes, launcher.folder, launcher.host, cells=True, lost=lost
@@ -397,29 +391,23 @@ class Processes:
             ClusterError: The processes could not be started, or were closed meanwhile.
         """
         self.launcher.begin(self.exits, self._notice_exit)
-        self._workers.connect()
+        self.client.connect()
         alone = "" if self.launcher.watched else "leaves" if self.options.ours else "forgets"
         gpus: list[tuple[str, ...]] = []
         if self.options.platform == "cuda":
-            seen = [(one.host, one.gpus) for one in self._workers.where]
+            seen = [(one.host, one.gpus) for one in self.client.where]
             gpus = share(seen, self.options.devices_per_process)
-        joined = self._workers.ask(
+        joined = self.client.ask(
             join,
             self._coordinator(),
             self.options.processes,
             self.referee.address,
-            self._workers.indices,
+            self.client.indices,
             alone,
             gpus,
         )
         self.unchecked = next((why for _, why in joined.values() if why), "")
         self._communicator_ports = {port for port, _ in joined.values()} - {0}
-
-    def call(
-        self, function: Callable[..., Any], *args: Any, processes: Sequence[int] | None = None
-    ) -> Pending:
-        """Call a function in processes, with the shell as its first argument, without waiting."""
-        return self._workers.call(function, *args, processes=processes)
 
     def died(self) -> dict[int, ProcessExit]:
         """Return the processes that ended and their exit reasons, in the order of the exits.
@@ -440,9 +428,7 @@ class Processes:
     def interrupt(self, k: int, attempt: int = 1) -> None:
         """Interrupt the latest cell in a process, even if the process has not started it yet.
 
-        Args:
-            k: The process's index.
-            attempt: The number of interrupts of the cell so far, including this one.
+        `attempt` is the number of interrupts of the cell so far, including this one.
         """
         self.referee.interrupt(k, attempt)
         # A thread of the process receives the request. If the thread can't run because the main
@@ -475,7 +461,7 @@ class Processes:
             ClusterError: A process failed to heal, took too long, or died.
         """
         budget = HEAL_S + HEAL_S_PER_GB * size / 1e9
-        pending = self.call(heal, self._coordinator(), self.options.processes)
+        pending = self.client.call(heal, self._coordinator(), self.options.processes)
 
         def patience() -> float | None:
             self._check_heal(pending, budget)
@@ -503,47 +489,26 @@ class Processes:
             return
         raise ClusterError(f"the processes could not be healed: {why}")
 
-    def wake(self) -> None:
-        """Wake up a `Pending.wait` that is in progress."""
-        self._workers.wake()
-
     def last_words(self, k: int) -> LastOutput:
         """Return the last output of a process that the process could not report."""
-        return read_crash_log(self._workers.output(process_name(k)))
+        return read_crash_log(self.client.output(process_name(k)))
 
     def close(self, grace_s: float | None = None) -> None:
-        """End all processes and remove the folder; return when that is done.
-
-        Args:
-            grace_s: How many seconds processes have to exit before they are killed, if the launcher
-                supports a choice.
-        """
+        """End all processes and remove the folder, as `Launcher.close`; return when it is done."""
         if self._losses is not None:
             self._losses.close()  # exits from now on are intended
-        self._workers.close()
+        self.client.close()
         if not self.launcher.watched:
             self.referee.close()  # the processes exit when the referee closes
         self.launcher.close(grace_s)
         self.referee.close()
 
-    def _lose(self, k: int, how: ProcessExit) -> None:
-        self._notice_exit(process_name(k), how)
-
     def _notice_exit(self, name: str, how: ProcessExit) -> None:
         self.exits.setdefault(name, how)
-        self._workers.notice()
+        self.client.notice()
 
     def _coordinator(self) -> str:
         """Reserve a port on process 0 for JAX's coordinator; return the coordinator's address."""
-        host = self._workers.where[0].address if self._workers.where else LOOPBACK
-        port = self._workers.ask(hold_port, host, processes=[0])[0]
+        host = self.client.where[0].address if self.client.where else LOOPBACK
+        port = self.client.ask(hold_port, host, processes=[0])[0]
         return f"{host}:{port}"
-
-
-def _create_launcher(options: Options) -> Launcher:
-    if options.ours:
-        # A fork server preloads the processes' modules while this process imports ipyparallel.
-        preload(process_environment(options, os.environ), gently=False)
-    from mcnb.launchers.registry import create_launcher
-
-    return create_launcher(options)

@@ -25,10 +25,6 @@ class LiveView:
 
     Cells that take less than a second show nothing. Notebooks that no person watches show nothing
     either: their outputs are kept for later, and must be the same on every run.
-
-    Args:
-        count: The number of processes in the cluster.
-        looked_at: Whether a person watches the notebook.
     """
 
     def __init__(self, count: int, looked_at: bool) -> None:
@@ -64,8 +60,9 @@ class LiveView:
 def progress_text(pending: Pending, now: float, count: int) -> str:
     """Return the position of each running process, what it waits for, and since when."""
     running = sorted(pending.waiting)
+    ending = [pending.stage, AGAIN] if pending.replaceable else [pending.stage]
     if not running:
-        return "\n".join(_ending(pending))
+        return "\n".join(ending)
     verb = "has" if len(running) == 1 else "have"
     name = name_processes(running, count)
     heading = f"{name} {verb} been running for {now - pending.started:.0f} s"
@@ -82,13 +79,8 @@ def progress_text(pending: Pending, now: float, count: int) -> str:
         text = " · ".join(part for part in (where, said) if part)
         lines.append(gutter(text, label([k], count), width).removesuffix("\n"))
     if pending.stage:
-        lines += _ending(pending)
+        lines += ending
     return "\n".join(lines)
-
-
-def _ending(pending: Pending) -> list[str]:
-    """Return the current step that ends the cell, and what the user can do."""
-    return [pending.stage, AGAIN] if pending.replaceable else [pending.stage]
 
 
 def waiting_text(waiting: Waits, waits: Mapping[int, Waits], now: float) -> str:

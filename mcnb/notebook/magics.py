@@ -29,12 +29,9 @@ _T = TypeVar("_T")
 
 
 def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Container[str]) -> str:
-    """Return a hint if all processes lack the same name; otherwise an empty text.
+    """Return a hint if all `count` processes lack the same name; otherwise an empty text.
 
-    Args:
-        errors: The errors that ended the cell, by process index.
-        count: The number of processes that ran the cell.
-        notebook: The names that are defined in the notebook kernel.
+    `notebook` has the names that are defined in the notebook kernel.
 
     Example:
         >>> error = ProcessError("NameError", "name 'jnp' is not defined", 2, "", "jnp")
@@ -71,11 +68,7 @@ class SentenceParser(MagicArgumentParser):
         return [option.flags[0] for option in own or self.known]
 
     def parse(self, line: str) -> Any:
-        """Parse a line.
-
-        Raises:
-            OptionError: The line can't be parsed.
-        """
+        """Parse a line, or raise OptionError."""
         self.given = f"{self.prog} {line}".strip()
         try:
             words = arg_split(line, posix=True, strict=True)

@@ -104,7 +104,7 @@ def test_nobody_has_anything_executed(
                 mouth.curve_publickey, mouth.curve_secretkey = zmq.curve_keypair()
             mouth.connect(f"tcp://127.0.0.1:{connection['mux']}")
             content = {"code": code, "silent": False, "user_expressions": {}, "allow_stdin": False}
-            engine = cluster._lifetime.processes._workers._client._engines[0]  # type: ignore[union-attr]
+            engine = cluster._lifetime.processes.client._client._engines[0]  # type: ignore[union-attr]
             session.send(mouth, "execute_request", content=content, ident=engine.encode())
             wait_until(done.exists, HEARD_S)
 

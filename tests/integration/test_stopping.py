@@ -118,7 +118,7 @@ def test_an_interrupt_that_comes_late_hides_nothing(prepared: mcnb.Cluster) -> N
     processes = prepared._lifetime.processes
     assert processes is not None
     prepared.run(source).raise_for_errors()
-    winding = processes.call(wind_down, False, True, 20.0)
+    winding = processes.client.call(wind_down, False, True, 20.0)
 
     def interrupt() -> float | None:
         for k in winding.waiting:

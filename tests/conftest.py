@@ -172,19 +172,19 @@ def notebook(
     shell: Any, cluster: mcnb.Cluster, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Notebook]:
     """A notebook whose magics drive the tests' cluster."""
-    clusters.set_current(cluster)
+    clusters.current = cluster
     yield Notebook(shell, capsys)
-    clusters.set_current(None)
+    clusters.current = None
 
 
 @pytest.fixture
 def empty_notebook(shell: Any, capsys: pytest.CaptureFixture[str]) -> Iterator[Notebook]:
     """A notebook that has no cluster yet; what it starts is stopped."""
-    clusters.set_current(None)
+    clusters.current = None
     yield Notebook(shell, capsys)
-    if clusters.current() is not None:
+    if clusters.current is not None:
         mcnb.current_cluster().stop()
-    clusters.set_current(None)
+    clusters.current = None
 
 
 @pytest.fixture(scope="module")

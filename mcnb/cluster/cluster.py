@@ -482,7 +482,8 @@ def connect(
     return cluster
 
 
-_current: Cluster | None = None
+# The cluster that the magics control; None if there is no cluster yet.
+current: Cluster | None = None
 
 
 def current_cluster() -> Cluster:
@@ -491,17 +492,6 @@ def current_cluster() -> Cluster:
     Raises:
         ClusterError: There is no cluster yet.
     """
-    if _current is None:
+    if current is None:
         raise ClusterError("There is no cluster yet. Start one: %mcjax start -n 4 -d 2")
-    return _current
-
-
-def current() -> Cluster | None:
-    """Return the cluster that the magics control; None if there is no cluster yet."""
-    return _current
-
-
-def set_current(cluster: Cluster | None) -> None:
-    """Set the cluster that the magics control."""
-    global _current
-    _current = cluster
+    return current

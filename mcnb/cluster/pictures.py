@@ -22,13 +22,10 @@ def pictures_of(
     args: Sequence[Any],
     options: Mapping[str, Any],
 ) -> list[Picture]:
-    """Return the distinct pictures of a variable on a cluster's processes.
+    """Return the distinct pictures of a variable on a cluster's processes, or of the devices.
 
-    Args:
-        cluster: The options of the cluster.
-        scenes_of: Returns the scenes of an expression by process index.
-        args: The name of a variable, or an expression; empty for the devices.
-        options: The options of `mcnb.show`.
+    The `args` are the name of a variable, or an expression, whose scenes by process index
+    `scenes_of` returns. They are empty for the devices.
 
     Raises:
         PictureError: The argument is not an expression.

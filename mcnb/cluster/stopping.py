@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from mcnb._text import name_processes
 from mcnb.cluster.outcome import Outcome
@@ -77,35 +78,30 @@ class Presses:
         self._wake()
 
 
+@dataclass
 class Stopper:
     """Stopper of a cell, which also verifies and heals the processes afterwards.
 
-    Args:
+    Attributes:
         processes: The processes.
         outcome: The outcome of the cell, in which the stopper records its actions and findings.
         presses: The user's requests to end the cell; a second one raises PressedAgainError in any
             step.
         show: Called with the current step, in words, when the step starts, and repeatedly while it
             lasts.
+        stage: The current step, in words.
     """
 
-    def __init__(
-        self,
-        processes: Processes,
-        outcome: Outcome,
-        presses: Presses,
-        show: Callable[[str], None],
-    ) -> None:
-        self._processes = processes
-        self._outcome = outcome
-        self._presses = presses
-        self._show = show
-        self._stage = ""
+    processes: Processes
+    outcome: Outcome
+    presses: Presses
+    show: Callable[[str], None]
+    stage: str = ""
 
     @property
     def _ending(self) -> str:
         """The action in words: at the user's request, or because the cell can't continue."""
-        asked = self._presses or self._outcome.time_limit is not None
+        asked = self.presses or self.outcome.time_limit is not None
         return "Stopping" if asked else "Ending the cell"
 
     def follow(self, pending: Pending, policy: Policy) -> bool:
@@ -116,23 +112,23 @@ class Stopper:
         """
 
         def patience() -> float | None:
-            if self._presses.again:
+            if self.presses.again:
                 raise PressedAgainError
-            self._show(self._stage)
-            timeout = None if self._processes.exits else policy()
+            self.show(self.stage)
+            timeout = None if self.processes.exits else policy()
             return None if timeout is None else min(timeout, TICK_S)
 
-        return pending.follow(patience) or bool(self._processes.exits)
+        return pending.follow(patience) or bool(self.processes.exits)
 
     def begin(self, stage: str) -> None:
         """Start a step, and show its description at once."""
-        self._stage = stage
-        self._show(stage)
+        self.stage = stage
+        self.show(stage)
 
     def stop(self, pending: Pending) -> None:
         """Interrupt the processes that still run a cell, and abort computations that hang."""
         stopped = {k: pending.progress(k).line for k in sorted(pending.waiting)}
-        self._outcome.stopped = stopped
+        self.outcome.stopped = stopped
         self.begin(f"{self._ending}: interrupting {self._name(stopped)} …")
         began = time.monotonic()
         attempts = 0
@@ -162,22 +158,22 @@ class Stopper:
         def patience() -> float | None:
             nonlocal aborted, attempts
             now = time.monotonic()
-            if not self._outcome.cut or now > began + ABORT_S:
+            if not self.outcome.cut or now > began + ABORT_S:
                 return None
             if now > aborted + AGAIN_S:
                 aborted = now
-                self._processes.abort()
+                self.processes.abort()
                 attempts += 1
                 self._interrupt(pending, attempts)
             return AGAIN_S
 
-        self._outcome.cut |= self._processes.abort()
+        self.outcome.cut |= self.processes.abort()
         if not self.follow(pending, patience):
             self._give_up(pending)
 
     def _give_up(self, pending: Pending) -> None:
-        self._outcome.intact = False
-        self._outcome.unfreed = tuple(sorted(pending.waiting))
+        self.outcome.intact = False
+        self.outcome.unfreed = tuple(sorted(pending.waiting))
 
     def verify(self, *, ended: bool, heal: bool, salt: int) -> None:
         """Check whether the processes can compute together, and heal them if that helps.
@@ -187,13 +183,13 @@ class Stopper:
             heal: Whether the processes must reconnect in any case.
             salt: A number that is specific to this cell.
         """
-        outcome = self._outcome
+        outcome = self.outcome
         if ended:
             self.begin(f"{self._ending}: checking that no device computes any more …")
         if heal:
-            self._processes.abort()  # the connections are replaced in any case
+            self.processes.abort()  # the connections are replaced in any case
         found = self._wind_down(ended, heal)
-        if (ended or heal) and not self._all_idle(found) and self._processes.abort():
+        if (ended or heal) and not self._all_idle(found) and self.processes.abort():
             # An abort ends computations that communicate; others end only with their process.
             outcome.endless = frozenset(
                 one.cell for one in found.values() if one.devices and one.cell
@@ -203,7 +199,7 @@ class Stopper:
             outcome.cut = heal = True
             found = self._wind_down_again(found, ended)
         outcome.unfinished = {k: one for k, one in sorted(found.items()) if not one.nothing}
-        if self._processes.exits:
+        if self.processes.exits:
             return
         if not self._all_idle(found):
             # Without a request to end the cell, launched computations may continue.
@@ -211,27 +207,27 @@ class Stopper:
             return
         if not heal:
             heal = not self._gathers(salt)
-        if heal and outcome.intact and not self._processes.exits:
+        if heal and outcome.intact and not self.processes.exits:
             self._heal(max(one.bytes for one in found.values()))
         outcome.verified = outcome.intact
 
     def _all_idle(self, found: dict[int, Unfinished]) -> bool:
-        return not self._outcome.silent and not _compute(found)
+        return not self.outcome.silent and not _compute(found)
 
     def _wind_down(self, ends: bool, heals: bool) -> dict[int, Unfinished]:
         """Wait until nothing runs; return the unfinished work of each process that replies."""
         budget_s = WIND_DOWN_S if ends else LOOK_S
-        self._winding = self._processes.client.call(wind_down, ends, heals, budget_s)
+        self._winding = self.processes.client.call(wind_down, ends, heals, budget_s)
         return self._wound(budget_s + (ANSWER_S if ends else LATE_ANSWER_S))
 
     def _wind_down_again(self, found: dict[int, Unfinished], ends: bool) -> dict[int, Unfinished]:
-        if self._outcome.silent:
+        if self.outcome.silent:
             # A silent process is blocked in one more launch until earlier computations end.
             found = self._wound(time.monotonic() - self._winding.started + AFTER_ABORT_S)
-        if self._outcome.silent:
+        if self.outcome.silent:
             return found
         budget_s = AFTER_ABORT_S if ends else LATE_ANSWER_S
-        self._winding = self._processes.client.call(wind_down, ends, False, budget_s)
+        self._winding = self.processes.client.call(wind_down, ends, False, budget_s)
         return self._wound(budget_s + ANSWER_S)
 
     def _wound(self, limit_s: float) -> dict[int, Unfinished]:
@@ -245,8 +241,8 @@ class Stopper:
 
         self.follow(pending, patience)
         found = _answers(pending)
-        everyone = range(self._processes.options.processes)
-        self._outcome.silent = tuple(k for k in everyone if k not in found)
+        everyone = range(self.processes.options.processes)
+        self.outcome.silent = tuple(k for k in everyone if k not in found)
         return found
 
     def _gathers(self, salt: int) -> bool:
@@ -254,7 +250,7 @@ class Stopper:
 
         An interrupt may have arrived between two processes' launches of the same collective.
         """
-        pending = self._processes.client.call(probe, salt, GATHER_S)
+        pending = self.processes.client.call(probe, salt, GATHER_S)
 
         def patience() -> float | None:
             late = time.monotonic() > pending.started + GATHER_S + ANSWER_S
@@ -267,17 +263,17 @@ class Stopper:
                 self._give_up(pending)
             return False
         right = all(answer is True for answer in pending.answers.values())
-        if not right and not self._processes.exits and self._processes.abort():
-            self._outcome.cut = True  # the test gather is still running
+        if not right and not self.processes.exits and self.processes.abort():
+            self.outcome.cut = True  # the test gather is still running
         return right
 
     def _heal(self, size: int) -> None:
         self.begin("Healing the cluster: reconnecting the processes, with their variables …")
         try:
-            self._outcome.healed = self._processes.heal(size, self.follow)
+            self.outcome.healed = self.processes.heal(size, self.follow)
         except ClusterError as error:
-            self._outcome.intact = False
-            self._outcome.unhealed = str(error)
+            self.outcome.intact = False
+            self.outcome.unhealed = str(error)
 
     def _interrupt(self, pending: Pending, attempt: int) -> None:
         for k in sorted(pending.waiting):
@@ -286,7 +282,7 @@ class Stopper:
             # wait; and each interrupt makes the wait look as if it had just started.
             waits = progress.waits_s >= WAITS_S or (attempt > 1 and progress.waits_s > 0)
             if not (waits and progress.inside_jax):
-                self._processes.interrupt(k, attempt)
+                self.processes.interrupt(k, attempt)
 
     def _all_hang(self, pending: Pending, since_s: float) -> bool:
         """Return whether all remaining processes wait for a device, despite any interrupt."""
@@ -296,7 +292,7 @@ class Stopper:
         return pending.all_inactive(still_s) and (inside or since_s > FREED_S)
 
     def _name(self, processes: Iterable[int]) -> str:
-        return name_processes(sorted(processes), self._processes.options.processes)
+        return name_processes(sorted(processes), self.processes.options.processes)
 
 
 def _answers(pending: Pending) -> dict[int, Unfinished]:

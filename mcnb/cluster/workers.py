@@ -151,8 +151,6 @@ class WorkerClient:
     """An ipyparallel client of the workers, with a view of each process.
 
     Args:
-        options: The cluster's options.
-        launcher: The launcher of the processes.
         exits: The exit reasons of ended processes, by name.
         lost: Called with a process that a call finds dead, if the launcher does not report exits.
 
@@ -446,16 +444,13 @@ class Processes:
     def heal(
         self, size: int = 0, follow: Callable[[Pending, Policy], object] = Pending.follow
     ) -> dict[int, Healed]:
-        """Disconnect and reconnect all processes, and restore the learner's arrays.
+        """Reconnect all processes, and restore the learner's arrays; describe them by process.
 
         No process may be inside a computation.
 
         Args:
             size: The maximum number of bytes of arrays that a process has to copy.
             follow: Waits for the replies as `Pending.follow` does; may raise to give up.
-
-        Returns:
-            The restored variables, by process.
 
         Raises:
             ClusterError: A process failed to heal, took too long, or died.

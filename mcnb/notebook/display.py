@@ -40,14 +40,12 @@ def show(result: Result) -> None:
 
 def _show(entry: Entry) -> None:
     if entry.kind == "stderr":
-        sys.stderr.write(entry.text)
-        sys.stderr.flush()
+        print(entry.text, end="", file=sys.stderr, flush=True)
     elif entry.kind == "value":
         display({"text/plain": entry.text.removesuffix("\n")}, raw=True)
     else:
-        sys.stdout.write(entry.text)
         # Flushed before later displays, which reach the notebook on another channel.
-        sys.stdout.flush()
+        print(entry.text, end="", flush=True)
     if entry.item is not None and not isinstance(entry.item, Line):
         display(dict(entry.item.data), metadata=dict(entry.item.metadata), raw=True)
 

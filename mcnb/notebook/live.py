@@ -75,8 +75,7 @@ def progress_text(pending: Pending, now: float, count: int) -> str:
             where = waiting_text(pending.waits[k], pending.waits, now)
         elif progress.waits_s:
             where = f"{where} waits inside JAX, for {progress.waits_s:.0f} s".lstrip()
-        said = progress.newest_line[:WIDEST_LINE]
-        text = " · ".join(part for part in (where, said) if part)
+        text = " · ".join(filter(None, (where, progress.newest_line[:WIDEST_LINE])))
         lines.append(gutter(text, label([k], count), width).removesuffix("\n"))
     if pending.stage:
         lines += ending

@@ -192,7 +192,7 @@ class McjaxMagics(Magics):
         """
         args = cell_parser().parse(line)
         live = self._live()
-        cluster = clusters.current() or self._started(Options())
+        cluster = clusters.current or self._started(Options())
         before = cluster.last
         if cluster.recovering:
             live.show("The processes are being restarted. The cell runs when they are ready …")
@@ -225,18 +225,17 @@ class McjaxMagics(Magics):
         """Show the output of an interrupted cell, and return the interrupt to raise."""
         assert result is not None
         show(result)
-        return keyboard_interrupt(
-            result.aftermath or "The cell had ended before it could be interrupted"
-        )
+        why = result.aftermath or "The cell had ended before it could be interrupted"
+        return keyboard_interrupt(why)
 
     def _live(self) -> LiveView:
-        cluster = clusters.current()
+        cluster = clusters.current
         count = Options().processes if cluster is None else cluster.options.processes
         return LiveView(count, somebody_looks(self.shell))
 
     def _start(self, args: Any) -> None:
         wanted = Options(**field_values("start", vars(args)))
-        cluster = clusters.current()
+        cluster = clusters.current
         if cluster is None or not cluster.running:
             self._started(wanted)
             print(f"Ready: {wanted.describe()}")
@@ -249,7 +248,7 @@ class McjaxMagics(Magics):
     def _started(self, options: Options) -> Cluster:
         """Start a cluster that the magics control."""
         cluster = Cluster.of(options)
-        clusters.set_current(cluster)
+        clusters.current = cluster
         self._while_starting(cluster, lambda _: cluster.start())
         return cluster
 
@@ -266,7 +265,7 @@ class McjaxMagics(Magics):
             live.remove()
 
     def _status(self, _: Any) -> None:
-        cluster = clusters.current()
+        cluster = clusters.current
         print("No cluster yet. Start one: %mcjax start" if cluster is None else cluster.status())
 
     def _interrupt(self, _: Any) -> None:
@@ -274,10 +273,10 @@ class McjaxMagics(Magics):
 
     def _log(self, _: Any) -> None:
         last = self._last()
-        if not last.launches:
+        if last.launches:
+            print(log_text(last.launches, last.count))
+        else:
             print("The last cell launched nothing that spans processes")
-            return
-        print(log_text(last.launches, last.count))
 
     def _timeline(self, args: Any) -> None:
         display(self._last().timeline(order=args.order))
@@ -292,9 +291,8 @@ class McjaxMagics(Magics):
         try:
             print(clusters.current_cluster().heal())
         except KeyboardInterrupt:
-            raise keyboard_interrupt(
-                "The interrupt had no effect: the cluster was healed"
-            ) from None
+            why = "The interrupt had no effect: the cluster was healed"
+            raise keyboard_interrupt(why) from None
 
     def _restart(self, args: Any) -> None:
         cluster = clusters.current_cluster()
@@ -311,14 +309,14 @@ class McjaxMagics(Magics):
         print(f"Ready: {cluster.options.describe()}{what}")
 
     def _connect(self, args: Any) -> None:
-        cluster = clusters.current()
+        cluster = clusters.current
         if cluster is not None and cluster.running:
             if cluster.options.ours:
                 raise _already_running(cluster)
             print(f"Already connected: {cluster.options.describe()}")
             return
         joined = connect(**field_values("connect", vars(args)))
-        clusters.set_current(joined)
+        clusters.current = joined
         print(f"Ready: {joined.options.describe()}")
 
     def _stop(self, _: Any) -> None:
@@ -406,10 +404,9 @@ def _of_an_interrupted_start(cluster: Cluster) -> str:
 def keyboard_interrupt(message: str) -> KeyboardInterrupt:
     """Return a KeyboardInterrupt that a notebook shows as this message alone."""
     interrupt = KeyboardInterrupt(message)
-    # IPython shows this in place of a traceback through mcnb.
-    interrupt._render_traceback_ = lambda: [  # type: ignore[attr-defined]
-        f"KeyboardInterrupt: {message}"
-    ]
+    # IPython shows these lines in place of a traceback through mcnb.
+    lines = [f"KeyboardInterrupt: {message}"]
+    interrupt._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
     return interrupt
 
 
@@ -426,10 +423,10 @@ def register(shell: Any) -> None:
 
 def unregister(shell: Any) -> None:
     """Stop the cluster and remove the magics."""
-    cluster = clusters.current()
+    cluster = clusters.current
     if cluster is not None:
         cluster.stop()
-        clusters.set_current(None)
+        clusters.current = None
     close_idle()
     magics = shell.magics_manager.registry.get(McjaxMagics.__name__)
     if magics is not None:

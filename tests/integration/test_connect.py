@@ -150,7 +150,7 @@ def test_the_magic(theirs: ipyparallel.Cluster, empty_notebook: Notebook) -> Non
         f"Disconnected from {COUNT} processes x 1 CPU device. The processes still run, but you "
         "can't connect to them again. To end them: ipcluster stop\n"
     )
-    clusters.set_current(None)
+    clusters.current = None
 
 
 def test_a_notebook_that_is_killed_leaves_nothing(theirs: ipyparallel.Cluster) -> None:

@@ -250,8 +250,9 @@ class Result:
 
     def _groups(self) -> list[tuple[list[int], ProcessError]]:
         """Group processes by equal errors, with the root cause first."""
-        first = sorted(self.errors, key=lambda k: (k in self.stopped, k))
-        causes = {k: self.errors[k] for k in first if not self._is_consequence(k, self.errors[k])}
+        errors, stopped = self.errors, self.outcome.stopped
+        first = sorted(errors, key=lambda k: (k in stopped, k))
+        causes = {k: errors[k] for k in first if not self._is_consequence(k, errors[k])}
         return [(sorted(group), error) for error, group in grouped(causes)]
 
     def _is_consequence(self, k: int, error: ProcessError) -> bool:

@@ -295,9 +295,10 @@ class WorkerClient:
         if failure := self._launcher.failure():
             raise ClusterError(failure)
         if time.monotonic() > deadline and not (self._launcher.patient and not self._views):
-            # While engines have no process indices, the last indices count as missing.
-            there = self._client.ids if self._launcher.numbered else range(len(self._client.ids))
-            missing = missing or sorted({*range(self.options.processes)}.difference(there))
+            if not missing:
+                # While engines have no process indices, the last indices count as missing.
+                ids = self._client.ids if self._launcher.numbered else range(len(self._client.ids))
+                missing = sorted({*range(self.options.processes)}.difference(ids))
             name = process_name(missing[0])
             raise ClusterError(
                 f"{name_processes(missing, self.options.processes)} did not {aim} within "

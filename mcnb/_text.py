@@ -57,7 +57,7 @@ def index_ranges(indices: Sequence[int]) -> str:
 
 
 def name_processes(indices: Sequence[int], count: int | None = None) -> str:
-    """Name processes, at least one, for a sentence: "all 4 processes" for 4 of a `count` of 4.
+    """Name processes, at least one, for a sentence: "all 4 processes" if they are all `count`.
 
     Example:
         >>> name_processes([2]), name_processes([0, 1, 2], 4), name_processes([0, 1], 2)

@@ -19,7 +19,8 @@ from mcnb._system import check_listen, outward_address
 from mcnb.errors import ClusterError, OptionError
 from mcnb.launchers.base import forwarded_environment
 from mcnb.launchers.exits import CONTROLLER, output_lines
-from mcnb.launchers.local import ENGINE_ARGS, ForkedCluster, LocalLauncher, python_command
+from mcnb.launchers.forkserver import python_command
+from mcnb.launchers.local import ENGINE_ARGS, ForkedCluster, LocalLauncher
 from mcnb.lockstep.model import ProcessExit
 from mcnb.lockstep.ranks import rank_variables
 from mcnb.options import Options
@@ -140,24 +141,15 @@ class BatchLauncher(LocalLauncher):
         return Path(tempfile.mkdtemp(prefix="mcnb-", dir=parent))
 
     def _cluster(self, exits: dict[str, ProcessExit]) -> ForkedCluster:
-        arguments = [f"--profile-dir={self.folder}", *ENGINE_ARGS]
-        command = python_command("mcnb.worker")
-        config = Config()
-        config[self.engines.__name__].update(
-            {"engine_cmd": command, "engine_args": arguments, **self.engine_traits()}
-        )
-        return ForkedCluster(
-            self.forkserver,
-            self.folder,
-            self.options,
-            exits,
-            engines=self.engines,
-            host=self.host,
-            config=config,
-        )
+        traits = {
+            "engine_cmd": python_command("mcnb.worker"),
+            "engine_args": [f"--profile-dir={self.folder}", *ENGINE_ARGS],
+            **self.engine_traits(),
+        }
+        return ForkedCluster(self, exits, self.engines, Config({self.engines.__name__: traits}))
 
     def _start(self, cluster: ForkedCluster) -> None:
-        cluster.start_reachable_controller_sync()
+        cluster.start_controller_sync()
         settings = Settings(forwarded_environment(self.options), str(Path.cwd()), self.sent)
         leave_settings(settings, self.folder)
         (self.folder / "log").mkdir(mode=0o700, exist_ok=True)

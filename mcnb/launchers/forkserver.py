@@ -80,6 +80,7 @@ class Spec:
         cwd: The working directory.
         output: The base path of the output files, to which ".out" and ".err" are appended.
         umask: The file mode creation mask.
+        graceful: Whether to send SIGHUP and allow a grace period before killing the process.
     """
 
     name: str
@@ -89,11 +90,7 @@ class Spec:
     cwd: str
     output: str
     umask: int
-
-    @property
-    def argv(self) -> list[str]:
-        """The command line for running the module in a new Python interpreter."""
-        return [sys.executable, "-P", "-m", self.module, *self.arguments]
+    graceful: bool = True
 
     def run(self) -> None:
         """Run the module in this process, and return when the module has finished."""
@@ -111,6 +108,11 @@ class Forked(BaseException):
     def __init__(self, spec: Spec) -> None:
         super().__init__(spec.name)
         self.spec = spec
+
+
+def python_command(module: str) -> list[str]:
+    """Return the command line of a module, without its arguments."""
+    return [sys.executable, "-P", "-m", module]
 
 
 def why_not(spec: Spec) -> str:
@@ -138,11 +140,6 @@ def why_not(spec: Spec) -> str:
         return f"this Python does not allow it: {error}"
     threads = len(list(_TASKS.iterdir()))
     return f"the fork server has {threads} threads, so it can't fork safely" if threads > 1 else ""
-
-
-def settle() -> None:
-    """Exempt the existing objects from garbage collection, so that forks keep sharing them."""
-    gc.freeze()
 
 
 def fork(spec: Spec) -> int:
@@ -204,6 +201,24 @@ def _become(spec: Spec, parent: int, files: list[int]) -> NoReturn:
     raise Forked(spec)
 
 
+def _execute(spec: Spec) -> int:
+    """Start a process in a new Python interpreter, as `fork` does."""
+    with open(f"{spec.output}.out", "ab") as out, open(f"{spec.output}.err", "ab") as err:  # noqa: PTH123
+        process = subprocess.Popen(
+            [*python_command(spec.module), *spec.arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=spec.env,
+            cwd=spec.cwd,
+            start_new_session=True,
+            umask=spec.umask,
+            preexec_fn=die_with_parent,
+        )
+    process.returncode = 0  # or Popen would wait for the process, too, and keep its status
+    return process.pid
+
+
 def _as_if_imported_now() -> None:
     """Reset the per-process state that libraries initialized when they were imported."""
     if "numpy" in sys.modules:
@@ -228,6 +243,7 @@ class Preload:
 
     def __init__(self, *, gently: bool) -> None:
         self.left = [*CONTROLLER, *PROCESSES, *CELLS]
+        self._settled = len(self.left)  # how many were left when objects were last frozen
         self._gently = gently
         self._thread: threading.Thread | None = None
         self._hurry = False
@@ -270,6 +286,10 @@ class Preload:
         self._gently = False
         while not self.has(modules):
             self._step()
+        if len(self.left) < self._settled:
+            # Forks keep sharing the existing objects if garbage collections leave them out.
+            self._settled = len(self.left)
+            gc.freeze()
 
     def _step(self) -> None:
         name = self.left[0]
@@ -291,31 +311,6 @@ def _usual() -> int:
     return os.getpriority(os.PRIO_PROCESS, os.getpid())
 
 
-class _Child:
-    """A forked process, with the interface of `subprocess.Popen`."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-
-    def poll(self) -> int | None:
-        """Return the exit status, or None while the process runs."""
-        return self._wait(os.WNOHANG)
-
-    def wait(self) -> int:
-        """Wait for the process to end, and return its exit status."""
-        status = self._wait(0)
-        assert status is not None
-        return status
-
-    def _wait(self, options: int) -> int | None:
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, options)
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
-        return self.returncode
-
-
 class ForkServer:
     """The fork server, with the processes that it has started and that still run.
 
@@ -324,11 +319,13 @@ class ForkServer:
 
     Attributes:
         folder: The folder to remove when the cluster ends.
+        running: The process ids, by name.
+        graceful: The names of the processes that receive SIGHUP before they are killed.
     """
 
     def __init__(self, *, gently: bool) -> None:
         self.folder = ""
-        self.running: dict[str, _Child | subprocess.Popen[bytes]] = {}
+        self.running: dict[str, int] = {}
         self.graceful: set[str] = set()
         self.parent = os.getppid()
         self.selector = selectors.DefaultSelector()
@@ -336,7 +333,6 @@ class ForkServer:
         self.preload = Preload(gently=gently)
         self.why_not = ""  # why this process can't be forked
         self.looked_at: set[tuple[str, ...]] = set()  # imports after which forking was checked
-        self.settled = len(self.preload.left)  # how many imports were left at the last settle()
 
     def run(self) -> Spec | None:
         """Serve until the notebook kernel ends, then end all processes.
@@ -366,9 +362,9 @@ class ForkServer:
                 os.close(file)
             return forked.spec
         except BaseException:
-            self._end_cluster()
+            self._end(remove=True)
             raise
-        self._end_cluster()
+        self._end(remove=True)
         self.preload.stop()
         return None
 
@@ -409,91 +405,54 @@ class ForkServer:
         """Start serving a cluster."""
         self.folder = folder
 
-    def _do_start(self, cluster: str, graceful: bool, **spec: Any) -> None:
+    def _do_start(self, cluster: str, **given: Any) -> None:
         """Start a process, unless its cluster has ended without the client knowing yet."""
-        if cluster == self.folder:
-            self._start(Spec(**spec), graceful)
-
-    def _start(self, spec: Spec, graceful: bool) -> None:
+        if cluster != self.folder:
+            return
+        spec = Spec(**given)
         self.preload.stop()
         try:
-            if self._can_fork(spec):
-                process: _Child | subprocess.Popen[bytes] = _Child(fork(spec))
-            else:
-                process = self._execute(spec)
+            self.running[spec.name] = fork(spec) if self._can_fork(spec) else _execute(spec)
         except OSError as error:
             where = f": {error.filename}" if error.filename else ""
             self._report(name=spec.name, failed=f"{error.strerror}{where}")
         else:
-            self.running[spec.name] = process
-            if graceful:
+            if spec.graceful:
                 self.graceful.add(spec.name)
         if self.preload.urgent and not self.why_not:
             self.preload.begin()
 
     def _can_fork(self, spec: Spec) -> bool:
-        needed = NEEDED.get(spec.module)
-        if needed is None or self.why_not:
+        if self.why_not:
             return False
+        needed = NEEDED[spec.module]
         self.preload.get(needed)
         if needed not in self.looked_at:
             self.looked_at.add(needed)
             self.why_not = why_not(spec)
             self._report(why_not=self.why_not)
-        if len(self.preload.left) < self.settled:
-            self.settled = len(self.preload.left)
-            settle()
         return not self.why_not
-
-    def _execute(self, spec: Spec) -> subprocess.Popen[bytes]:
-        with open(f"{spec.output}.out", "ab") as out, open(f"{spec.output}.err", "ab") as err:  # noqa: PTH123
-            return subprocess.Popen(
-                spec.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env=spec.env,
-                cwd=spec.cwd,
-                start_new_session=True,
-                umask=spec.umask,
-                preexec_fn=die_with_parent,
-            )
 
     def _do_signal(self, cluster: str, name: str, number: int) -> None:
         if cluster == self.folder and name in self.running:
-            os.kill(self.running[name].pid, number)
+            os.kill(self.running[name], number)
 
     def _do_end(self, remove: bool, grace_s: float | None = None) -> None:
         """End all running processes, and then send a report."""
-        self._end_all(GRACE_S if grace_s is None else grace_s)
-        self.graceful.clear()
-        if remove:
-            self._end_cluster()
+        self._end(remove, GRACE_S if grace_s is None else grace_s)
         self._report(ended=True)
 
-    def _end_cluster(self) -> None:
-        self._end_all()
-        self.graceful.clear()
-        if self.folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder = ""
-
     def _reap(self) -> None:
-        if not hasattr(os, "waitid"):  # macOS before Python 3.13, which has no subreapers
-            exited = [name for name, process in self.running.items() if process.poll() is not None]
-            for name in exited:
-                self._report(name=name, status=self.running.pop(name).returncode)
-            return
-        names = {process.pid: name for name, process in self.running.items()}
+        """Wait for all children that have ended, orphans too, and report those of the cluster."""
+        names = {pid: name for name, pid in self.running.items()}
         with contextlib.suppress(ChildProcessError):
-            while child := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                if child.si_pid in names:
-                    name = names[child.si_pid]
-                    self._report(name=name, status=self.running.pop(name).wait())
-                else:
-                    os.waitpid(child.si_pid, 0)
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = ended
+                if pid in names:
+                    del self.running[names[pid]]
+                    self._report(name=names[pid], status=os.waitstatus_to_exitcode(status))
 
-    def _end_all(self, grace_s: float = GRACE_S) -> None:
+    def _end(self, remove: bool, grace_s: float = GRACE_S) -> None:
         # Not SIGTERM: JAX takes SIGTERM as a preemption notice, and continues.
         self._signal_groups(signal.SIGHUP, self.graceful)
         self._reap_until(lambda: self.graceful.isdisjoint(self.running), grace_s)
@@ -506,10 +465,14 @@ class ForkServer:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     child.kill()
             self._reap_until(lambda: not psutil.Process().children(), 0.1)
+        self.graceful.clear()
+        if remove and self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = ""
 
-    def _reap_until(self, done: Callable[[], bool], timeout: float | None) -> None:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not done() and (deadline is None or time.monotonic() < deadline):
+    def _reap_until(self, done: Callable[[], bool], timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while not done() and time.monotonic() < deadline:
             self._reap()
             time.sleep(0.005)
 
@@ -518,11 +481,11 @@ class ForkServer:
         # reused until this process has waited for it.
         for name in self.running.keys() & names:
             try:
-                os.killpg(self.running[name].pid, number)
+                os.killpg(self.running[name], number)
             except PermissionError:  # macOS raises this for a group that has ended
                 pass
             except ProcessLookupError:
-                os.kill(self.running[name].pid, number)
+                os.kill(self.running[name], number)
 
     def _report(self, **report: Any) -> None:
         with contextlib.suppress(OSError):

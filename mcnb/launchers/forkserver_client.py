@@ -7,7 +7,6 @@ import contextlib
 import json
 import queue
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from typing import Any
 from mcnb.errors import ClusterError
 from mcnb.launchers.base import OnExit
 from mcnb.launchers.exits import FORKSERVER
-from mcnb.launchers.forkserver import Spec
+from mcnb.launchers.forkserver import Spec, python_command
 from mcnb.lockstep.model import ExitSource, ProcessExit
 
 ENDING_S = 10.0
@@ -46,13 +45,7 @@ class ForkServerClient:
         self.why_not: str | None = None
         self._on_exit: OnExit | None = None
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                "mcnb.launchers.forkserver",
-                *(["--gently"] if gently else []),
-            ],
+            [*python_command("mcnb.launchers.forkserver"), *(["--gently"] if gently else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=self.env,
@@ -81,15 +74,14 @@ class ForkServerClient:
         self._on_exit = on_exit
         self._order(do="begin", folder=str(folder))
 
-    def start(self, folder: Path, spec: Spec, *, graceful: bool) -> None:
+    def start(self, folder: Path, spec: Spec) -> None:
         """Start a process.
 
         Args:
             folder: The cluster's folder. If that cluster has ended, no process is started.
             spec: The process.
-            graceful: Whether to send SIGHUP and allow a grace period before killing the process.
         """
-        self._order(do="start", cluster=str(folder), graceful=graceful, **asdict(spec))
+        self._order(do="start", cluster=str(folder), **asdict(spec))
 
     def signal(self, folder: Path, name: str, number: int) -> None:
         """Send a signal to a process of a cluster, if the process still runs."""
@@ -166,10 +158,9 @@ def preload(env: Mapping[str, str], *, gently: bool = True) -> None:
     """
     global _idle
     with _lock:
-        if _idle is None or not _fits(_idle, env):
-            before, _idle = _idle, ForkServerClient(_early(env), gently=gently)
-        else:
-            before = None
+        if _idle is not None and _fits(_idle, env):
+            return
+        before, _idle = _idle, ForkServerClient(_early(env), gently=gently)
     if before is not None:
         before.close()
 
@@ -178,8 +169,7 @@ def take(env: Mapping[str, str]) -> ForkServerClient:
     """Return a fork server for an environment: the idle one if it fits, otherwise a new one."""
     global _idle
     with _lock:
-        idle = _idle
-        if idle is not None and _fits(idle, env):
+        if (idle := _idle) is not None and _fits(idle, env):
             _idle = None
             return idle
     return ForkServerClient(_early(env))
@@ -192,26 +182,27 @@ def give_back(forkserver: ForkServerClient, grace_s: float | None = None) -> Non
         forkserver: The fork server.
         grace_s: How many seconds processes have to exit before they are killed.
     """
-    global _idle
     try:
         forkserver.end(grace_s=grace_s)
     except ClusterError:  # the fork server was killed
         forkserver.close()
-        return
-    with _lock:
-        before, _idle = _idle, forkserver
-    if before is not None:
-        before.close()
+    else:
+        _keep(forkserver)
 
 
 @atexit.register
 def close_idle() -> None:
     """Close the idle fork server, if there is one."""
+    _keep(None)
+
+
+def _keep(forkserver: ForkServerClient | None) -> None:
+    """Replace the idle fork server, and close the previous one."""
     global _idle
     with _lock:
-        idle, _idle = _idle, None
-    if idle is not None:
-        idle.close()
+        before, _idle = _idle, forkserver
+    if before is not None:
+        before.close()
 
 
 def _early(env: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -16,7 +15,6 @@ from typing import Any
 
 import ipyparallel
 from ipyparallel.cluster.launcher import ControllerLauncher, EngineLauncher
-from traitlets import Instance
 from traitlets.config import Config
 
 from mcnb._system import LOOPBACK, current_umask
@@ -24,7 +22,7 @@ from mcnb.errors import ClusterError
 from mcnb.launchers.base import Launcher, OnExit, process_environment
 from mcnb.launchers.exits import CONTROLLER, FORKSERVER, last_lines, output_path, process_name
 from mcnb.launchers.forkserver import Spec
-from mcnb.launchers.forkserver_client import ForkServerClient, give_back, take
+from mcnb.launchers.forkserver_client import give_back, take
 from mcnb.lockstep.model import ProcessExit
 from mcnb.options import Options
 
@@ -87,7 +85,7 @@ class LocalLauncher(Launcher):
                 return
 
     def _cluster(self, exits: dict[str, ProcessExit]) -> ForkedCluster:
-        return ForkedCluster(self.forkserver, self.folder, self.options, exits)
+        return ForkedCluster(self, exits)
 
     def _start(self, cluster: ForkedCluster) -> None:
         cluster.start_cluster_sync(n=self.options.processes)
@@ -125,26 +123,23 @@ class ForkedController(ControllerLauncher):
     """Launcher of ipyparallel's controller that uses the fork server."""
 
     def find_args(self) -> list[str]:
-        """Return the controller's command line."""
+        """Return the controller's module and arguments."""
+        host = self.parent.launcher.host or LOOPBACK
         return [
-            *python_command("mcnb.launchers.controller"),
+            "mcnb.launchers.controller",
             f"--profile-dir={self.profile_dir}",
             f"--work-dir={self.parent.cwd}",
             f"--HeartMonitor.expected={self.parent.n}",
-            f"--ip={self.parent.host}",
-            f"--location={self.parent.host}",
+            f"--ip={host}",
+            f"--location={host}",
             *CONTROLLER_ARGS,
         ]
 
     async def start(self) -> None:
-        """Start the controller."""
-        self.parent.start_kept(CONTROLLER, self.args, self.get_env())
+        """Start the controller; return when its connection files are complete."""
+        self.parent.start_process(CONTROLLER, self.args, self.get_env())
         self.notify_start({})
-
-    def poll(self) -> ProcessExit | None:
-        """Return the controller's exit reason, or None while the controller runs."""
-        exits: Mapping[str, ProcessExit] = self.parent.exits
-        return exits.get(CONTROLLER) or exits.get(FORKSERVER)
+        await self.get_connection_info()
 
     async def get_connection_info(self, timeout: float | None = None) -> dict[str, Any]:
         """Return the connection files' contents when both files are complete.
@@ -160,27 +155,19 @@ class ForkedController(ControllerLauncher):
                 }
             except (FileNotFoundError, json.JSONDecodeError):
                 pass
-            if self.poll() is not None:
+            if self.parent.exits.keys() & {CONTROLLER, FORKSERVER}:
                 raise RuntimeError("the controller ended")
             await asyncio.sleep(CONNECTION_POLL_S)
         raise TimeoutError("the controller did not start in time")
-
-    def signal(self, sig: int) -> None:
-        """Send the controller a signal."""
-        self.parent.forkserver.signal(self.parent.folder, CONTROLLER, sig)
-
-    async def stop(self) -> None:
-        """Do nothing: the fork server ends all processes together."""
-        self.notify_stop({})
 
 
 class ForkedEngines(EngineLauncher):
     """Launcher of the JAX processes, as ipyparallel engines, that uses the fork server."""
 
     def find_args(self) -> list[str]:
-        """Return an engine's command line without the process index."""
+        """Return an engine's module and arguments, without the process index."""
         return [
-            *python_command("mcnb.worker"),
+            "mcnb.worker",
             f"--profile-dir={self.profile_dir}",
             f"--work-dir={self.parent.cwd}",
             *ENGINE_ARGS,
@@ -188,54 +175,34 @@ class ForkedEngines(EngineLauncher):
 
     async def start(self, n: int) -> None:
         """Start `n` processes, each of which requests its process index as its engine id."""
-        self.n = n
         for index in range(n):
-            self.parent.start_kept(
-                process_name(index), [*self.args, f"--IPEngine.id={index}"], self.get_env()
-            )
+            words = [*self.args, f"--IPEngine.id={index}"]
+            self.parent.start_process(process_name(index), words, self.get_env())
         self.notify_start({})
-
-    def signal(self, sig: int) -> None:
-        """Send a signal to all processes."""
-        for index in range(self.n):
-            self.parent.forkserver.signal(self.parent.folder, process_name(index), sig)
-
-    async def stop(self) -> None:
-        """Do nothing: the fork server ends all processes together."""
-        self.notify_stop({})
 
 
 class ForkedCluster(ipyparallel.Cluster):
-    """An ipyparallel cluster whose controller ends with its fork server.
+    """An ipyparallel cluster whose processes end with the fork server, which ends them together.
 
     Args:
-        forkserver: The fork server that starts the controller.
-        folder: The cluster's folder, private to the user, for all files of the cluster.
-        options: The number of processes, their devices, platform and environment.
+        launcher: The launcher, with the fork server that starts the controller.
         exits: The processes' exit reasons by name, filled in by the fork server's `on_exit`.
-        engines: The launcher of the processes; by default, one that uses the fork server.
-        host: The address of this host at which the controller listens.
-        config: Additional configuration of the launcher.
+        engines: ipyparallel's launcher of the engines; by default, one that uses the fork server.
+        config: Additional configuration of the engines' launcher.
     """
-
-    forkserver = Instance(ForkServerClient)
 
     def __init__(
         self,
-        forkserver: ForkServerClient,
-        folder: Path,
-        options: Options,
+        launcher: LocalLauncher,
         exits: Mapping[str, ProcessExit],
         engines: type[EngineLauncher] = ForkedEngines,
-        host: str = LOOPBACK,
         config: Config | None = None,
     ) -> None:
         super().__init__(
-            forkserver=forkserver,
             controller=ForkedController,
             engines=engines,
-            n=options.processes,
-            profile_dir=str(folder),
+            n=launcher.options.processes,
+            profile_dir=str(launcher.folder),
             cluster_id="",
             cluster_file="",
             shutdown_atexit=False,
@@ -244,37 +211,33 @@ class ForkedCluster(ipyparallel.Cluster):
             log=_silent_log(),
             config=config or Config(),
         )
-        self.folder = folder
-        self.host = host
+        self.launcher = launcher
         self.exits = exits
         self.cwd = Path.cwd()
-        self._base_env = process_environment(options, os.environ)
+        self._base_env = process_environment(launcher.options, os.environ)
 
-    async def start_reachable_controller(self) -> None:
-        """Start the controller; return when its connection files are complete."""
-        await self.start_controller()
-        assert self.controller is not None
-        await self.controller.get_connection_info()
+    def start_process(self, name: str, words: list[str], env: Mapping[str, str]) -> None:
+        """Start a process with the fork server, in the notebook kernel's working directory.
 
-    def start_kept(self, name: str, argv: list[str], env: Mapping[str, str]) -> None:
-        """Start a process with the fork server, in the notebook kernel's working directory."""
-        module, *arguments = argv[len(python_command()) :]
-        output = output_path(self.folder, name)
+        Args:
+            name: The process's name.
+            words: The module that the process runs, and the module's arguments.
+            env: Environment variables.
+        """
+        module, *arguments = words
+        folder = self.launcher.folder
+        output = output_path(folder, name)
         own = {
             "MCNB_OUTPUT": output,
             # Keep the user's own IPython configuration out of the processes.
-            "IPYTHONDIR": str(self.folder / "ipython"),
+            "IPYTHONDIR": str(folder / "ipython"),
         }
         # ipyparallel makes some files world-readable. For cells, the user's umask applies.
-        umask = 0o077 if name == CONTROLLER else current_umask()
+        graceful = name != CONTROLLER
+        umask = current_umask() if graceful else 0o077
         environment = {**self._base_env, **env, **own}
-        spec = Spec(name, module, arguments, environment, str(self.cwd), output, umask)
-        self.forkserver.start(self.folder, spec, graceful=name != CONTROLLER)
-
-
-def python_command(*module: str) -> list[str]:
-    """Return the command line of a module, without its arguments."""
-    return [sys.executable, "-P", "-m", *module]
+        spec = Spec(name, module, arguments, environment, str(self.cwd), output, umask, graceful)
+        self.launcher.forkserver.start(folder, spec)
 
 
 def _silent_log() -> logging.Logger:

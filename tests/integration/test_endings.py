@@ -150,8 +150,8 @@ def test_orders_for_a_cluster_that_has_ended_start_nothing(tmp_path: Path) -> No
         forkserver.end()
         forkserver.begin(tmp_path / "second", lambda name, _: gone.append(name))
         arguments = ("controller", "mcnb.launchers.controller", [], dict(os.environ), "/")
-        spec = Spec(*arguments, output=str(tmp_path / "c"), umask=0o77)
-        forkserver.start(tmp_path / "first", spec, graceful=False)
+        spec = Spec(*arguments, output=str(tmp_path / "c"), umask=0o77, graceful=False)
+        forkserver.start(tmp_path / "first", spec)
         forkserver.end()
         assert gone == []
         assert list(tmp_path.iterdir()) == []

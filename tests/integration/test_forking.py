@@ -227,7 +227,6 @@ from mcnb.launchers import forkserver
 warm = forkserver.Preload(gently=True)
 warm.begin()
 warm.get(forkserver.NEEDED["mcnb.worker"])
-forkserver.settle()
 running, failed = {}, []
 spec = forkserver.Spec("first", "child", [], {}, "/", "", 0)
 assert forkserver.why_not(spec) == "", forkserver.why_not(spec)

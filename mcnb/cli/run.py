@@ -13,11 +13,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from mcnb._system import reserved_port
 from mcnb._text import name_processes
@@ -36,7 +37,7 @@ from mcnb.lockstep.runner import (
     encode_address,
 )
 from mcnb.lockstep.server import Server
-from mcnb.messages import Text
+from mcnb.messages import STREAMS, Stream, Text
 from mcnb.options import RUN, Options, field_values, options_of, usage
 from mcnb.output.fold import fold_events
 from mcnb.output.text import entries
@@ -50,15 +51,13 @@ ALONE_S, OBEY_S = 1.0, 5.0
 INTERRUPTED_S = 3.0
 # How long the system may take to report how a process ended.
 REAPED_S = 2.0
-_StreamName: TypeAlias = Literal["stdout", "stderr"]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Lines:
     r"""One stream of one process, split into lines.
 
-    Args:
-        hide_gloo: Whether to leave out Gloo's connection notes.
+    Gloo's connection notes are left out, on stderr, too: programs of `mcnb script` have them there.
 
     Example:
         >>> lines = Lines()
@@ -66,9 +65,9 @@ class Lines:
         (['step 1'], ['step 2'], ['end'])
     """
 
-    def __init__(self, hide_gloo: bool = False) -> None:
+    def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._gloo = GlooFilter() if hide_gloo else None
+        self._gloo = GlooFilter()
         self._rest = ""
 
     def feed(self, data: bytes, final: bool = False) -> list[str]:
@@ -78,9 +77,7 @@ class Lines:
             data: The new bytes.
             final: Whether the stream ends here; then the last line needs no end.
         """
-        text = self._decoder.decode(data, final)
-        if self._gloo is not None:
-            text = self._gloo.feed(text, final)
+        text = self._gloo.feed(self._decoder.decode(data, final), final)
         *lines, self._rest = (self._rest + text).split("\n")
         if final and self._rest:
             lines.append(self._rest)
@@ -99,16 +96,6 @@ def labelled(process: int, count: int, line: str) -> str:
     # For a progress bar, only the last text that a terminal would have shown.
     shown = line.rstrip("\r").rpartition("\r")[2]
     return f"{f'[{process}]':<{width}} {shown}".rstrip()
-
-
-def folded(said: dict[int, list[Text]], count: int) -> str:
-    """Fold the output of processes, as in a notebook.
-
-    Args:
-        said: The output of each process, by process index.
-        count: The number of processes.
-    """
-    return "".join(entry.text for entry in entries(fold_events(said), count))
 
 
 @dataclass(frozen=True)
@@ -133,20 +120,7 @@ class Ended:
         return not self.ended_by_us and self.status != 0
 
 
-@dataclass(frozen=True)
-class Cause:
-    """The cause of a program's failure.
-
-    Attributes:
-        sentence: The cause in words; empty if nothing failed.
-        code: The exit code of `mcnb run`.
-    """
-
-    sentence: str = ""
-    code: int = 0
-
-
-def find_cause(ended: Sequence[Ended], count: int, verdict: Verdict | None) -> Cause:
+def find_cause(ended: Sequence[Ended], count: int, verdict: Verdict | None) -> tuple[str, int]:
     """Find the cause of a program's failure.
 
     Args:
@@ -154,52 +128,38 @@ def find_cause(ended: Sequence[Ended], count: int, verdict: Verdict | None) -> C
         count: The number of processes.
         verdict: The verdict, if the processes diverged.
 
+    Returns:
+        The cause in words, empty if nothing failed, and the exit code of `mcnb run`.
+
     Example:
         >>> find_cause([Ended(1, 1, Ending("raised", "OSError: full", "train.py:7", 1))], 4, None)
-        Cause(sentence='process 1 raised OSError: full (train.py:7)', code=1)
+        ('process 1 raised OSError: full (train.py:7)', 1)
     """
     failed = [one for one in ended if one.failed]
     if not failed:
-        return Cause()
+        return "", 0
     # A process that was killed, or raised its own error, comes before those it left waiting.
     own = [one for one in failed if one.ending is None or one.ending.kind in ("raised", "exit")]
     if own:
-        first = _first(own)
+        # When process 0 is gone, JAX aborts all others: their errors about that are no cause.
+        told = [one for one in own if one.ending is not None or one.status != -signal.SIGABRT]
+        first = (told or own)[0]
         alike = sorted(one.process for one in own if _said(one) == _said(first))
         said = f"{name_processes(alike, count)} {_said(first, plural=len(alike) > 1)}"
         waited = left_waiting(verdict.states, count) if verdict is not None else ""
-        sentence = f"{said}. {waited[0].upper()}{waited[1:]}" if waited else said
-        return Cause(sentence, _code(first))
+        code = first.status if first.status >= 0 else 128 - first.status
+        return f"{said}. {_capital(waited)}" if waited else said, code
     if verdict is not None and any(one.ending and one.ending.kind == "diverged" for one in failed):
-        return Cause(explain(verdict, count).sentence, 1)
-    return Cause("interrupted", EXIT_INTERRUPTED)
-
-
-def _first(own: Sequence[Ended]) -> Ended:
-    """Return the process that failed first.
-
-    When process 0 is gone, JAX aborts all others: their errors about that are no cause.
-    """
-    told = [one for one in own if one.ending is not None or one.status != -signal.SIGABRT]
-    return (told or own)[0]
+        return explain(verdict, count).sentence, 1
+    return "interrupted", EXIT_INTERRUPTED
 
 
 def _said(one: Ended, *, plural: bool = False) -> str:
     if one.ending is None:
         return exit_text(ProcessExit(ExitSource.OBSERVED, one.status), plural=plural)
     place = f" ({one.ending.place})" if one.ending.place else ""
-    if one.ending.kind == "exit":
-        return f"ended with {one.ending.error}{place}"
-    return f"raised {one.ending.error}{place}"
-
-
-def _code(one: Ended) -> int:
-    return one.status if one.status >= 0 else 128 - one.status
-
-
-def never_joined(endings: Mapping[int, Ending]) -> bool:
-    """Return whether several processes finished without ever joining each other."""
-    return len(endings) > 1 and not any(ending.joined for ending in endings.values())
+    verb = "ended with" if one.ending.kind == "exit" else "raised"
+    return f"{verb} {one.ending.error}{place}"
 
 
 # The first flag of each option: longer ones, such as --processes, may be the program's.
@@ -267,10 +227,9 @@ def parse(words: Sequence[str]) -> Command:
             rest.pop(0)
         elif option is not None and option.metavar:
             rest.pop(0)
-            if not equals:
-                if not rest:
-                    raise OptionError(f"mcnb run {name}: a value is missing. See mcnb run --help")
-                value = rest.pop(0)
+            if not equals and not rest:
+                raise OptionError(f"mcnb run {name}: a value is missing. See mcnb run --help")
+            value = value if equals else rest.pop(0)
             if option.repeatable:
                 given.setdefault(option.name, []).append(value)
             else:
@@ -319,100 +278,123 @@ def main(words: Sequence[str]) -> int:
     command = parse(words)
     if is_lesson(command.path):
         return run_lesson(command.path)
+    return Running(command).run()
 
-    running = Running(command.path, command.arguments, command.options, fold=command.fold)
-    return running.run()
+
+@dataclass
+class _Process:
+    """A process of the program.
+
+    Attributes:
+        index: The index of the process.
+        popen: The process itself.
+        pipe: The pipe of the process's report on its end, which does not block.
+        report: The part of the report that has been read.
+        ending: The report, once it is complete.
+        said: The output, if it is folded at the end.
+        told: Whether mcnb has signalled the process to end.
+        killed: Whether mcnb killed the process because it did not end after Ctrl-C.
+        ended: Whether the process has ended.
+    """
+
+    index: int
+    popen: subprocess.Popen[bytes]
+    pipe: FileIO
+    report: bytes = b""
+    ending: Ending | None = None
+    said: list[Text] = field(default_factory=list)
+    told: bool = False
+    killed: bool = False
+    ended: bool = False
+
+    def read_report(self) -> None:
+        """Read what there is of the report."""
+        data = self.pipe.read()  # None while there is nothing new, and empty at the end
+        self.report += data or b""
+        # A child process may keep the pipe open.
+        if self.report and self.ending is None and (data == b"" or self.ended):
+            self.ending = Ending(**json.loads(self.report))
 
 
 class Running:
     """A program that runs in several processes.
 
     Args:
-        path: The program's file.
-        arguments: Its arguments; `{process}` and `{processes}` stand for the index of each process
-            and for their number.
-        options: The options of the processes.
-        fold: Whether to fold the output and show it at the end, instead of line by line.
+        command: The program, and the options of its processes.
     """
 
-    def __init__(
-        self, path: Path, arguments: Sequence[str], options: Options, *, fold: bool = False
-    ) -> None:
-        self.options = options
-        self._path = path
-        self._arguments = arguments
-        self._fold = fold
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._selector = selectors.DefaultSelector()
-        self._said: dict[int, list[Text]] = {k: [] for k in range(options.processes)}
-        self._endings: dict[int, Ending] = {}
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._count = command.options.processes
+        self._processes: list[_Process] = []
         self._ended: list[Ended] = []
+        self._selector = selectors.DefaultSelector()
         self._signalled: int | None = None
-        self._told: set[int] = set()  # processes that mcnb has signalled to end
-        self._killed: set[int] = set()  # processes that did not end after Ctrl-C
 
     def run(self) -> int:
         """Run the program; return 0, or the exit code of the process that failed first."""
-        count = self.options.processes
+        options, count = self._command.options, self._count
         with contextlib.ExitStack() as stack:
             server = stack.enter_context(Server(count, how=self._how))
             port = stack.enter_context(reserved_port())
             stack.enter_context(_handling(self._pass_on))
             stack.callback(self._end_all)
+            environment = process_environment(options, os.environ) | {
+                PROCESSES: str(count),
+                REFEREE: encode_address(server.address),
+                COORDINATOR: f"127.0.0.1:{port}",
+                "PYTHONUNBUFFERED": "1",
+            }
+            if "MPLBACKEND" not in options.env:  # a notebook's backend does not suit a program
+                del environment["MPLBACKEND"]
+                environment |= {k: v for k, v in os.environ.items() if k == "MPLBACKEND"}
             gpus: list[tuple[str, ...]] = []
-            if self.options.platform == "cuda":
-                here = socket.gethostname(), visible_gpus({**os.environ, **self.options.env})
-                gpus = share([here] * count, self.options.devices_per_process)
+            if options.platform == "cuda":
+                here = socket.gethostname(), visible_gpus({**os.environ, **options.env})
+                gpus = share([here] * count, options.devices_per_process)
             for k in range(count):
-                own = {VISIBLE: ",".join(gpus[k])} if gpus else {}
-                self._start(k, server, f"127.0.0.1:{port}", own)
+                self._start(k, environment | ({VISIBLE: ",".join(gpus[k])} if gpus else {}))
             self._watch()
-            cause = find_cause(self._ended, count, server.verdict)
-        return self._conclude(cause)
+            sentence, code = find_cause(self._ended, count, server.verdict)
+        return self._conclude(sentence, code)
 
-    def _conclude(self, cause: Cause) -> int:
-        if self._fold:
-            print(folded(self._said, self.options.processes), end="", flush=True)
-        code = cause.code if self._signalled is None else 128 + self._signalled
+    def _conclude(self, sentence: str, code: int) -> int:
+        """Print why the program ended, and return the exit code of `mcnb run`."""
+        if self._command.fold:
+            blocks = fold_events({process.index: process.said for process in self._processes})
+            folded = "".join(entry.text for entry in entries(blocks, self._count))
+            print(folded, end="", flush=True)
         if self._signalled == signal.SIGINT:
-            killed = sorted(self._killed)
-            name = _capital(name_processes(killed, self.options.processes)) if killed else ""
+            killed = [process.index for process in self._processes if process.killed]
+            name = _capital(name_processes(killed, self._count)) if killed else ""
             note = f". {name} did not end and {_were(killed)} killed" if killed else ""
             print(f"mcnb run: interrupted{note}", file=sys.stderr)
-        if cause.sentence and self._signalled is None:
+        if self._signalled is not None:
+            return 128 + self._signalled
+        endings = [process.ending for process in self._processes if process.ending is not None]
+        if sentence:
             told = sorted(one.process for one in self._ended if one.ended_by_us)
             ended = f". {_capital(name_processes(told))} {_were(told)} ended" if told else ""
-            print(f"mcnb run: {cause.sentence}{ended}", file=sys.stderr)
-        elif code == 0 and never_joined(self._endings):
+            print(f"mcnb run: {sentence}{ended}", file=sys.stderr)
+        elif code == 0 and len(endings) > 1 and not any(ending.joined for ending in endings):
             print(
-                f"mcnb run: {self._path.name} never called jax.distributed.initialize(), so its "
-                f"{len(self._endings)} processes ran independently",
+                f"mcnb run: {self._command.path.name} never called jax.distributed.initialize(), "
+                f"so its {len(endings)} processes ran independently",
                 file=sys.stderr,
             )
         return code
 
-    def _start(self, k: int, server: Server, coordinator: str, own: dict[str, str]) -> None:
-        count = self.options.processes
+    def _start(self, k: int, environment: dict[str, str]) -> None:
         read, report = os.pipe()
         os.set_blocking(read, False)
-        environment = process_environment(self.options, os.environ) | {
-            PROCESS: str(k),
-            PROCESSES: str(count),
-            REFEREE: encode_address(server.address),
-            COORDINATOR: coordinator,
-            REPORT: str(report),
-            "PYTHONUNBUFFERED": "1",
-            **own,
-        }
-        if "MPLBACKEND" not in self.options.env:  # a notebook's backend does not suit a program
-            environment.pop("MPLBACKEND", None)
-            environment |= {k: v for k, v in os.environ.items() if k == "MPLBACKEND"}
-        words = [word.replace("{processes}", str(count)) for word in self._arguments]
-        words = [word.replace("{process}", str(k)) for word in words]
-        unchecked = [] if self.options.checked else ["--unchecked"]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mcnb.lockstep", *unchecked, str(self._path), *words],
-            env=environment,
+        words = [
+            word.replace("{processes}", str(self._count)).replace("{process}", str(k))
+            for word in self._command.arguments
+        ]
+        unchecked = [] if self._command.options.checked else ["--unchecked"]
+        popen = subprocess.Popen(
+            [sys.executable, "-m", "mcnb.lockstep", *unchecked, str(self._command.path), *words],
+            env={**environment, PROCESS: str(k), REPORT: str(report)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -420,169 +402,114 @@ class Running:
             process_group=0,  # mcnb run passes on Ctrl-C, once
         )
         os.close(report)
+        process = _Process(k, popen, FileIO(read))
         self._processes.append(process)
-        assert process.stdout
-        assert process.stderr
-        out, err = _Stream(self, k, "stdout"), _Stream(self, k, "stderr")
-        self._selector.register(process.stdout.fileno(), selectors.EVENT_READ, out)
-        self._selector.register(process.stderr.fileno(), selectors.EVENT_READ, err)
-        self._selector.register(read, selectors.EVENT_READ, _Report(self, k))
+        for stream in STREAMS:
+            reader = (process, stream, Lines())
+            self._selector.register(getattr(popen, stream), selectors.EVENT_READ, reader)
+
+    def _left(self) -> list[_Process]:
+        """Return the processes that are not known to have ended."""
+        return [process for process in self._processes if not process.ended]
 
     def _watch(self) -> None:
         """Pass on the output of the processes until all have ended."""
         failed_at: float | None = None
-        while len(self._ended) < len(self._processes) or self._selector.get_map():
+        # When all have ended, a child process of theirs may keep a stream open.
+        while self._left() or self._selector.select(0):
             for key, _ in self._selector.select(TICK_S):
                 data = os.read(key.fd, MOST_BYTES)
-                key.data.feed(data)
+                process, stream, lines = key.data
+                self._show(process, stream, lines.feed(data, final=not data))
                 if not data:
-                    self._forget(key.fd, key.data)
+                    self._selector.unregister(key.fileobj)
             self._reap()
             if failed_at is None and self._has_failed():
                 failed_at = time.monotonic()
             if failed_at is not None:
                 self._end_others(time.monotonic() - failed_at)
-            if len(self._ended) == len(self._processes) and not self._wait_for_output():
-                break
 
-    def _wait_for_output(self) -> bool:
-        """Return whether there is output left to read: a child process may keep a stream open."""
-        return bool(self._selector.select(0)) and bool(self._selector.get_map())
+    def _show(self, process: _Process, stream: Stream, lines: Sequence[str]) -> None:
+        """Print lines of a process, or keep them to be folded."""
+        if self._command.fold:
+            process.said += [Text(stream, f"{line}\n") for line in lines]
+            return
+        file = getattr(sys, stream)
+        for line in lines:
+            print(labelled(process.index, self._count, line), file=file)
+        if lines:
+            file.flush()
 
     def _reap(self) -> None:
-        known = {one.process for one in self._ended}
-        for k, process in enumerate(self._processes):
-            if k not in known and (status := process.poll()) is not None:
-                self._drain(k)
-                ending = self._endings.get(k)
-                by_us = k in self._told and (ending is None or ending.kind == "interrupted")
+        for process in self._left():
+            status = process.popen.poll()
+            process.ended = status is not None
+            process.read_report()
+            if status is not None:
+                ending = process.ending
+                by_us = process.told and (ending is None or ending.kind == "interrupted")
                 if ending is not None and status < 0:
                     status = ending.code  # mcnb killed it at its end
-                self._ended.append(Ended(k, status, ending, by_us))
-
-    def _drain(self, k: int) -> None:
-        """Read the rest of a report, from a process that has ended."""
-        for key in list(self._selector.get_map().values()):
-            if isinstance(key.data, _Report) and key.data.process == k:
-                with contextlib.suppress(BlockingIOError):  # its child process may keep it open
-                    while data := os.read(key.fd, MOST_BYTES):
-                        key.data.feed(data)
-                key.data.feed(b"")
-                self._forget(key.fd, key.data)
-
-    def _forget(self, file: int, data: _Stream | _Report) -> None:
-        self._selector.unregister(file)
-        if isinstance(data, _Report):
-            os.close(file)
+                self._ended.append(Ended(process.index, status, ending, by_us))
 
     def _has_failed(self) -> bool:
-        said = any(ending.kind != "done" for ending in self._endings.values())
+        endings = [process.ending for process in self._processes]
+        said = any(ending is not None and ending.kind != "done" for ending in endings)
         return said or self._signalled is not None or any(one.failed for one in self._ended)
 
     def _end_others(self, since: float) -> None:
         """End the processes that still run, some time after a failure."""
-        known = {one.process for one in self._ended}
-        left = {k: p for k, p in enumerate(self._processes) if k not in known}
+        left = self._left()
         if since < ALONE_S:
             return
         if self._signalled == signal.SIGINT and since > INTERRUPTED_S:
             self._kill(left)
             return
         # Finished processes wait for each other when JAX shuts down, some of them for ever.
-        through = left.keys() <= self._endings.keys()
-        for k, process in left.items():
+        through = all(process.ending is not None for process in left)
+        for process in left:
             if through or since > ALONE_S + OBEY_S:
-                if k not in self._endings:
-                    self._told.add(k)
-                process.kill()
-            elif k not in self._told | self._endings.keys() and self._signalled is None:
-                self._told.add(k)
-                process.send_signal(signal.SIGINT)  # JAX handles SIGTERM itself
+                process.told |= process.ending is None
+                process.popen.kill()
+            elif not process.told and process.ending is None and self._signalled is None:
+                process.told = True
+                process.popen.send_signal(signal.SIGINT)  # JAX handles SIGTERM itself
 
-    def _kill(self, processes: Iterable[int]) -> None:
+    def _kill(self, processes: Iterable[_Process]) -> None:
         """Kill processes that do not end, with all processes that they started."""
-        for k in processes:
-            if k not in self._endings:  # a finished process waits in JAX's shutdown
-                self._killed.add(k)
-            self._told.add(k)
-            _signal_group(self._processes[k], signal.SIGKILL)
+        for process in processes:
+            process.killed |= process.ending is None  # a finished one waits in JAX's shutdown
+            process.told = True
+            _signal_group(process.popen, signal.SIGKILL)
 
     def _how(self, k: int) -> ProcessExit:
         """Return how a process ended that left no report."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return ProcessExit(ExitSource.OBSERVED, self._processes[k].wait(REAPED_S))
+            return ProcessExit(ExitSource.OBSERVED, self._processes[k].popen.wait(REAPED_S))
         return ProcessExit()
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
         if self._signalled is not None:  # a second signal kills
-            known = {one.process for one in self._ended}
-            self._kill(k for k in range(len(self._processes)) if k not in known)
+            self._kill(self._left())
             return
         self._signalled = number
         if number == signal.SIGINT:
-            name = name_processes(range(self.options.processes), self.options.processes)
+            name = name_processes(range(self._count), self._count)
+            it = "it" if self._count == 1 else "them"
+            said = f"mcnb run: interrupting {name}. To kill {it}: Ctrl-C once more\n"
             # Unbuffered, because this handler may have interrupted a write to the buffer.
-            said = f"mcnb run: interrupting {name}. To kill: Ctrl-C once more\n"
-            os.write(
-                2,
-                said.replace(
-                    "kill:", "kill it:" if self.options.processes == 1 else "kill them:"
-                ).encode(),
-            )
+            os.write(2, said.encode())
         for process in self._processes:
             if number == signal.SIGINT:
-                _signal_group(process, number)  # its children, too, as a terminal would
-            elif process.poll() is None:
-                process.send_signal(number)
+                _signal_group(process.popen, number)  # its children, too, as a terminal would
+            else:
+                process.popen.send_signal(number)
 
     def _end_all(self) -> None:
         for process in self._processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-
-    def say(self, k: int, stream: _StreamName, lines: Sequence[str]) -> None:
-        """Print lines of a process, or keep them to be folded."""
-        if self._fold:
-            self._said[k] += [Text(stream, f"{line}\n") for line in lines]
-            return
-        file = sys.stdout if stream == "stdout" else sys.stderr
-        for line in lines:
-            print(labelled(k, self.options.processes, line), file=file)
-        if lines:
-            file.flush()
-
-    def hear(self, k: int, ending: Ending) -> None:
-        """Store a process's report on its end."""
-        self._endings[k] = ending
-
-
-class _Stream:
-    """A reader of one of a process's two streams."""
-
-    def __init__(self, running: Running, process: int, stream: _StreamName) -> None:
-        self.process = process
-        self._running, self._stream = running, stream
-        # Also on stderr, where programs of `mcnb script` have Gloo's notes.
-        self._lines = Lines(hide_gloo=True)
-
-    def feed(self, data: bytes) -> None:
-        self._running.say(self.process, self._stream, self._lines.feed(data, final=not data))
-
-
-class _Report:
-    """A reader of a process's report on its end."""
-
-    def __init__(self, running: Running, process: int) -> None:
-        self.process = process
-        self._running = running
-        self._data = b""
-
-    def feed(self, data: bytes) -> None:
-        self._data += data
-        if not data and self._data:
-            self._running.hear(self.process, Ending(**json.loads(self._data)))
-            self._data = b""
+            process.popen.kill()
+            process.popen.wait()
+            process.pipe.close()
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:

@@ -22,15 +22,11 @@ _OPTIONS = {None: ("--version", "--help"), "lab": ("--help",), "doctor": ("--qui
 _EXIT_USAGE, _EXIT_CTRL_C = 2, 130
 
 
-class _UsageError(Exception):
-    """An invalid command line; the message says what is valid."""
-
-
 class _Parser(argparse.ArgumentParser):
     """An argparse parser that raises its errors, as sentences."""
 
     def error(self, message: str) -> NoReturn:
-        raise _UsageError(f"{self.prog}: {message}. Help: {self.prog} --help")
+        raise OptionError(f"{self.prog}: {message}. Help: {self.prog} --help")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,9 +45,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
-    except _UsageError as error:
-        print(error, file=sys.stderr)
-        return _EXIT_USAGE
     except OptionError as error:
         print(error, file=sys.stderr)
         return _EXIT_USAGE
@@ -80,7 +73,7 @@ def _run(argv: list[str]) -> int:
     command = next((word for word in own[:1] if not word.startswith("-")), None)
     if command is not None and command not in _COMMANDS:
         names = ", ".join(f"mcnb {name}" for name in _COMMANDS)
-        raise _UsageError(
+        raise OptionError(
             f"mcnb {command}: there is no such command. There are: {names}."
             + _did_you_mean(command, _COMMANDS, "mcnb ")
         )
@@ -90,9 +83,9 @@ def _run(argv: list[str]) -> int:
     except SystemExit:  # argparse's --help
         return 0
     if unknown:
-        raise _UsageError(_unknown_sentence(command, unknown[0], options))
+        raise OptionError(_unknown_sentence(command, unknown[0], options))
     if handed_on and command != "lab":
-        raise _UsageError(
+        raise OptionError(
             f"mcnb {' '.join(argv)}: only mcnb lab accepts arguments after --, and passes them to "
             f"JupyterLab: mcnb lab -- {' '.join(handed_on)}"
         )

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
@@ -337,7 +337,8 @@ class Running:
         with contextlib.ExitStack() as stack:
             server = stack.enter_context(Server(count, how=self._how))
             port = stack.enter_context(reserved_port())
-            stack.enter_context(_handling(self._pass_on))
+            for number in _SIGNALS:
+                stack.callback(signal.signal, number, signal.signal(number, self._pass_on))
             stack.callback(self._end_all)
             environment = process_environment(options, os.environ) | {
                 PROCESSES: str(count),
@@ -525,13 +526,3 @@ def _capital(text: str) -> str:
 
 def _were(processes: Sequence[int]) -> str:
     return "was" if len(processes) == 1 else "were"
-
-
-@contextlib.contextmanager
-def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)

@@ -93,8 +93,7 @@ def _parse(words: Sequence[str]) -> tuple[Path, Path | None]:
     if not given:
         raise OptionError(
             "mcnb script: the lesson is missing. For example: mcnb script 01_hello_controllers.md "
-            "-o "
-            "hello.py"
+            "-o hello.py"
         )
     if len(given) > 1:
         raise OptionError(
@@ -102,9 +101,9 @@ def _parse(words: Sequence[str]) -> tuple[Path, Path | None]:
             f"mcnb script {given[0]} -o {given[1]}"
         )
     path = Path(given[0])
-    lesson = find_lesson(
-        path if path.suffix or path.is_file() else path.with_suffix(".md"), "script"
-    )
+    if not path.suffix and not path.is_file():
+        path = path.with_suffix(".md")
+    lesson = find_lesson(path, "script")
     if not is_lesson(lesson):
         raise OptionError(
             f"mcnb script {lesson}: it is not a notebook. Expected a file that ends in "
@@ -125,8 +124,7 @@ def _check(path: Path) -> None:
     if not ours:
         raise OptionError(
             f"mcnb script -o {path}: {path} already exists and was not written by mcnb script. "
-            "Choose "
-            "another name, or remove it"
+            "Choose another name, or remove it"
         )
 
 

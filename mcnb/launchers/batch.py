@@ -22,7 +22,6 @@ from mcnb.launchers.exits import CONTROLLER, output_lines
 from mcnb.launchers.forkserver import python_command
 from mcnb.launchers.local import ENGINE_ARGS, ForkedCluster, LocalLauncher
 from mcnb.lockstep.model import ProcessExit
-from mcnb.lockstep.ranks import rank_variables
 from mcnb.options import Options
 from mcnb.worker.settings import Settings, leave_settings
 
@@ -53,7 +52,6 @@ class BatchLauncher(LocalLauncher):
     """
 
     watched = numbered = False
-    rank_variables = rank_variables()
     exit_delay_s = 3.0
     engines: type[EngineLauncher]
     sent = False
@@ -75,9 +73,8 @@ class BatchLauncher(LocalLauncher):
         self.host = options.listen or found
         super().__init__(options)
         self._looked = 0.0
-        self._turn = threading.Lock()  # guards _launching and _closed
-        self._launching = False
-        self._closed = threading.Event()
+        self._launching = threading.Lock()  # held while the job is being launched
+        self._closed = False
 
     def commands(self) -> list[str]:
         """Return the commands that must be installed."""
@@ -153,20 +150,16 @@ class BatchLauncher(LocalLauncher):
         settings = Settings(forwarded_environment(self.options), str(Path.cwd()), self.sent)
         leave_settings(settings, self.folder)
         (self.folder / "log").mkdir(mode=0o700, exist_ok=True)
-        with self._turn:
-            if self._closed.is_set():
-                return
-            self._launching = True
         try:
-            cluster.start_engines_sync(n=self.options.processes)
+            with self._launching:
+                if not self._closed:
+                    cluster.start_engines_sync(n=self.options.processes)
         except Exception as error:
             raise ClusterError(
                 f"{self.options.launcher} could not start the processes: {_said(error)}"
             ) from None
         finally:
-            with self._turn:
-                self._launching = False
-            if self._closed.is_set():
+            if self._closed:
                 self._stop_launched()
 
     def failure(self) -> str:
@@ -187,26 +180,20 @@ class BatchLauncher(LocalLauncher):
         """Return a process's exit reason, if the launcher has reported it."""
         return self.parse_exit(k, self._output())
 
-    def signal(self, k: int, number: int) -> None:
-        """Raise NotImplementedError: these launchers can't signal a single process."""
-        raise NotImplementedError
-
     def output(self, name: str) -> str:
         """Return the base path of the controller's output files; empty for the processes."""
         return super().output(name) if name == CONTROLLER else ""
 
     def close(self, grace_s: float | None = None) -> None:
         """End the job and the controller; the processes exit when the referee closes."""
-        with self._turn:
-            self._closed.set()
-            # A job that is being launched has no id yet: the launching thread ends it.
-            stops = not self._launching
-        if stops:
+        self._closed = True
+        # A job that is being launched has no id yet: the launching thread ends it.
+        if not self._launching.locked():
             self._stop_launched()
         super().close(grace_s)
 
     def _stop_launched(self) -> None:
-        if self.cluster is not None and self.engine_set is not None:
+        if self.cluster is not None:
             with contextlib.suppress(Exception):  # an error means that the job has ended
                 self.cluster.stop_engines_sync()
 

@@ -23,11 +23,11 @@ _MORE_THAN_CORES = {
 _ALLOCATIONS = ("SLURM_JOB_ID", "PBS_NODEFILE", "PE_HOSTFILE", "LSB_HOSTS")
 # mpirun noticed that process rank 2 with PID 0 on node x exited on signal 9 (Killed).
 _SIGNAL = re.compile(
-    r"that process rank (?P<who>\d+) with(?:.|\n){1,300}?exited\s+on\s+signal\s+(?P<signal>\d+)"
+    r"that process rank (?P<who>\d+) with(?:.|\n){1,300}?exited\s+on\s+signal\s+(?P<status>\d+)"
 )
 # Process name: [[1234,1],2]
 #   Exit code:    3
-_CODE = re.compile(r"Process name: \[[^]]*\],(?P<who>\d+)\]\s+Exit code:\s+(?P<code>\d+)")
+_CODE = re.compile(r"Process name: \[[^]]*\],(?P<who>\d+)\]\s+Exit code:\s+(?P<status>\d+)")
 
 
 class MpiEngines(MPIEngineSetLauncher):
@@ -73,10 +73,8 @@ class MpiLauncher(BatchLauncher):
     @staticmethod
     def parse_exit(process: int, text: str) -> ProcessExit | None:
         """Parse a process's exit reason from the output of mpiexec."""
-        for found in _SIGNAL.finditer(text):
-            if int(found["who"]) == process:
-                return ProcessExit(ExitSource.LAUNCHER, -int(found["signal"]))
-        for found in _CODE.finditer(text):
-            if int(found["who"]) == process:
-                return ProcessExit(ExitSource.LAUNCHER, int(found["code"]))
+        for pattern, sign in ((_SIGNAL, -1), (_CODE, 1)):
+            for found in pattern.finditer(text):
+                if int(found["who"]) == process:
+                    return ProcessExit(ExitSource.LAUNCHER, sign * int(found["status"]))
         return None

@@ -39,25 +39,14 @@ class SlurmLauncher(BatchLauncher):
 
     def find_host(self) -> str:
         """Return the address of this host toward Slurm's nodes."""
-        asked = subprocess.run(
-            ["sinfo", "--noheader", "--Node", "--format=%o"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        asked = _ask("sinfo", "--noheader", "--Node", "--format=%o")
         if asked.returncode:
             raise ClusterError(f"Slurm does not answer: {asked.stderr.strip()}")
         return address_toward(sorted(set(asked.stdout.split())))
 
     def has_ended(self) -> bool:
         """Return whether the job has left the queue."""
-        asked = subprocess.run(
-            ["squeue", "--noheader", "--jobs", self.engine_set.job_id],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return not asked.stdout.strip()
+        return not _ask("squeue", "--noheader", "--jobs", self.engine_set.job_id).stdout.strip()
 
     @staticmethod
     def parse_exit(process: int, text: str) -> ProcessExit | None:
@@ -76,10 +65,11 @@ class SlurmLauncher(BatchLauncher):
         return None
 
 
+def _ask(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 def _includes(ranges: str, process: int) -> bool:
     """Return whether a list such as `0,2-3` includes a process."""
-    for part in ranges.split(","):
-        first, _, last = part.partition("-")
-        if int(first) <= process <= int(last or first):
-            return True
-    return False
+    spans = (part.partition("-") for part in ranges.split(","))
+    return any(int(first) <= process <= int(last or first) for first, _, last in spans)

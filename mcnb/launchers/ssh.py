@@ -43,6 +43,8 @@ for path, text in json.load(sys.stdin).items():
     with open(path, 'w') as file:
         file.write(text)
 """
+# What the processes need, in the folder of the profile.
+_FILES = ("security/ipcontroller-engine.json", f"security/{FILE}")
 _REMOVE = "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)"
 
 
@@ -52,7 +54,6 @@ class SshEngines(EngineLauncher):
     hosts = Dict(help="How many processes each host gets.", config=True)
     words = List(Unicode(), help="More options for ssh.", config=True)
     remote_folder = Unicode(help="Where what they need is put, in the home there.", config=True)
-    files = List(Unicode(), help="What is put there: paths in the profile's folder.", config=True)
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -66,7 +67,7 @@ class SshEngines(EngineLauncher):
         """Copy the engines' files to each host, and start `n` processes."""
         self.n = n
         here = Path(self.profile_dir)
-        texts = {f"{self.remote_folder}/{name}": (here / name).read_text() for name in self.files}
+        texts = {f"{self.remote_folder}/{name}": (here / name).read_text() for name in _FILES}
         for host, count in self.hosts.items():
             _python(host, self.words, _PUT, given=json.dumps(texts))
             for _ in range(count):
@@ -75,7 +76,7 @@ class SshEngines(EngineLauncher):
                 with self._log(len(self.processes)).open("wb") as log:
                     self.processes.append(
                         subprocess.Popen(
-                            _ssh(host, self.words, command),
+                            ["ssh", *_OPTIONS, *_login(host, self.words), command],
                             stdin=subprocess.PIPE,  # closing the pipe makes the process exit
                             stdout=log,
                             stderr=log,
@@ -88,16 +89,14 @@ class SshEngines(EngineLauncher):
         """Return the exit code of the first ended process, or None while all processes run."""
         return next((code for p in self.processes if (code := p.poll()) is not None), None)
 
-    def exits(self) -> list[ProcessExit]:
-        """Return the exit reasons of the processes that failed."""
-        codes = [process.poll() for process in self.processes]
-        return [
-            ProcessExit(ExitSource.DISCONNECTED)
-            if code == _FAILED
-            else ProcessExit(ExitSource.LAUNCHER, 128 - code if code > 128 else code)
-            for code in codes
-            if code
-        ]
+    def first_exit(self) -> ProcessExit | None:
+        """Return the exit reason of the first process that failed; None if none has failed."""
+        code = next((code for p in self.processes if (code := p.poll())), None)
+        if code is None:
+            return None
+        if code == _FAILED:
+            return ProcessExit(ExitSource.DISCONNECTED)
+        return ProcessExit(ExitSource.LAUNCHER, 128 - code if code > 128 else code)
 
     def get_output(self, remove: bool = False) -> str:
         """Return the output of ssh, and of the processes before they redirect it to files."""
@@ -163,15 +162,13 @@ class SshLauncher(BatchLauncher):
             "hosts": spread(self.options.processes, self.options.hosts),
             "words": self.words,
             "remote_folder": remote,
-            "files": ["security/ipcontroller-engine.json", f"security/{FILE}"],
             "engine_args": [f"--profile-dir={remote}", *ENGINE_ARGS],
         }
 
     def exit_of(self, k: int) -> ProcessExit | None:
         """Return the first reported exit reason: which process it belongs to is unknown."""
         del k
-        exits = [] if self.engine_set is None else self.engine_set.exits()
-        return next(iter(exits), None)
+        return None if self.engine_set is None else self.engine_set.first_exit()
 
 
 def spread(processes: int, hosts: Sequence[str]) -> dict[str, int]:
@@ -192,9 +189,10 @@ def spread(processes: int, hosts: Sequence[str]) -> dict[str, int]:
     return {host: count for host, count in counts.items() if count}
 
 
-def _ssh(host: str, words: Sequence[str], command: str) -> list[str]:
+def _login(host: str, words: Sequence[str]) -> list[str]:
+    """Return the words after `ssh` that log in to a host."""
     name, _, port = host.partition(":")
-    return ["ssh", *_OPTIONS, *words, *(["-p", port] if port else []), name, command]
+    return [*words, *(["-p", port] if port else []), name]
 
 
 def _python(host: str, words: Sequence[str], code: str, *arguments: str, given: str = "") -> str:
@@ -204,12 +202,10 @@ def _python(host: str, words: Sequence[str], code: str, *arguments: str, given: 
         ClusterError: The host can't be reached, or can't run mcnb.
     """
     command = shlex.join([sys.executable, "-P", "-c", code, *arguments])
-    name, _, port = host.partition(":")
-    command_line = " ".join([*words, *(["-p", port] if port else []), name])
-    plain = f"ssh -o BatchMode=yes {command_line}"
+    login = " ".join(_login(host, words))
     try:
         asked = subprocess.run(
-            _ssh(host, words, command),
+            ["ssh", *_OPTIONS, *_login(host, words), command],
             input=given,
             capture_output=True,
             text=True,
@@ -217,10 +213,11 @@ def _python(host: str, words: Sequence[str], code: str, *arguments: str, given: 
             check=False,
         )
     except subprocess.TimeoutExpired:
+        plain = f"ssh -o BatchMode=yes {login}"
         raise ClusterError(f"The host {host} does not answer. Try: {plain}") from None
     [said] = asked.stderr.strip().splitlines()[-1:] or [f"exit code {asked.returncode}"]
     if asked.returncode == _FAILED:
-        raise ClusterError(_why_not(host, said.rstrip("."), command_line))
+        raise ClusterError(_why_not(host, said.rstrip("."), login))
     if asked.returncode:
         raise ClusterError(
             f"The host {host} can't run mcnb: {said}. It needs the same Python as this one, at the "
@@ -229,20 +226,14 @@ def _python(host: str, words: Sequence[str], code: str, *arguments: str, given: 
     return asked.stdout
 
 
-def _why_not(host: str, said: str, command_line: str) -> str:
-    """Return an error message for a failure of ssh itself, with a remedy.
-
-    Args:
-        host: The host.
-        said: The last line that ssh wrote.
-        command_line: The options and the host of an ssh command that reaches it.
-    """
+def _why_not(host: str, said: str, login: str) -> str:
+    """Return an error message, with a remedy, for ssh's own failure, whose last line is `said`."""
     if "Host key" in said:  # in batch mode, ssh accepts none
         return (
             f"ssh does not know the key of the host {host} ({said}). Log in once and accept the "
-            f"key: ssh {command_line}"
+            f"key: ssh {login}"
         )
     what = f"can't be reached: {said}. Try"
     if "Permission denied" in said:
         what = f"refused a login without a password: {said}. Set up a key with ssh-copy-id, and try"
-    return f"The host {host} {what}: ssh -o BatchMode=yes {command_line}"
+    return f"The host {host} {what}: ssh -o BatchMode=yes {login}"

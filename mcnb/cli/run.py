@@ -79,10 +79,7 @@ class Lines:
         """
         text = self._gloo.feed(self._decoder.decode(data, final), final)
         *lines, self._rest = (self._rest + text).split("\n")
-        if final and self._rest:
-            lines.append(self._rest)
-            self._rest = ""
-        return lines
+        return [*lines, self._rest] if final and self._rest else lines
 
 
 def labelled(process: int, count: int, line: str) -> str:
@@ -454,8 +451,7 @@ class Running:
                 self._ended.append(Ended(process.index, status, ending, by_us))
 
     def _has_failed(self) -> bool:
-        endings = [process.ending for process in self._processes]
-        said = any(ending is not None and ending.kind != "done" for ending in endings)
+        said = any(one.ending is not None and one.ending.kind != "done" for one in self._processes)
         return said or self._signalled is not None or any(one.failed for one in self._ended)
 
     def _end_others(self, since: float) -> None:

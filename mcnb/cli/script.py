@@ -8,7 +8,7 @@ from pathlib import Path
 from mcnb._text import plural
 from mcnb.errors import McnbError, OptionError
 from mcnb.export.parse import ENDINGS, find_lesson, is_lesson, read_lesson
-from mcnb.export.write import WRITTEN_BY, Program, export
+from mcnb.export.write import WRITTEN_BY, export
 
 USAGE = """\
 usage: mcnb script LESSON [-o FILE.py]
@@ -68,7 +68,9 @@ def main(words: Sequence[str]) -> int:
             path.write_text(program.text, encoding="utf-8")
         except OSError as error:
             raise McnbError(f"mcnb script: {path} can't be written: {error.strerror}") from None
-        print(_told(path, program))
+        left_out = plural(len(program.left_out), "cell is", "cells are")
+        more = f"; {left_out} left out (comments in the file say why)" if program.left_out else ""
+        print(f"Wrote {path}, for {program.options.describe()}{more}")
     return 0
 
 
@@ -126,9 +128,3 @@ def _check(path: Path) -> None:
             f"mcnb script -o {path}: {path} already exists and was not written by mcnb script. "
             "Choose another name, or remove it"
         )
-
-
-def _told(path: Path, program: Program) -> str:
-    left_out = len(program.left_out)
-    more = f"; {plural(left_out, 'cell is', 'cells are')} left out (comments in the file say why)"
-    return f"Wrote {path}, for {program.options.describe()}{more if left_out else ''}"

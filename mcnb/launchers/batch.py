@@ -46,7 +46,6 @@ class BatchLauncher(LocalLauncher):
         ClusterError: A command that the launcher needs is not installed.
 
     Attributes:
-        engines: ipyparallel's launcher of the engines.
         sent: Whether the processes' files are sent to their hosts; otherwise hosts share a folder.
         words: Additional options for the launcher's command.
     """

@@ -82,10 +82,8 @@ def engines_of(profile: str, cluster_id: str) -> int:
     Raises:
         ClusterError: There is no such cluster, or the cluster has no engines.
     """
-    client = client_of(connection_file(profile, cluster_id))
-    count = len(client.ids)
-    client.close()
-    return count
+    with contextlib.closing(client_of(connection_file(profile, cluster_id))) as client:
+        return len(client.ids)
 
 
 class ExistingLauncher(Launcher):
@@ -112,8 +110,7 @@ class ExistingLauncher(Launcher):
         """
         del exits, on_exit
         adopt = Adopt(forwarded_environment(self.options), str(self.folder))
-        client = self.connect()
-        try:
+        with contextlib.closing(self.connect()) as client:
             engines = sorted(client.ids)
             answers = {engine: client[engine].apply_async(adopt) for engine in engines}
             client.wait(list(answers.values()), timeout=ANSWER_S)
@@ -126,8 +123,6 @@ class ExistingLauncher(Launcher):
             for engine, answer in answers.items():
                 if why := _answer(answer):
                     raise ClusterError(f"{_engines([engine])} {why}. {_MEND}")
-        finally:
-            client.close()
 
     def connect(self) -> Any:
         """Return a new ipyparallel client."""

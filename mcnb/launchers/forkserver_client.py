@@ -53,6 +53,9 @@ class ForkServerClient:
             # Jupyter sends SIGINT (stop button) and SIGKILL to the notebook kernel's group.
             start_new_session=True,
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._orders, self._reports = self._process.stdin, self._process.stdout
         self._lock = threading.Lock()
         self._closing = False
         self._ended: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -102,30 +105,26 @@ class ForkServerClient:
 
     def close(self) -> None:
         """End all processes and the fork server; return when they have ended."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         with self._lock:
             if self._closing:
                 return
             self._closing = True
             with contextlib.suppress(OSError):  # the fork server was killed
-                self._process.stdin.close()
+                self._orders.close()
         self._process.wait(ENDING_S)
         self._reader.join(ENDING_S)
-        self._process.stdout.close()
+        self._reports.close()
 
     def _order(self, **order: Any) -> None:
-        assert self._process.stdin is not None
         try:
             with self._lock:
-                self._process.stdin.write(json.dumps(order).encode() + b"\n")
-                self._process.stdin.flush()
+                self._orders.write(json.dumps(order).encode() + b"\n")
+                self._orders.flush()
         except (OSError, ValueError):
             raise ClusterError(_GONE) from None
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self._reports:
             report = json.loads(line)
             if "ended" in report:
                 self._ended.put(True)
@@ -150,12 +149,7 @@ _idle: ForkServerClient | None = None
 
 
 def preload(env: Mapping[str, str], *, gently: bool = True) -> None:
-    """Start an idle fork server that preloads the processes' modules, unless there is one.
-
-    Args:
-        env: The environment of the processes.
-        gently: Whether to preload at the lowest priority until a process needs the modules.
-    """
+    """Start an idle fork server for processes with this environment, unless there is one."""
     global _idle
     with _lock:
         if _idle is not None and _fits(_idle, env):
@@ -176,12 +170,7 @@ def take(env: Mapping[str, str]) -> ForkServerClient:
 
 
 def give_back(forkserver: ForkServerClient, grace_s: float | None = None) -> None:
-    """End a fork server's cluster, and keep it as the idle fork server; close the previous one.
-
-    Args:
-        forkserver: The fork server.
-        grace_s: How many seconds processes have to exit before they are killed.
-    """
+    """End a fork server's cluster, and keep it as the idle fork server; close the previous one."""
     try:
         forkserver.end(grace_s=grace_s)
     except ClusterError:  # the fork server was killed

@@ -46,6 +46,8 @@ ENGINE_ARGS = [
     "--IPEngine.timeout=60",
     "--log-level=WARN",
 ]
+# ipyparallel's log messages; no level is this high.
+_SILENT = logging.Logger("mcnb.ipyparallel", logging.CRITICAL + 1)
 
 
 class LocalLauncher(Launcher):
@@ -208,7 +210,7 @@ class ForkedCluster(ipyparallel.Cluster):
             shutdown_atexit=False,
             delay=0,  # the controller listens before it writes its connection files
             send_engines_connection_env=engines is ForkedEngines,
-            log=_silent_log(),
+            log=_SILENT,
             config=config or Config(),
         )
         self.launcher = launcher
@@ -217,13 +219,7 @@ class ForkedCluster(ipyparallel.Cluster):
         self._base_env = process_environment(launcher.options, os.environ)
 
     def start_process(self, name: str, words: list[str], env: Mapping[str, str]) -> None:
-        """Start a process with the fork server, in the notebook kernel's working directory.
-
-        Args:
-            name: The process's name.
-            words: The module that the process runs, and the module's arguments.
-            env: Environment variables.
-        """
+        """Start a process in the kernel's directory; `words` are its module and arguments."""
         module, *arguments = words
         folder = self.launcher.folder
         output = output_path(folder, name)
@@ -238,11 +234,3 @@ class ForkedCluster(ipyparallel.Cluster):
         environment = {**self._base_env, **env, **own}
         spec = Spec(name, module, arguments, environment, str(self.cwd), output, umask, graceful)
         self.launcher.forkserver.start(folder, spec)
-
-
-def _silent_log() -> logging.Logger:
-    log = logging.getLogger("mcnb.ipyparallel")
-    log.propagate = False
-    log.addHandler(logging.NullHandler())
-    log.setLevel(logging.CRITICAL)
-    return log

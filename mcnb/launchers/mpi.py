@@ -39,8 +39,7 @@ class MpiEngines(MPIEngineSetLauncher):
     @property
     def program(self) -> list[str]:
         """The command line of an engine."""
-        command: list[str] = self.engine_cmd
-        return command
+        return list(self.engine_cmd)
 
 
 class MpiLauncher(BatchLauncher):

@@ -184,7 +184,7 @@ class ForkedEngines(EngineLauncher):
 
 
 class ForkedCluster(ipyparallel.Cluster):
-    """An ipyparallel cluster whose processes end with the fork server, which ends them together.
+    """An ipyparallel cluster whose controller ends with its fork server.
 
     Args:
         launcher: The launcher, with the fork server that starts the controller.

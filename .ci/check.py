@@ -30,6 +30,10 @@ SKIPPED = "nbval-skip"
 # The lessons that the short run executes: they use most of what the others use.
 FIRST_LESSONS = ("01", "03", "05")
 SLOWEST = 15
+# Tests run side by side, a file at a time, in the order in which they are found: the slow files of
+# tests/integration come first. Two workers keep two cores busy, because tests often wait.
+WORKERS = max(2, (os.cpu_count() or 1) // 2)
+SIDE_BY_SIDE = ("-n", str(WORKERS), "--dist", "loadfile", "--no-loadscope-reorder")
 failures: list[str] = []
 # The times of tests in seconds, and how many tests were skipped for which reason.
 durations: dict[str, float] = {}
@@ -78,7 +82,8 @@ def tests(everything: bool) -> bool:
     """Unit tests, doctests, and tests on real processes."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        passed = module("pytest", f"--junitxml={report}", *(["--all"] if everything else []))
+        words = [*SIDE_BY_SIDE, f"--junitxml={report}", *(["--all"] if everything else [])]
+        passed = module("pytest", *words)
         if report.exists():
             read_report(report)
     return passed
@@ -135,7 +140,7 @@ def as_stored(notebooks: Sequence[Path], settings: Mapping[str, str] | None = No
     # None of pyproject's options: they are for the unit tests.
     return run(
         *(sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", folder),
-        *("-p", "no:cacheprovider", "--nbval", "--nbval-current-env", *notebooks),
+        *("-p", "no:cacheprovider", "--nbval", "--nbval-current-env", *SIDE_BY_SIDE, *notebooks),
         cwd=folder,
         settings=settings,
     )

@@ -140,7 +140,7 @@ def as_stored(notebooks: Sequence[Path], settings: Mapping[str, str] | None = No
     # None of pyproject's options: they are for the unit tests.
     return run(
         *(sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", folder),
-        *("-p", "no:cacheprovider", "--nbval", "--nbval-current-env", *SIDE_BY_SIDE, *notebooks),
+        *("-p", "no:cacheprovider", "--nbval", "--nbval-current-env", *notebooks),
         cwd=folder,
         settings=settings,
     )

@@ -73,7 +73,6 @@ class BatchLauncher(LocalLauncher):
         super().__init__(options)
         self._looked = 0.0
         self._launching = threading.Lock()  # held while the job is being launched
-        self._closed = False
 
     def commands(self) -> list[str]:
         """Return the commands that must be installed."""
@@ -151,14 +150,14 @@ class BatchLauncher(LocalLauncher):
         (self.folder / "log").mkdir(mode=0o700, exist_ok=True)
         try:
             with self._launching:
-                if not self._closed:
+                if not self.closed:
                     cluster.start_engines_sync(n=self.options.processes)
         except Exception as error:
             raise ClusterError(
                 f"{self.options.launcher} could not start the processes: {_said(error)}"
             ) from None
         finally:
-            if self._closed:
+            if self.closed:
                 self._stop_launched()
 
     def failure(self) -> str:
@@ -185,7 +184,7 @@ class BatchLauncher(LocalLauncher):
 
     def close(self, grace_s: float | None = None) -> None:
         """End the job and the controller; the processes exit when the referee closes."""
-        self._closed = True
+        self.closed = True
         # A job that is being launched has no id yet: the launching thread ends it.
         if not self._launching.locked():
             self._stop_launched()

@@ -64,6 +64,7 @@ class LocalLauncher(Launcher):
         self.folder = self._make_folder()
         self.forkserver = take(process_environment(options, os.environ))
         self.cluster: ForkedCluster | None = None
+        self.closed = False  # set by `close`, which may run beside `begin` in another thread
 
     def _make_folder(self) -> Path:
         return Path(tempfile.mkdtemp(prefix="mcnb-"))
@@ -76,7 +77,7 @@ class LocalLauncher(Launcher):
             try:
                 self._start(self.cluster)
             except (RuntimeError, TimeoutError) as error:
-                if try_number == START_TRIES:
+                if self.closed or try_number == START_TRIES:
                     lines = last_lines(self.output(CONTROLLER))
                     raise ClusterError(
                         f"ipyparallel's controller could not be started: {error}.{lines}"
@@ -116,7 +117,8 @@ class LocalLauncher(Launcher):
         return output_path(self.folder, name)
 
     def close(self, grace_s: float | None = None) -> None:
-        """End all processes with the fork server, and remove the folder."""
+        """End all processes with the fork server, and remove the folder; a `begin` ends, too."""
+        self.closed = True
         give_back(self.forkserver, grace_s)
         shutil.rmtree(self.folder, ignore_errors=True)  # needed if the fork server was killed
 
@@ -157,7 +159,8 @@ class ForkedController(ControllerLauncher):
                 }
             except (FileNotFoundError, json.JSONDecodeError):
                 pass
-            if self.parent.exits.keys() & {CONTROLLER, FORKSERVER}:
+            # After `close`, the fork server starts nothing and so reports nothing.
+            if self.parent.launcher.closed or self.parent.exits.keys() & {CONTROLLER, FORKSERVER}:
                 raise RuntimeError("the controller ended")
             await asyncio.sleep(CONNECTION_POLL_S)
         raise TimeoutError("the controller did not start in time")

@@ -21,8 +21,10 @@ from mcnb.cluster.shielding import to_the_end
 from mcnb.launchers import forkserver_client
 from mcnb.launchers.base import process_environment
 from mcnb.launchers.forkserver import Spec
+from mcnb.launchers.local import LocalLauncher
 from mcnb.options import Options
 from tests.conftest import wait_until
+from tests.support.timing import as_if_alone, since
 
 pytestmark = pytest.mark.thorough("interrupts every step of an ending")
 
@@ -75,6 +77,7 @@ def test_an_interrupted_restart_leaves_all_or_nothing(two: mcnb.Cluster, after: 
     before = family()
     two.start()
     interrupted = False
+    began = time.monotonic()
     try:
         with pressed(after):
             two.restart()
@@ -85,11 +88,31 @@ def test_an_interrupted_restart_leaves_all_or_nothing(two: mcnb.Cluster, after: 
             "2 processes x 1 CPU device: it was interrupted during its start",
         )
         assert family() == sorted([*before, "mcnb forkserver"])
+    assert as_if_alone(since(began)) < 20
     if interrupted or not two.running:
         two.start()
     assert two.run("1 + 1").text() == "[all 2] 2\n"
     two.stop()
     assert family() == sorted([*before, "mcnb forkserver"])
+
+
+def test_a_start_that_is_closed_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fork server ignores the order to start a controller that comes after the end."""
+    launcher = LocalLauncher(Options(processes=2, devices_per_process=1))
+    start = launcher.forkserver.start
+
+    def close_first(folder: Path, spec: Spec) -> None:
+        launcher.close()
+        start(folder, spec)
+
+    monkeypatch.setattr(launcher.forkserver, "start", close_first)
+    began = time.monotonic()
+    with pytest.raises(mcnb.ClusterError) as closed:
+        launcher.begin({}, lambda name, how: None)
+    assert as_if_alone(since(began)) < 20
+    assert str(closed.value) == (
+        "ipyparallel's controller could not be started: the controller ended."
+    )
 
 
 def test_a_heal_is_not_left_half_done(two: mcnb.Cluster) -> None:

@@ -31,7 +31,7 @@ from mcnb.worker.rpc import run_cell, settle
 TICK_S = 0.1
 # The polling interval while a process waits for others.
 SHORT_TICK_S = 0.02
-# How long to wait for further deaths: JAX ends the other processes when process 0 has died.
+# How long no further process must have died: JAX ends the other processes when process 0 has died.
 DEATHS_S = 0.3
 Watcher = Callable[[Pending], None]
 
@@ -252,8 +252,12 @@ class Execution:
             self._stopper.verify(ended=ended, heal=heal, salt=number)
 
     def _collect_deaths(self, outcome: Outcome) -> None:
-        time.sleep(DEATHS_S)
         died = self._processes.died()
+        known = -1
+        while len(died) not in (known, self._processes.options.processes):
+            known = len(died)
+            time.sleep(DEATHS_S)
+            died = self._processes.died()
         # Processes with another exit reason than the first ended as a consequence.
         first, alike = grouped(died)[0]
         for k in sorted(alike):

@@ -20,6 +20,22 @@ def test_processes_are_jax_controllers(cluster: mcnb.Cluster) -> None:
     assert result.value == {k: f"({k}, 4, 2, 8)" for k in range(4)}
 
 
+def test_no_process_holds_a_port_that_it_does_not_use(cluster: mcnb.Cluster) -> None:
+    source = """
+import gc, socket
+def serves(one):
+    if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        return True
+    try:
+        return bool(one.getpeername())
+    except OSError:
+        return False
+sockets = [one for one in gc.get_objects() if isinstance(one, socket.socket)]
+bound = [one for one in sockets if one.fileno() >= 0 and one.family == socket.AF_INET]
+print([one for one in bound if one.getsockname()[1] and not serves(one)])"""
+    assert cluster.run(source).text() == "[all 4] []\n"
+
+
 def test_a_collective_gives_every_process_the_total(cluster: mcnb.Cluster) -> None:
     result = cluster.run("""
 import jax, numpy as np, jax.numpy as jnp

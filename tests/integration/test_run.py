@@ -89,6 +89,14 @@ def test_a_program_runs_in_every_process(tmp_path: Path) -> None:
     assert out == [f"[{k}] {k} 3 __main__" for k in range(3)]
 
 
+@pytest.mark.promise("every line is shown")
+def test_last_lines_without_a_line_end_are_shown(tmp_path: Path) -> None:
+    program = BEGIN + "sys.stderr.write(f'error of {k}')\nprint('result of', k, end='')\n"
+    code, out, err = run(tmp_path, program)
+    assert (code, out) == (0, [f"[{k}] result of {k}" for k in range(3)])
+    assert sorted(err) == [f"[{k}] error of {k}" for k in range(3)]
+
+
 def test_the_toy_program_unchanged(tmp_path: Path) -> None:
     with reserved_port() as port:
         words = ["train.py", "-n", "4", "-d", "2", "{process}", "{processes}", str(port)]

@@ -14,8 +14,6 @@ import mcnb
 from mcnb.cluster.history import Cell
 from tests.conftest import Notebook, wait_until
 
-pytestmark = pytest.mark.thorough("restarts processes many times")
-
 
 @pytest.fixture(scope="module")
 def replayed() -> Iterator[mcnb.Cluster]:

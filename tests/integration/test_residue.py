@@ -20,8 +20,6 @@ import mcnb
 from mcnb.launchers import forkserver_client
 from tests.conftest import RESIDUE_S, descendants, wait_until
 
-pytestmark = pytest.mark.thorough("kills whole notebooks")
-
 KERNEL = """
 import json, os, signal, sys, tempfile
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever the tests were started with

@@ -41,8 +41,9 @@ FAILURES_S = 0.5
 REGISTRATION_POLL_S = 0.01
 CONNECT_TRIES = 3  # each attempt takes 10 s if the controller does not reply
 PATIENCE_S = 0.5  # the initial wait before a client that sees no engines is replaced
-# How long a heal may take, and how much longer per gigabyte of arrays, which are copied twice.
-HEAL_S, HEAL_S_PER_GB = 8.0, 4.0
+# How long a heal may take, and how much longer per gigabyte of arrays, which are copied twice. It
+# takes a second, but many seconds of a machine that does much else.
+HEAL_S, HEAL_S_PER_GB = 30.0, 4.0
 # A heal in which all processes are inactive for so long will never end.
 HEAL_STANDS_STILL_S = 1.5
 HEAL_TICK_S = 0.1

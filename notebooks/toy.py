@@ -7,7 +7,8 @@ import sys
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 process, processes = int(sys.argv[1]), int(sys.argv[2])
@@ -16,7 +17,7 @@ address = f"localhost:{port}"
 jax.distributed.initialize(address, processes, process, coordinator_bind_address=address)
 
 devices = jax.local_devices()
-mesh = jax.make_mesh((processes, len(devices)), ("process", "local"))
+mesh = Mesh(np.reshape(jax.devices(), (processes, -1)), ("process", "local"))
 pieces = [
     jax.device_put(jnp.array([[process * len(devices) + i]]), device)
     for i, device in enumerate(devices)

@@ -35,6 +35,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
     client = NotebookClient(
         notebook,
         timeout=300,
+        startup_timeout=300,
         kernel_name="python3",
         resources={"metadata": {"path": path.parent}},
         skip_cells_with_tag=skipped,

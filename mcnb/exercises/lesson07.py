@@ -7,7 +7,7 @@ gives back and by what its compiled program communicates.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,28 +34,33 @@ class SeenFunction:
     Attributes:
         result: What came out of it.
         axes: The axes of the mesh along which its program communicates.
-        size: The bytes that its collectives leave on each device.
-        kinds: Which collectives they are. That is not compared, and not said: to find them is the
-            exercise.
+        size: The bytes that each device sends in its collectives.
+        by: Which collectives they are; empty where the exercise is to choose them.
     """
 
     result: SeenArray
     axes: tuple[str, ...]
     size: int
-    kinds: tuple[str, ...] = field(default=(), compare=False)
+    by: str = ""
 
     def __str__(self) -> str:
         along = " and ".join(map(repr, self.axes))
-        left = (
-            f"collectives leave {self.size} bytes on each device, along {along}"
+        by = f" by {self.by}" if self.by else ""
+        sent = (
+            f"each device sends {self.size} bytes{by}, along {along}"
             if self.size
             else "nothing is sent"
         )
-        return f"{self.result}; {left}"
+        return f"{self.result}; {sent}"
 
 
-def _tried(axes: tuple[str, ...], *inputs: Given) -> Callable[[Any], object]:
-    """Return how a function is looked at: on a mesh with these axes, with these arguments."""
+def _tried(
+    axes: tuple[str, ...], *inputs: Given, prescribed: bool = False
+) -> Callable[[Any], object]:
+    """Return how a function is looked at: on a mesh with these axes, with these arguments.
+
+    `prescribed` is whether the exercise says by which collectives.
+    """
 
     @looks.function
     def look(function: Any) -> object:
@@ -63,8 +68,7 @@ def _tried(axes: tuple[str, ...], *inputs: Given) -> Callable[[Any], object]:
         from jax.sharding import PartitionSpec
 
         from mcnb.pictures.inspect import compiled, program_model
-        from mcnb.pictures.program import axes_of
-        from mcnb.pictures.scenes.program import total_bytes
+        from mcnb.pictures.program import axes_of, sent_bytes
 
         count, local = jax.device_count(), jax.local_device_count()
         sizes = (count,) if axes == _FLAT else (count // local, local)
@@ -86,8 +90,8 @@ def _tried(axes: tuple[str, ...], *inputs: Given) -> Callable[[Any], object]:
         return SeenFunction(
             result,
             tuple(axis for axis in axes if axis in along),
-            total_bytes(uses),
-            tuple(sorted({use.operation.kind for use in uses})),
+            round(sent_bytes(uses)),
+            " and ".join(sorted({use.operation.kind for use in uses})) if prescribed else "",
         )
 
     return look
@@ -133,7 +137,9 @@ def _uneven(count: int) -> tuple[Values, int]:
 def _centred(process: int, processes: int, devices: int) -> SeenFunction:
     blocks = _uneven(processes * devices)[0].reshape(processes, devices, 1)
     value = (blocks - blocks.mean(axis=0)).reshape(-1, 1)
-    return _dealt(value, (process, processes, devices), ("process",), _NUMBER)
+    all_reduce = 2 * (processes - 1) / processes
+    sent = round(all_reduce * _NUMBER)
+    return _dealt(value, (process, processes, devices), ("process",), sent)
 
 
 @hint_for(SeenFunction, _FUNCTION)
@@ -160,7 +166,7 @@ def _vector(count: int) -> tuple[Values, int]:
 def _product(process: int, processes: int, devices: int) -> SeenFunction:
     count = processes * devices
     value = _matrix(count)[0] @ _vector(count)[0]
-    return _dealt(value, (process, processes, devices), _FLAT, _NUMBER)
+    return _dealt(value, (process, processes, devices), _FLAT, (count - 1) * _NUMBER)
 
 
 @hint_for(SeenFunction, _FUNCTION)
@@ -184,14 +190,15 @@ def _tens(count: int) -> tuple[Values, int]:
 def _gathered(process: int, processes: int, devices: int) -> SeenFunction:
     count = processes * devices
     value = np.tile(_tens(count)[0], count)
-    return _dealt(value, (process, processes, devices), _FLAT, (count - 1) * _NUMBER)
+    seen = _dealt(value, (process, processes, devices), _FLAT, (count - 1) * _NUMBER)
+    return replace(seen, by="collective-permute" if count > 1 else "")
 
 
 @hint_for(SeenFunction, _FUNCTION)
 def _gather_hint(seen: SeenFunction, expected: SeenFunction, processes: int, devices: int) -> str:
     if not seen.size:
         return _ALONE
-    if seen.kinds != ("collective-permute",):
+    if seen.by != expected.by:
         return "build it from jax.lax.ppermute and no other collective."
     if seen.result.shape != expected.result.shape:
         return f"each device should have {processes * devices} numbers, one from each device."
@@ -209,5 +216,7 @@ EXERCISES = {
     "07.1": Exercise("swap", _tried(_GRID, _numbered), _swapped, _swap_hint),
     "07.2": Exercise("centred", _tried(_GRID, _uneven), _centred, _centred_hint),
     "07.3": Exercise("matvec", _tried(_FLAT, _matrix, _vector), _product, _matvec_hint),
-    "07.4": Exercise("my_all_gather", _tried(_FLAT, _tens), _gathered, _gather_hint),
+    "07.4": Exercise(
+        "my_all_gather", _tried(_FLAT, _tens, prescribed=True), _gathered, _gather_hint
+    ),
 }

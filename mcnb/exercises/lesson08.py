@@ -50,8 +50,8 @@ class SeenBytes:
     """Three numbers of bytes: what is predicted, or what is true, which is not told.
 
     Attributes:
-        numbers: The gradients' all-reduce in the first layout and in the second, and one of the
-            activations'.
+        numbers: What each device sends in the gradients' all-reduce in the first layout and in the
+            second, and in one of the activations'.
         right: Whether these are the true ones.
     """
 
@@ -75,15 +75,25 @@ def _big(_: int, processes: int, devices: int) -> SeenBytes:
     halves = (*layers[1], layers[2][0])
     split = whole - sum(math.prod(shape) * (devices - 1) // devices for shape in halves)
     activations = BIG_BATCH // processes * BIG_SIZES[3]
-    return SeenBytes(tuple(BYTES * n for n in (whole, split, activations)), right=True)
+    counts = (whole, processes * devices), (split, processes), (activations, devices)
+    return SeenBytes(tuple(_sent(BYTES * n, members) for n, members in counts), right=True)
+
+
+def _sent(result: int, members: int) -> int:
+    """Return the bytes that each member sends in an all-reduce, as `wire_bytes`."""
+    return round(result * 2 * (members - 1) / members)
 
 
 def _big_hint(seen: object, expected: SeenBytes, processes: int, devices: int) -> str:
     if not isinstance(seen, SeenBytes) or len(seen.numbers) != len(expected.numbers):
         return "bill is three whole numbers, in the order of the exercise."
     gradients, wanted = seen.numbers[0], expected.numbers[0]
-    if isinstance(gradients, int) and gradients * BYTES == wanted:
-        return "that counts numbers. How many bytes has a float32?"
+    members = processes * devices
+    if isinstance(gradients, int) and isinstance(wanted, int):
+        if abs(gradients * BYTES - wanted) < BYTES:
+            return "that counts numbers. How many bytes has a float32?"
+        if _sent(gradients, members) == wanted:
+            return f"that is the result. How much of it does one of {members} devices send?"
     thoughts = (
         "first: every device gets the gradient of each weight and each bias of all four layers.",
         "second: three of the eight arrays are split over 'model', and a device needs one of "
@@ -206,26 +216,27 @@ class SeenLayout:
         lean: Whether the parameters take no more memory than wanted.
         quiet: Whether no more is communicated along 'model' than wanted.
         held: The bytes of parameters on each device.
-        left: The bytes that collectives along 'model' leave on each device.
+        sent: The bytes that each device sends along 'model'.
     """
 
     lean: bool
     quiet: bool
     held: int = field(compare=False)
-    left: int = field(compare=False)
+    sent: int = field(compare=False)
 
     def __str__(self) -> str:
         return (
-            f"{self.held:,} bytes of parameters on each device; collectives along 'model' leave "
-            f"{self.left:,} bytes there"
+            f"{self.held:,} bytes of parameters on each device, which sends {self.sent:,} bytes "
+            "along 'model'"
         )
 
 
 def _lean(_: int, __: int, devices: int) -> SeenLayout:
     (w1, b1), (w2, b2), (w3, b3), (w4, b4) = _layers(SIZES)
     held = sum(map(math.prod, (w1, b1, w2, w3, b3, w4))) // devices + math.prod(b2) + math.prod(b4)
-    left = ROWS * (SIZES[2] + SIZES[4] + SIZES[2]) if devices > 1 else 0
-    return SeenLayout(lean=True, quiet=True, held=BYTES * held, left=BYTES * left)
+    results = ROWS * (SIZES[2] + SIZES[4] + SIZES[2])
+    sent = _sent(BYTES * results, devices)
+    return SeenLayout(lean=True, quiet=True, held=BYTES * held, sent=sent)
 
 
 def _laid_out(value: Any) -> object:
@@ -233,8 +244,7 @@ def _laid_out(value: Any) -> object:
     from jax.sharding import NamedSharding, PartitionSpec
 
     from mcnb.pictures.inspect import program_model
-    from mcnb.pictures.program import axes_of
-    from mcnb.pictures.scenes.program import total_bytes
+    from mcnb.pictures.program import axes_of, sent_bytes
 
     if not isinstance(value, (list, tuple)):
         return looks.kind(value, "list of pairs")
@@ -269,8 +279,8 @@ def _laid_out(value: Any) -> object:
     uses = program_model(jax.jit(_update).lower(params, batch).compile()).uses
     along = [use for use in uses if "model" in (axes_of(use.operation.groups or (), sizes) or AXES)]
     wanted = _lean(0, jax.process_count(), jax.local_device_count())
-    left = total_bytes(along)
-    return SeenLayout(held <= wanted.held, left <= wanted.left, held, left)
+    sent = round(sent_bytes(along))
+    return SeenLayout(held <= wanted.held, sent <= wanted.sent, held, sent)
 
 
 def _update(params: Any, batch: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +45,52 @@ class Use:
     times: int | None = 1
     branch: bool = False
     source: tuple[str, int] | None = None
+
+
+def wire_bytes(operation: Operation) -> float | None:
+    """Return how many bytes a device sends in a collective, on average over its group.
+
+    It is what the other devices lack. With n devices in a group, that is (n - 1)/n of the result in
+    an all-gather, an all-to-all or a broadcast, n - 1 times the result in a reduce-scatter, and
+    2 (n - 1)/n of the result in an all-reduce, as in a reduce-scatter and an all-gather. Less is
+    impossible, and a ring of devices sends no more: P. Patarasuk and X. Yuan, Bandwidth optimal
+    all-reduce algorithms for clusters of workstations, Journal of Parallel and Distributed
+    Computing 69 (2009), 117-124.
+
+    Args:
+        operation: Collective; its bytes are those of its result on a device.
+
+    Returns:
+        The number of bytes; None if the groups are unknown, or depend on data.
+
+    Example:
+        >>> wire_bytes(Operation("all-reduce", 1024, ((0, 1, 2, 3),)))
+        1536.0
+    """
+    if not operation.groups:
+        return None
+    members = max(map(len, operation.groups))
+    others = (members - 1) / members
+    share = {
+        "all-reduce": 2 * others,
+        "all-gather": others,
+        "all-to-all": others,
+        "collective-broadcast": others,
+        "reduce-scatter": members - 1,
+        # A group is a pair of a source and a target, which may be the same device.
+        "collective-permute": any(len(set(pair)) > 1 for pair in operation.groups),
+    }
+    return float(operation.bytes * share[operation.kind]) if operation.kind in share else None
+
+
+def sent_bytes(uses: Iterable[Use]) -> float:
+    """Return the known `wire_bytes` of a program's collectives together.
+
+    A collective in a loop with an unknown trip count is counted once.
+    """
+    return sum(
+        (wire_bytes(use.operation) or 0) * (1 if use.times is None else use.times) for use in uses
+    )
 
 
 @dataclass(slots=True)

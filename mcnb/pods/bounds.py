@@ -2,9 +2,7 @@
 
 A chip must perform the program's operations, read its arguments and write its results once each,
 and send and receive the data of its collectives. Even if these overlap, a step takes at least as
-long as the longest of them. Bound for an all-reduce: P. Patarasuk and X. Yuan, Bandwidth optimal
-all-reduce algorithms for clusters of workstations, Journal of Parallel and Distributed Computing 69
-(2009), 117-124. In other collectives, a device receives or sends only data that was lacking.
+long as the longest of them. `wire_bytes` has the bound on a collective's data, and its source.
 """
 
 from __future__ import annotations
@@ -12,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mcnb.lockstep.hlo import Operation
-from mcnb.pictures.program import Use
+from mcnb.pictures.program import Use, sent_bytes
 
 _DOCUMENTATION = "https://docs.cloud.google.com/tpu/docs"
 
@@ -87,35 +84,9 @@ def least_time(
         >>> least_time(CHIPS["TPU v5 lite"], 197e9, 8.19e8, []).seconds
         0.001
     """
-    crossing = sum(
-        crossing_bytes(use.operation) * (1 if use.times is None else use.times)
-        for use in uses
-        if not use.branch
-    )
+    crossing = sent_bytes([use for use in uses if not use.branch])
     return Bound(
         flops / (chip.small_flops if small else chip.flops),
         moved / chip.memory_rate,
         crossing / (chip.link_rate / 2),  # published as the sum of both directions
     )
-
-
-def crossing_bytes(operation: Operation) -> float:
-    """Return the minimum number of bytes that a device sends or receives in a collective.
-
-    Args:
-        operation: Collective; its bytes are those of its result on a device.
-
-    Example:
-        >>> crossing_bytes(Operation("all-reduce", 1024, ((0, 1, 2, 3),)))
-        1536.0
-    """
-    members = max((len(group) for group in operation.groups or ()), default=1)
-    others = (members - 1) / members
-    share = {
-        "all-reduce": 2 * others,
-        "all-gather": others,
-        "reduce-scatter": members - 1,
-        "all-to-all": others,
-        "collective-permute": 1,
-    }
-    return float(operation.bytes * share.get(operation.kind, 0))

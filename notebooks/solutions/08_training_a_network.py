@@ -3,7 +3,8 @@ large = [784, 8192, 8192, 8192, 10]
 weights = [a * b for a, b in zip(large[:-1], large[1:], strict=True)]
 whole = sum(weights) + sum(large[1:])
 halved = whole - (weights[1] + large[2] + weights[2]) // 2
-bill = 4 * whole, 4 * halved, 4 * (8192 // 4) * 8192
+eight, four, two = 2 * 7 / 8, 2 * 3 / 4, 2 * 1 / 2
+bill = int(4 * whole * eight), int(4 * halved * four), int(4 * (8192 // 4) * 8192 * two)
 
 # %% 08.2
 import jax

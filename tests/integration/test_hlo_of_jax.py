@@ -86,7 +86,7 @@ def real() -> dict[str, Any]:
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "4", "JAX_PLATFORMS": "cpu"}
     environment.pop("XLA_FLAGS", None)
     done = subprocess.run(
-        [sys.executable, "-c", REAL], env=environment, capture_output=True, text=True, timeout=240
+        [sys.executable, "-c", REAL], env=environment, capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import mcnb
-from mcnb.pictures.program import Use, axes_of, uses
-from mcnb.pictures.scenes.program import total_bytes
+from mcnb.pictures.program import Use, axes_of, sent_bytes, uses
 
 SETUP = """
 import jax, jax.numpy as jnp, mcnb
@@ -63,12 +62,15 @@ def test_a_matmul_of_two_arrays_split_both_ways_gathers_both(prepared: mcnb.Clus
     what = "jnp.dot, struct(mesh, (64, 32), 'a', 'b'), struct(mesh, (32, 16), 'a', 'b')"
     title, rows = table(prepared, what)
     gathered = [F32 * 32 * 16 // 2, F32 * 64 // 4 * 32]  # all rows of one, all columns of another
-    assert title == f"dot: 2 collectives, {sum(gathered) / 1000:.3g} KB on each device"
+    sent = [gathered[0] * 3 / 4, gathered[1] / 2]  # a device has a part of what is gathered
+    assert title == f"dot: 2 collectives, {sum(sent) / 1000:.3g} KB sent by each device"
     assert sorted(row[1:4] for row in rows) == [
         ["all-gather", "'a'", "P0-3"],
         ["all-gather", "'b'", "each process by itself"],
     ]
     assert sorted(row[4] for row in rows) == sorted(f"{n / 1000:.3g} KB" for n in gathered)
+    assert sorted(row[5] for row in rows) == ["1.02 KB", "768 B"]
+    assert sorted(sent) == [768, 1024]
 
 
 def test_a_data_parallel_step_sums_the_gradients_up_once(prepared: mcnb.Cluster) -> None:
@@ -81,7 +83,8 @@ def test_a_data_parallel_step_sums_the_gradients_up_once(prepared: mcnb.Cluster)
     _, rows = table(prepared, "jax.grad(loss), params, batch")
     by_hand = F32 * sum(m * n + n for m, n in itertools.pairwise(SIZES))
     assert by_hand == 55464
-    assert [row[1:6] for row in rows] == [["all-reduce", "'batch'", "P0-3", "55.5 KB", "1"]]
+    sent = f"{by_hand * 2 * 7 / 8 / 1000:.3g} KB"
+    assert [row[1:7] for row in rows] == [["all-reduce", "'batch'", "P0-3", "55.5 KB", sent, "1"]]
 
 
 def test_a_step_of_data_and_tensor_parallelism(prepared: mcnb.Cluster) -> None:
@@ -100,13 +103,15 @@ def test_a_step_of_data_and_tensor_parallelism(prepared: mcnb.Cluster) -> None:
     backward = F32 * rows_of_one * n1  # what goes back to the first layer, likewise
     held = n0 * n1 + n1 + n1 * n2 // 2 + n2 // 2 + n2 // 2 * n3 + n3 + n3 * n4 + n4
     gradients = F32 * held  # those that a device holds, summed over 'batch'
-    assert [row[1:6] for row in rows] == [
-        ["all-reduce", "'model'", "each process by itself", f"{forward / 1000:.3g} KB", "1"],
-        ["all-reduce", "'model'", "each process by itself", f"{backward / 1000:.3g} KB", "1"],
-        ["all-reduce", "'batch'", "P0-3", f"{gradients / 1000:.3g} KB", "1"],
+    # All-reduces of two devices send as much as their result has, those of four 1.5 times as much.
+    sent = (forward, backward, 1.5 * gradients)
+    kb = [f"{count / 1000:.3g} KB" for count in (forward, backward, gradients, *sent)]
+    assert [row[1:7] for row in rows] == [
+        ["all-reduce", "'model'", "each process by itself", kb[0], kb[3], "1"],
+        ["all-reduce", "'model'", "each process by itself", kb[1], kb[4], "1"],
+        ["all-reduce", "'batch'", "P0-3", kb[2], kb[5], "1"],
     ]
-    total = (forward + backward + gradients) / 1000
-    assert title == f"loss: 3 collectives, {total:.3g} KB on each device"
+    assert title == f"loss: 3 collectives, {sum(sent) / 1000:.3g} KB sent by each device"
     text = prepared.run("print(mcnb.picture(jax.grad(loss), params, batch).text())").stdout[0]
     assert re.search(r"\[1\]\[0\] +float32\[64,128\] +P\(None, 'model'\) +4 +16.4 KB", text)
     assert f"Each device needs {(F32 * (held + rows_of_one * (n0 + n4))) / 1000:.3g} KB" in text
@@ -122,13 +127,13 @@ def test_loops_and_branches(prepared: mcnb.Cluster) -> None:
         "def branch(p, x): return lax.cond(p, norm, lambda v: v, x)\n"
     ).raise_for_errors()
     title, rows = table(prepared, "loop, half")
-    assert title == "loop: 15 collectives, 60 B on each device"
-    assert rows[0][1:6] == ["all-reduce", "'a'", "P0-3", "4 B", "15"]
+    assert title == "loop: 15 collectives, 90 B sent by each device"
+    assert rows[0][1:7] == ["all-reduce", "'a'", "P0-3", "4 B", "6 B", "15"]
     title, rows = table(prepared, "until, half")
-    assert title == "until: at least 1 collective, 4 B on each device"
-    assert rows[0][5] == "?"
+    assert title == "until: at least 1 collective, 6 B sent by each device"
+    assert rows[0][6] == "?"
     _, rows = table(prepared, "branch, True, half")
-    assert rows[0][5] == "0 or 1"
+    assert rows[0][6] == "0 or 1"
 
 
 def test_a_permutation_tells_its_pairs(prepared: mcnb.Cluster) -> None:
@@ -138,7 +143,7 @@ def test_a_permutation_tells_its_pairs(prepared: mcnb.Cluster) -> None:
     ).raise_for_errors()
     _, rows = table(prepared, "turned, struct(mesh, (8,), 'a')")
     pairs = "8 pairs, 8 between processes"
-    assert rows[0][1:6] == ["collective-permute", "'a'", pairs, "8 B", "1"]
+    assert rows[0][1:7] == ["collective-permute", "'a'", pairs, "8 B", "8 B", "1"]
 
 
 def test_one_that_was_compiled_or_lowered_already(prepared: mcnb.Cluster) -> None:
@@ -148,7 +153,7 @@ def test_one_that_was_compiled_or_lowered_already(prepared: mcnb.Cluster) -> Non
     ).raise_for_errors()
     for what in ("lowered", "program"):
         title, rows = table(prepared, f"{what}, name='total'")
-        assert title == "total: 1 collective, 4 B on each device"
+        assert title == "total: 1 collective, 6 B sent by each device"
         assert rows[0][1:4] == ["all-reduce", "'a'", "P0-3"]
 
 
@@ -206,7 +211,7 @@ metadata={op_name="f" source_file="/tmp/cell.py" source_line=7}
     [use] = uses(text, 2)
     assert use.source == ("/tmp/cell.py", 7)
     assert (use.times, use.branch, use.operation.bytes) == (1, False, 8)
-    assert total_bytes([use, Use(use.operation, 3), Use(use.operation, None)]) == 8 + 24 + 8
+    assert sent_bytes([use, Use(use.operation, 3), Use(use.operation, None)]) == 8 + 24 + 8
     assert axes_of([], {"a": 2}) is None
     assert axes_of([(0, 1, 2, 3)], {"a": 2, "b": 2}) == ("a", "b")
     assert axes_of([(0, 9)], {"a": 2}) is None

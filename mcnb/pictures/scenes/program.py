@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mcnb._text import place_name, plural, size
 from mcnb.pictures.model import Device, Layout, MeshModel, process_ranges
-from mcnb.pictures.program import Use, axes_of
+from mcnb.pictures.program import Use, axes_of, sent_bytes, wire_bytes
 from mcnb.pictures.scene import Part, Scene, Table
 
 MOST_ROWS = 40
@@ -42,18 +42,13 @@ def program_scene(program: ProgramModel) -> Scene:
     rows = _folded([_row(use, program) for use in program.uses])
     parts: list[Part] = []
     if rows:
-        heads = ("", "collective", "along", "among", "bytes", "times", "from")
-        parts.append(Table(heads, tuple(rows[:MOST_ROWS]), numbers=(0, 4, 5)))
+        heads = ("", "collective", "along", "among", "result", "sent", "times", "from")
+        parts.append(Table(heads, tuple(rows[:MOST_ROWS]), numbers=(0, 4, 5, 6)))
     if program.outputs:
         results = [_result(path, layout) for path, layout in program.outputs[:MOST_ROWS]]
         columns = ("result", "shape", "split", "copies", "on each device")
         parts.append(Table(columns, tuple(results), numbers=(3, 4)))
     return Scene(f"{program.name}: {_title(program)}", tuple(_notes(program)), tuple(parts))
-
-
-def total_bytes(uses: Sequence[Use]) -> int:
-    """Return the bytes of all collectives' results per device; unknown trip counts count once."""
-    return sum(use.operation.bytes * (1 if use.times is None else use.times) for use in uses)
 
 
 def _title(program: ProgramModel) -> str:
@@ -65,7 +60,7 @@ def _title(program: ProgramModel) -> str:
     most = "up to " if not least and any(use.branch for use in program.uses) else ""
     return (
         f"{least}{most}{plural(count, 'collective', 'collectives')}, "
-        f"{size(total_bytes(program.uses))} on each device"
+        f"{size(round(sent_bytes(program.uses)))} sent by each device"
     )
 
 
@@ -81,13 +76,14 @@ def _folded(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 
 def _row(use: Use, program: ProgramModel) -> tuple[str, ...]:
-    operation = use.operation
+    operation, sent = use.operation, wire_bytes(use.operation)
     times = "?" if use.times is None else str(use.times)
     return (
         operation.kind,
         _along(use, program.mesh),
         _among(use, program.devices),
         size(operation.bytes),
+        "?" if sent is None else size(round(sent)),
         f"0 or {times}" if use.branch else times,
         "" if use.source is None else place_name(*use.source),
     )
@@ -126,9 +122,9 @@ def _result(path: str, layout: Layout) -> tuple[str, ...]:
 def _notes(program: ProgramModel) -> list[str]:
     notes = []
     if program.uses:
-        notes.append("Bytes are those of the result on each device.")
+        notes.append("Result: bytes on each device. Sent: bytes that each device sends on a ring.")
     if any(use.times is None for use in program.uses):
-        notes.append("?: in a loop whose trip count XLA does not know.")
+        notes.append("Times ?: in a loop whose trip count XLA does not know.")
     if any(use.branch for use in program.uses):
         notes.append("0 or: in a branch that may not be taken.")
     if len(program.uses) > MOST_ROWS:

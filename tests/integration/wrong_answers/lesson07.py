@@ -21,10 +21,13 @@ def swap(block):
     ring = [(i, (i + 1) % 8) for i in range(8)]
     return jax.lax.ppermute(block, ("process", "local"), ring)
 """: "this sends between processes. The two devices of one process differ in 'local'.",
-        "import jax\ndef swap(block): return jax.lax.all_gather(block, 'local')[1 - "
-        "jax.lax.axis_index('local')]": (
-            "right numbers, but more is sent than one block: which collective sends only that?"
-        ),
+        """
+import jax, jax.numpy as jnp
+def swap(block):
+    i = jax.lax.axis_index("local")
+    both = jnp.zeros((2, *block.shape), block.dtype).at[i].set(block)
+    return jax.lax.psum(both, "local")[1 - i]
+""": ("right numbers, but more is sent than one block: which collective sends only that?"),
         "import jax\ndef swap(block): return jax.lax.psum(block, 'local') + 0 * block": (
             "each device should have the block of the other one, and nothing else."
         ),

@@ -45,19 +45,24 @@ _LIST = "set leaner to a list of four pairs, (P(...), P(...)), one for each laye
 
 WRONG = {
     "08.1": {
-        "bill = 140746762, 73633802, 16777216": (
+        "bill = 246306833, 110450703, 16777216": (
             "that counts numbers. How many bytes has a float32?"
         ),
+        "bill = 562987048, 294535208, 67108864": (
+            "that is the result. How much of it does one of 8 devices send?"
+        ),
         # Without the biases.
-        "bill = 562888704, 294453248, 67108864": _FIRST,
+        "bill = 985055232, 441679872, 67108864": _FIRST,
         # Everything is halved.
-        "bill = 562987048, 281493524, 67108864": _SECOND,
+        "bill = 985227334, 422240286, 67108864": _SECOND,
+        # As if eight devices met along 'batch'.
+        "bill = 985227334, 515436614, 67108864": _SECOND,
         # All rows, or those of one of eight devices.
-        "bill = 562987048, 294535208, 268435456": _THIRD,
-        "bill = 562987048, 294535208, 33554432": _THIRD,
-        "bill = 562987048, 'half', 67108864": _SECOND,
-        "bill = 562987048, 294535208": _THREE,
-        "bill = 562987048": _THREE,
+        "bill = 985227334, 441802812, 268435456": _THIRD,
+        "bill = 985227334, 441802812, 33554432": _THIRD,
+        "bill = 985227334, 'half', 67108864": _SECOND,
+        "bill = 985227334, 441802812": _THREE,
+        "bill = 985227334": _THREE,
     },
     "08.2": {
         # Its own layout comes out of XLA.

@@ -20,6 +20,7 @@ from jax.sharding import PartitionSpec as P
 import mcnb
 from mcnb.pictures.inspect import layout_of
 from tests.support.fake_devices import fake_devices
+from tests.support.timing import known_work_s
 
 SVG = "{http://www.w3.org/2000/svg}"
 DEVICE = re.compile(r"\bP\d+\.\d+\b")
@@ -221,7 +222,7 @@ def test_large_meshes_and_trees_stay_readable_and_quick() -> None:
         assert max(map(len, lines)) <= 160
         assert len(picture.svg()) < 60_000
         taken.append(time.process_time() - began)
-    assert max(taken) < 1.0, taken
+    assert max(taken) < 40 * known_work_s(), taken
     assert "['layer0-499']['w']" in pictures[3].text()
 
 

@@ -21,7 +21,8 @@ from mcnb.errors import ClusterError
 from mcnb.lockstep.hlo import Operation
 from mcnb.pictures.program import Use
 from mcnb.pods import topology
-from mcnb.pods.bounds import CHIPS, crossing_bytes, least_time
+from mcnb.pods.bounds import CHIPS, least_time
+from tests.support.timing import known_work_s
 
 needs_compiler = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason=f"no libtpu: {topology.INSTALL}"
@@ -92,7 +93,7 @@ def test_its_second_picture_and_its_product(pod: mcnb.Pod) -> None:
     [use] = rehearsal.model.uses  # the sum along 'b', of a part of 512 by 4096
     assert (use.operation.kind, use.operation.bytes) == ("all-reduce", 512 * 4096 * 4)
     text = str(rehearsal)
-    assert re.search(r"1  all-reduce  'b' +each process by itself +8.39 MB +1", text)
+    assert re.search(r"1  all-reduce  'b' +each process by itself +8.39 MB +8.39 MB +1", text)
     # Arguments: 512 x 1024 and 1024 x 4096; the result: 512 x 4096; four bytes each.
     assert rehearsal.memory >= 4 * (512 * 1024 + 1024 * 4096 + 512 * 4096)
 
@@ -166,7 +167,7 @@ def test_a_pod_of_four_thousand_chips() -> None:
     drawn = mcnb.picture(pod).text().splitlines()
     assert len(drawn) < 30
     assert drawn[-1] == "Drawn is the first plane, 'z' = 0, of 16."
-    assert time.process_time() - began < 60
+    assert time.process_time() - began < 2200 * known_work_s()
 
 
 @needs_compiler
@@ -239,21 +240,6 @@ def test_a_missing_compiler_is_told_with_the_command(monkeypatch: pytest.MonkeyP
         "mcnb.Pod needs the TPU compiler (libtpu), which is not installed. Install it: "
         'python -m pip install "mcnb[tpu]"'
     )
-
-
-@pytest.mark.parametrize(
-    ("kind", "crossing"),
-    [
-        ("all-reduce", 2 * 0.75 * 1024),
-        ("all-gather", 0.75 * 1024),
-        ("reduce-scatter", 3 * 1024),
-        ("all-to-all", 0.75 * 1024),
-        ("collective-broadcast", 0),
-    ],
-)
-def test_what_has_to_cross_a_chips_links(kind: str, crossing: float) -> None:
-    assert crossing_bytes(Operation(kind, 1024, ((0, 1, 2, 3), (4, 5, 6, 7)))) == crossing
-    assert crossing_bytes(Operation(kind, 1024, None)) == 0
 
 
 def test_the_longest_of_three_times() -> None:

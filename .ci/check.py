@@ -139,8 +139,8 @@ def as_stored(notebooks: Sequence[Path], settings: Mapping[str, str] | None = No
     folder = notebooks[0].parent
     # None of pyproject's options: they are for the unit tests.
     return run(
-        *(sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", folder),
-        *("-p", "no:cacheprovider", "--nbval", "--nbval-current-env", *notebooks),
+        *(sys.executable, ROOT / ".ci" / "notebooks.py", "-c", "/dev/null", "--rootdir", folder),
+        *("-p", "no:cacheprovider", *notebooks),
         cwd=folder,
         settings=settings,
     )

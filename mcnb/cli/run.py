@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -45,12 +46,15 @@ from mcnb.worker.capture import GlooFilter
 from mcnb.worker.gpus import VISIBLE, share, visible_gpus
 
 TICK_S, MOST_BYTES = 0.05, 1 << 16
-# After a failure: how long the other processes have to end alone, and then to obey a signal.
+# After a failure: how long the other processes have to end alone, and then to obey a signal. These
+# times are measured by `Patience`.
 ALONE_S, OBEY_S = 1.0, 5.0
 # How long processes have to end after Ctrl-C, in all, before they are killed.
 INTERRUPTED_S = 3.0
+# On a busy machine, such times are at most so many times longer.
+SLOWEST = 10
 # How long the system may take to report how a process ended.
-REAPED_S = 2.0
+REAPED_S = 10.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -278,6 +282,50 @@ def main(words: Sequence[str]) -> int:
     return Running(command).run()
 
 
+class Patience:
+    """Measures how long processes have had to do something, as if each had a core of its own.
+
+    While a thread waits for a core, time passes as slowly as that thread makes progress. Where the
+    system does not report the states of threads, time passes as on the clock.
+
+    Attributes:
+        passed_s: The time since the start, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.passed_s = 0.0
+        self._last = time.monotonic()
+        self._ready: dict[Path, float] = {}  # the processor time of threads that were ready to run
+
+    def tick(self, processes: Iterable[int]) -> None:
+        """Let the time since the last tick pass.
+
+        Args:
+            processes: The ids of the processes that still have something to do.
+        """
+        now = time.monotonic()
+        # A late tick means that this thread had no core, and looked at nothing.
+        on_clock, self._last = min(now - self._last, 2 * TICK_S), now
+        own = str(threading.get_native_id())
+        ready = {}
+        for process in (os.getpid(), *processes):  # mcnb itself has the referee
+            for task in Path(f"/proc/{process}/task").glob("*"):
+                with contextlib.suppress(OSError):  # ended meanwhile
+                    state, used = _state_of(task)
+                    if state == "R" and task.name != own:
+                        ready[task] = used
+        progress = (used - self._ready[task] for task, used in ready.items() if task in self._ready)
+        slowest = min(progress, default=on_clock)
+        self._ready = ready
+        self.passed_s += max(min(slowest, on_clock), on_clock / SLOWEST)
+
+
+def _state_of(task: Path) -> tuple[str, float]:
+    """Return the letter for the state of a thread, and its processor time in seconds; proc(5)."""
+    words = (task / "stat").read_text().rpartition(")")[2].split()
+    return words[0], (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @dataclass
 class _Process:
     """A process of the program.
@@ -407,12 +455,15 @@ class Running:
             self._selector.register(getattr(popen, stream), selectors.EVENT_READ, reader)
 
     def _left(self) -> list[_Process]:
-        """Return the processes that are not known to have ended."""
-        return [process for process in self._processes if not process.ended]
+        """Return the processes that are not known to have ended.
+
+        Process 0 is the last: when JAX's coordinator is killed, JAX aborts the others with errors.
+        """
+        return [process for process in reversed(self._processes) if not process.ended]
 
     def _watch(self) -> None:
         """Pass on the output of the processes until all have ended."""
-        failed_at: float | None = None
+        patience: Patience | None = None
         # When all have ended, a child process of theirs may keep a stream open.
         while self._left() or self._selector.select(0):
             for key, _ in self._selector.select(TICK_S):
@@ -422,10 +473,11 @@ class Running:
                 if not data:
                     self._selector.unregister(key.fileobj)
             self._reap()
-            if failed_at is None and self._has_failed():
-                failed_at = time.monotonic()
-            if failed_at is not None:
-                self._end_others(time.monotonic() - failed_at)
+            if patience is None and self._has_failed():
+                patience = Patience()
+            if patience is not None:
+                patience.tick(process.popen.pid for process in self._left())
+                self._end_others(patience.passed_s)
 
     def _show(self, process: _Process, stream: Stream, lines: Sequence[str]) -> None:
         """Print lines of a process, or keep them to be folded."""
@@ -439,7 +491,7 @@ class Running:
             file.flush()
 
     def _reap(self) -> None:
-        for process in self._left():
+        for process in reversed(self._left()):
             status = process.popen.poll()
             process.ended = status is not None
             process.read_report()
@@ -455,7 +507,7 @@ class Running:
         return said or self._signalled is not None or any(one.failed for one in self._ended)
 
     def _end_others(self, since: float) -> None:
-        """End the processes that still run, some time after a failure."""
+        """End the processes that still run, some seconds after a failure."""
         left = self._left()
         if since < ALONE_S:
             return
@@ -503,7 +555,7 @@ class Running:
                 process.popen.send_signal(number)
 
     def _end_all(self) -> None:
-        for process in self._processes:
+        for process in reversed(self._processes):
             process.popen.kill()
             process.popen.wait()
             process.pipe.close()

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from enum import Enum
 
 from mcnb.cluster.outcome import Outcome, aftermath, died_sentence
-from mcnb.cluster.shielding import in_thread, to_the_end
+from mcnb.cluster.shielding import delayed_ctrl_c, in_thread, to_the_end
 from mcnb.cluster.workers import Processes, start_processes
 from mcnb.errors import ClusterError, McnbError, OptionError
 from mcnb.options import Options
@@ -107,7 +107,7 @@ class Lifetime:
     def _start(self) -> None:
         check_jax()
         try:
-            self.processes = start_processes(self._options)
+            start_processes(self._options, self._accept)
         except OptionError:
             raise
         except (McnbError, OSError) as error:
@@ -119,12 +119,15 @@ class Lifetime:
             # After an interrupted restart, the next cell tries to restart the cluster again.
             self._absence = Absence.INTERRUPTED
             raise
-        self._lost = False
-        _running.add(self)
-        unchecked = self.processes.unchecked
+        unchecked = self.processes.unchecked if self.processes is not None else ""
         if unchecked and not self._warned:
             self._warned = True
             warnings.warn(unchecked, RuntimeWarning, stacklevel=2)
+
+    def _accept(self, processes: Processes) -> None:
+        self.processes = processes
+        self._lost = False
+        _running.add(self)
 
     def end(self, absence: Absence) -> None:
         """End the processes; return when they have ended.
@@ -145,11 +148,8 @@ class Lifetime:
 
     def lose(self) -> str:
         """End the lost processes and start new ones, in the background; describe the effect."""
-        lost, self.processes = self.processes, None
-        self._absence = Absence.RESTARTING if self._options.ours else Absence.LOST
-        self._lost = self._options.ours
 
-        def recover() -> None:
+        def recover(lost: Processes | None) -> None:
             if lost is not None:
                 lost.close(LOST_GRACE_S)
             if self._lost:
@@ -158,7 +158,13 @@ class Lifetime:
                     self._start()
                     self._untouched = True
 
-        self._recovery = in_thread(recover)
+        def begin() -> None:
+            lost, self.processes = self.processes, None
+            self._absence = Absence.RESTARTING if self._options.ours else Absence.LOST
+            self._lost = self._options.ours
+            self._recovery = in_thread(lambda: recover(lost))
+
+        to_the_end(begin)
         return aftermath(Outcome(intact=False), self._options.processes, ours=self._options.ours)
 
     def _wait_for_recovery(self) -> None:
@@ -168,8 +174,9 @@ class Lifetime:
             KeyboardInterrupt: Ctrl-C; the restart continues.
         """
         if self._recovery is not None:
-            self._recovery.exception()
-            self._recovery = None
+            with delayed_ctrl_c() as ctrl_c:
+                if ctrl_c.wait_for(self._recovery):
+                    self._recovery = None
 
     def ready(self) -> Processes:
         """Return the processes when they are ready to be called.

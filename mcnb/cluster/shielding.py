@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import queue
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
-def in_thread(action: Callable[[], object]) -> Future[object]:
+def in_thread(action: Callable[[], T]) -> Future[T]:
     """Run an action in its own thread, which Ctrl-C does not interrupt.
 
-    A caller whose wait for the result was interrupted can wait again. (An interrupted
-    `threading.Thread.join` takes the thread for ended:
-    https://github.com/python/cpython/issues/90882.)
+    Wait for it in a `with delayed_ctrl_c()` statement.
     """
-    future: Future[object] = Future()
+    future: Future[T] = Future()
 
     def run() -> None:
         try:
@@ -26,8 +30,67 @@ def in_thread(action: Callable[[], object]) -> Future[object]:
     return future
 
 
+class CtrlC:
+    """Ctrl-C in a `with delayed_ctrl_c()` statement.
+
+    Attributes:
+        pressed: Whether Ctrl-C has been pressed.
+    """
+
+    def __init__(self) -> None:
+        self.pressed = False
+        self._happened: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def press(self) -> None:
+        """Note that Ctrl-C was pressed; for signal handlers, which may call this at any time."""
+        self.pressed = True
+        self._happened.put(None)
+
+    def wait_for(self, task: Future[T]) -> bool:
+        """Wait until a task has ended, or Ctrl-C is pressed; return whether the task has ended."""
+        task.add_done_callback(lambda _: self._happened.put(None))
+        while not (task.done() or self.pressed):
+            self._happened.get()
+        return task.done()
+
+
+@contextmanager
+def delayed_ctrl_c() -> Iterator[CtrlC]:
+    """Delay Ctrl-C until the end of the `with` statement.
+
+    A signal handler does it, rather than a wait that is repeated after KeyboardInterrupt: that can
+    be raised at any instruction, between the start of a thread and the wait for it, or inside of
+    the standard library, where it leaves locks acquired.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed, and the statement raised no exception of its own.
+
+    Example:
+        >>> with delayed_ctrl_c() as ctrl_c:
+        ...     task = in_thread(lambda: 6 * 7)
+        ...     if ctrl_c.wait_for(task):
+        ...         print(task.result())
+        42
+    """
+    ctrl_c = CtrlC()
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or handler is None:
+        # Python handles signals in the main thread only; this one may be another library's.
+        yield ctrl_c
+        return
+    signal.signal(signal.SIGINT, lambda *_: ctrl_c.press())
+    try:
+        yield ctrl_c
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if ctrl_c.pressed:
+        signal.raise_signal(signal.SIGINT)
+
+
 def to_the_end(action: Callable[[], object]) -> None:
-    """Run an action, which must end by itself, and delay KeyboardInterrupt until then.
+    """Run an action, which must end by itself, and delay Ctrl-C until then.
+
+    If Ctrl-C arrives before the action, the action does not begin.
 
     Raises:
         KeyboardInterrupt: Ctrl-C or the stop button during the action; raised after the action.
@@ -37,13 +100,6 @@ def to_the_end(action: Callable[[], object]) -> None:
         >>> to_the_end(lambda: print("done"))
         done
     """
-    task = in_thread(action)
-    interrupt: KeyboardInterrupt | None = None
-    while not task.done():
-        try:
-            task.exception()
-        except KeyboardInterrupt as error:
-            interrupt = error
-    task.result()
-    if interrupt is not None:
-        raise interrupt
+    with delayed_ctrl_c():
+        # In a thread, because a notebook kernel's main thread has a running event loop.
+        in_thread(action).result()

@@ -5,8 +5,9 @@
                                  │            ╰──▶ heal ──▶ healed
                                  ╰── a device computes on ──▶ replace the processes
 
-Each step has a budget in seconds. When a budget runs out, the next step starts; after the last
-step, the processes are replaced. The cluster is reported intact only after verification.
+Each step has a budget in seconds, in which delays of a busy machine do not count. When a budget
+runs out, the next step starts; after the last step, the processes are replaced. The cluster is
+reported intact only after verification.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from mcnb.worker.rpc import probe
 from mcnb.worker.unfinished import wind_down
 
 TICK_S = 0.05
+# A wait counts for at most this long. It takes longer if this process does not get a core in time,
+# and then the other processes have not had that time either.
+MOST_COUNTED_S = 1.5 * TICK_S
 # How long a process must be inactive in JAX before it counts as waiting for another process.
 WAITS_S = 0.5
 # The same for an interrupted process; processes report four times a second.
@@ -42,8 +46,8 @@ AGAIN_S = 0.25
 # replaced, and how much longer a reply may take, on a busy machine.
 WIND_DOWN_S, AFTER_ABORT_S, ANSWER_S = 0.6, 0.5, 1.2
 SLOW_S = 1.5
-# The same for a cell that failed by itself: its computations are only checked, not ended, and the
-# check is not urgent.
+# The same for a cell that failed by itself: its computations are only checked, not ended, and no
+# step is urgent.
 LOOK_S, LATE_ANSWER_S = 0.2, 10.0
 GATHER_S = 1.5
 # Presses of the stop button within this interval count as one: no message was shown in between.
@@ -90,6 +94,7 @@ class Stopper:
         show: Called with the current step, in words, when the step starts, and repeatedly while it
             lasts.
         stage: The current step, in words.
+        clock_s: How long the steps have waited so far, without the delays of a busy machine.
     """
 
     processes: Processes
@@ -97,12 +102,17 @@ class Stopper:
     presses: Presses
     show: Callable[[str], None]
     stage: str = ""
+    clock_s: float = 0.0
+
+    @property
+    def _asked(self) -> bool:
+        """Whether the cell is ended at the user's request, not because it can't continue."""
+        return bool(self.presses) or self.outcome.time_limit is not None
 
     @property
     def _ending(self) -> str:
-        """The action in words: at the user's request, or because the cell can't continue."""
-        asked = self.presses or self.outcome.time_limit is not None
-        return "Stopping" if asked else "Ending the cell"
+        """The action in words."""
+        return "Stopping" if self._asked else "Ending the cell"
 
     def follow(self, pending: Pending, policy: Policy) -> bool:
         """Wait for replies as `Pending.follow` does, until a process ends.
@@ -110,11 +120,16 @@ class Stopper:
         Returns:
             Whether there is nothing to wait for any more; otherwise, the policy has given up.
         """
+        looked = time.monotonic()
 
         def patience() -> float | None:
+            nonlocal looked
             if self.presses.again:
                 raise PressedAgainError
             self.show(self.stage)
+            now = time.monotonic()
+            self.clock_s += min(now - looked, MOST_COUNTED_S)
+            looked = now
             timeout = None if self.processes.exits else policy()
             return None if timeout is None else min(timeout, TICK_S)
 
@@ -130,18 +145,18 @@ class Stopper:
         stopped = {k: pending.progress(k).line for k in sorted(pending.waiting)}
         self.outcome.stopped = stopped
         self.begin(f"{self._ending}: interrupting {self._name(stopped)} …")
-        began = time.monotonic()
+        began = self.clock_s
         attempts = 0
 
         def patience() -> float | None:
             nonlocal attempts
-            since = time.monotonic() - began
+            since = self.clock_s - began
             if since > INTERRUPT_S or (attempts and self._all_hang(pending, since)):
                 return None
             if attempts < len(ATTEMPTS_S) and since >= ATTEMPTS_S[attempts]:
                 attempts += 1
                 self._interrupt(pending, attempts)
-            return INTERRUPT_S - since
+            return TICK_S
 
         if not self.follow(pending, patience):
             self.abort(pending, attempts)
@@ -153,15 +168,15 @@ class Stopper:
         """
         name = self._name(pending.waiting)
         self.begin(f"{self._ending}: aborting the computations of {name} …")
-        began = aborted = time.monotonic()
+        began = aborted = self.clock_s
+        budget_s = ABORT_S if self._asked else LATE_ANSWER_S
 
         def patience() -> float | None:
             nonlocal aborted, attempts
-            now = time.monotonic()
-            if not self.outcome.cut or now > began + ABORT_S:
+            if not self.outcome.cut or self.clock_s > began + budget_s:
                 return None
-            if now > aborted + AGAIN_S:
-                aborted = now
+            if self.clock_s > aborted + AGAIN_S:
+                aborted = self.clock_s
                 self.processes.abort()
                 attempts += 1
                 self._interrupt(pending, attempts)
@@ -223,7 +238,7 @@ class Stopper:
     def _wind_down_again(self, found: dict[int, Unfinished], ends: bool) -> dict[int, Unfinished]:
         if self.outcome.silent:
             # A silent process is blocked in one more launch until earlier computations end.
-            found = self._wound(time.monotonic() - self._winding.started + AFTER_ABORT_S)
+            found = self._wound(AFTER_ABORT_S)
         if self.outcome.silent:
             return found
         budget_s = AFTER_ABORT_S if ends else LATE_ANSWER_S
@@ -232,12 +247,12 @@ class Stopper:
 
     def _wound(self, limit_s: float) -> dict[int, Unfinished]:
         pending = self._winding
-        deadline = pending.started + limit_s
+        deadline = self.clock_s + limit_s
 
         def patience() -> float | None:
             # If the other processes are idle, a late process may just be slow.
             late_s = 0 if _compute(_answers(pending)) else SLOW_S
-            return None if time.monotonic() > deadline + late_s else TICK_S
+            return None if self.clock_s > deadline + late_s else TICK_S
 
         self.follow(pending, patience)
         found = _answers(pending)
@@ -251,9 +266,10 @@ class Stopper:
         An interrupt may have arrived between two processes' launches of the same collective.
         """
         pending = self.processes.client.call(probe, salt, GATHER_S)
+        began = self.clock_s
 
         def patience() -> float | None:
-            late = time.monotonic() > pending.started + GATHER_S + ANSWER_S
+            late = self.clock_s > began + GATHER_S + ANSWER_S
             return None if late or pending.all_inactive(WAITS_S) else TICK_S
 
         if not self.follow(pending, patience):

@@ -9,12 +9,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 from mcnb._system import LOOPBACK
 from mcnb._text import grouped, name_processes
-from mcnb.cluster.shielding import in_thread, to_the_end
+from mcnb.cluster.shielding import delayed_ctrl_c, in_thread
 from mcnb.errors import ClusterError
 from mcnb.launchers.base import Launcher, process_environment
 from mcnb.launchers.exits import (
@@ -37,13 +36,15 @@ from mcnb.worker.join import Location, heal, hold_port, in_order, join, locate
 from mcnb.worker.rpc import Call
 
 START_TIMEOUT_S = 300.0
-FAILURES_S = 0.5
+# How often, and for how long each time, to wait for the failures of further processes. A wait that
+# is late on a busy machine counts as one.
+FAILURES_WAITS, FAILURES_WAIT_S = 40, 0.05
 REGISTRATION_POLL_S = 0.01
 CONNECT_TRIES = 3  # each attempt takes 10 s if the controller does not reply
 PATIENCE_S = 0.5  # the initial wait before a client that sees no engines is replaced
 # How long a heal may take, and how much longer per gigabyte of arrays, which are copied twice. It
 # takes a second, but many seconds of a machine that does much else.
-HEAL_S, HEAL_S_PER_GB = 30.0, 4.0
+HEAL_S, HEAL_S_PER_GB = 120.0, 4.0
 # A heal in which all processes are inactive for so long will never end.
 HEAL_STANDS_STILL_S = 1.5
 HEAL_TICK_S = 0.1
@@ -70,8 +71,8 @@ class Pending:
         results: ipyparallel's results, by process.
         inbox: A queue that receives an item when all processes have replied, or another event
             occurs.
-        lost: Called with a process whose engine ipyparallel reports as dead; the call then remains
-            pending until the exit reason is known. By default, a dead engine is an error.
+        lost: Called with a process whose engine ipyparallel reports as dead, if the launcher does
+            not report exits. The call remains pending until the exit reason is known.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Pending:
         self._lost = lost
         self._gone: set[int] = set()
         self._inbox = inbox
+        self._inactive: dict[int, float] = {}  # as first reported when all processes were inactive
         self.waiting = set(results)
         self.answers: dict[int, Any] = {}
         self.started = time.monotonic()
@@ -114,11 +116,11 @@ class Pending:
                 self.answers[k] = self._results[k].get()
                 self.waiting.remove(k)
             except Exception as error:
-                from ipyparallel.error import EngineError  # a slow import, done by now
-
-                if self._lost is not None and isinstance(error, EngineError):
+                # ipyparallel may report the death of an engine before the launcher does.
+                if getattr(error, "ename", type(error).__name__) == "EngineError":
                     self._gone.add(k)
-                    self._lost(k)
+                    if self._lost is not None:
+                        self._lost(k)
                     continue
                 self.waiting.remove(k)
                 raise ClusterError(f"process {k} could not be reached: {error}") from None
@@ -131,7 +133,7 @@ class Pending:
             Whether all processes have replied.
 
         Raises:
-            ClusterError: A reply is an ipyparallel error: the engine has died, or is not mcnb's.
+            ClusterError: A reply is an error of ipyparallel's, because the engine is not mcnb's.
         """
         while self.waiting and (timeout := policy()) is not None:
             self.wait(timeout)
@@ -144,8 +146,19 @@ class Pending:
         return progress
 
     def all_inactive(self, for_s: float) -> bool:
-        """Return whether all processes without a reply have been inactive in JAX for so long."""
-        return all(self.progress(k).waits_s >= for_s for k in self.waiting)
+        """Return whether all processes without a reply have been inactive in JAX for so long.
+
+        A last report proves nothing: the process may have continued since, and its next report or
+        its reply may be late on a busy machine. Therefore, each process must report once more that
+        it is inactive, after the last reports of all of them have said so.
+        """
+        reports = {k: self.progress(k).waits_s for k in self.waiting}
+        if any(waits_s < for_s for waits_s in reports.values()):
+            self._inactive.clear()
+            return False
+        for k, waits_s in reports.items():
+            self._inactive.setdefault(k, waits_s)
+        return all(waits_s != self._inactive[k] for k, waits_s in reports.items())
 
 
 class WorkerClient:
@@ -277,8 +290,9 @@ class WorkerClient:
 
         if not pending.follow(patience):
             # The other processes are likely to report the same error soon.
-            while pending.waiting and pending.wait(FAILURES_S):
-                pass
+            for _ in range(FAILURES_WAITS):
+                if pending.waiting:
+                    pending.wait(FAILURES_WAIT_S)
         answers = sorted(pending.answers.items())
         failures = {k: a.summary() for k, a in answers if isinstance(a, ProcessError)}
         for summary, ks in grouped(failures):
@@ -315,34 +329,34 @@ class WorkerClient:
         return self.where[k].output if k < len(self.where) else ""
 
 
-def start_processes(options: Options) -> Processes:
-    """Start processes; return when all of them have joined.
+def start_processes(options: Options, accept: Callable[[Processes], object]) -> None:
+    """Start processes, and hand them over when all of them have joined.
+
+    Args:
+        options: What to start.
+        accept: Called with the processes. Ctrl-C does not come between: the processes have either
+            been accepted, or have ended.
 
     Raises:
         ClusterError: The processes could not be started.
-        KeyboardInterrupt: Ctrl-C; the processes have been ended.
+        KeyboardInterrupt: Ctrl-C.
     """
-    made: list[Processes] = []
-    retried = False
-    while True:
-        start: Future[object] | None = None
-        try:
-            to_the_end(lambda: made.append(Processes(options)))
-            # Run in a separate thread, so that Ctrl-C can't interrupt ipyparallel's event loop.
-            start = in_thread(made[0].start)
-            start.result()
-        except BaseException as error:
-            gone = False
-            while made:
-                gone = not made[0].launcher.alive
-                to_the_end(made.pop().close)
-            if start is not None:
-                to_the_end(start.exception)
-            if retried or not (gone and isinstance(error, ClusterError)):
-                raise
-            retried = True  # with a new fork server, because the first one was killed
-        else:
-            return made[0]
+    with delayed_ctrl_c() as ctrl_c:
+        for retried in (False, True):
+            # In threads, because a notebook kernel's main thread has a running event loop.
+            processes = in_thread(lambda: Processes(options)).result()
+            start = in_thread(processes.start)
+            if ctrl_c.wait_for(start) and start.exception() is None:
+                accept(processes)
+                return
+            gone = not processes.launcher.alive
+            in_thread(processes.close).result()
+            error = start.exception()
+            if ctrl_c.pressed:
+                return
+            if error is not None and (retried or not (gone and isinstance(error, ClusterError))):
+                raise error
+            # The fork server was killed: try again, once, with a new one.
 
 
 class Processes:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 import shutil
+import socket
 import tempfile
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import Any
 from ipyparallel.cluster.launcher import EngineLauncher
 from traitlets.config import Config
 
-from mcnb._system import check_listen, outward_address
+from mcnb._system import LOOPBACK, check_listen, outward_address
 from mcnb.errors import ClusterError, OptionError
 from mcnb.launchers.base import forwarded_environment
 from mcnb.launchers.exits import CONTROLLER, output_lines
@@ -26,6 +27,8 @@ from mcnb.options import Options
 from mcnb.worker.settings import Settings, leave_settings
 
 FOLDER = "MCNB_FOLDER"
+# For a launcher that reports exit reasons, also on a busy machine.
+REPORT_S = 15.0
 LOOK_S = 1.0  # how often to check whether a job still exists
 # The traits of ipyparallel's launchers with the commands that must be installed.
 _COMMANDS = ("mpi_cmd", "submit_command", "delete_command")
@@ -73,6 +76,8 @@ class BatchLauncher(LocalLauncher):
         super().__init__(options)
         self._looked = 0.0
         self._launching = threading.Lock()  # held while the job is being launched
+        # Processes connect to it, and end when it is closed. Nothing is sent.
+        self._listener: socket.socket | None = None
 
     def commands(self) -> list[str]:
         """Return the commands that must be installed."""
@@ -145,12 +150,11 @@ class BatchLauncher(LocalLauncher):
 
     def _start(self, cluster: ForkedCluster) -> None:
         cluster.start_controller_sync()
-        settings = Settings(forwarded_environment(self.options), str(Path.cwd()), self.sent)
-        leave_settings(settings, self.folder)
         (self.folder / "log").mkdir(mode=0o700, exist_ok=True)
         try:
             with self._launching:
                 if not self.closed:
+                    leave_settings(self._settings(), self.folder)
                     cluster.start_engines_sync(n=self.options.processes)
         except Exception as error:
             raise ClusterError(
@@ -159,6 +163,14 @@ class BatchLauncher(LocalLauncher):
         finally:
             if self.closed:
                 self._stop_launched()
+
+    def _settings(self) -> Settings:
+        host = self.host or LOOPBACK
+        # The system accepts the connections, and closes them even if this process is killed.
+        self._listener = socket.create_server((host, 0), backlog=socket.SOMAXCONN)
+        kernel = f"{host}:{self._listener.getsockname()[1]}"
+        environment = forwarded_environment(self.options)
+        return Settings(environment, str(Path.cwd()), self.sent, kernel)
 
     def failure(self) -> str:
         """Return why the processes can't start: the launcher's job has ended; else empty."""
@@ -191,6 +203,8 @@ class BatchLauncher(LocalLauncher):
         super().close(grace_s)
 
     def _stop_launched(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
         if self.cluster is not None:
             with contextlib.suppress(Exception):  # an error means that the job has ended
                 self.cluster.stop_engines_sync()

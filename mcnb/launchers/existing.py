@@ -18,9 +18,10 @@ from mcnb.lockstep.model import ProcessExit
 from mcnb.options import Options
 from mcnb.worker.adopt import Adopt
 
-CONNECT_S = 10.0
+CONNECT_S = 30.0
 LOOK_S = 0.1
-ANSWER_S = 20.0  # an idle engine replies at once, but may first have to import mcnb and JAX
+# An idle engine replies at once, but may first have to import mcnb and JAX, beside the others.
+ANSWER_S = 60.0
 _MEND = "Restart the engines: ipcluster stop, then ipcluster start"
 
 

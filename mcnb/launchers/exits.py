@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import re
 import threading
@@ -78,12 +79,13 @@ def lines_of(text: str) -> str:
 class ExitReporter:
     """Thread that reports lost processes, in the order of their loss, with exit reasons.
 
-    The first lost process is usually the cause: mpirun, for example, then ends the others.
+    The first process with a known reason is the cause, and is reported first: mpirun, for example,
+    then ends the others, and the losses may be detected in another order.
 
     Args:
         exit_of: Returns a process's exit reason; None if the reason is not known yet.
         report: Called from another thread with a process and its exit reason.
-        delay_s: How many seconds to wait for the exit reason of the first lost process.
+        delay_s: How many seconds to wait for the exit reason of a lost process.
     """
 
     def __init__(
@@ -111,16 +113,28 @@ class ExitReporter:
         self._thread.join()
 
     def _run(self) -> None:
-        first = self._lost.get()
-        if first is None:
+        k = self._lost.get()
+        if k is None:
             return
+        lost = [k]
         deadline = time.monotonic() + self._delay_s
-        while (how := self._exit_of(first)) is None and time.monotonic() < deadline:
-            if self._closed.wait(LOOK_S):
+        while (known := self._first_known(lost)) is None and time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):
+                if (k := self._lost.get(timeout=LOOK_S)) is None:
+                    return
+                lost.append(k)
+        cause, how = known or (lost[0], ProcessExit())
+        lost.remove(cause)
+        self._report(cause, how)
+        while not self._closed.is_set():
+            k = lost.pop(0) if lost else self._lost.get()
+            if k is None:
                 return
-        self._report(first, how or ProcessExit())
-        while (k := self._lost.get()) is not None and not self._closed.is_set():
             self._report(k, self._exit_of(k) or ProcessExit(ExitSource.FOLLOWED))
+
+    def _first_known(self, lost: list[int]) -> tuple[int, ProcessExit] | None:
+        found = ((k, self._exit_of(k)) for k in lost)
+        return next(((k, how) for k, how in found if how is not None), None)
 
 
 def crash_report(err: str) -> str:

@@ -63,6 +63,7 @@ CELLS = ("matplotlib.pyplot", "matplotlib_inline.backend_inline")
 # The preloaded modules that a process needs, by the module that the process runs.
 NEEDED = {"mcnb.launchers.controller": CONTROLLER, "mcnb.worker": (*CONTROLLER, *PROCESSES)}
 GENTLE = 10  # the nice value of unawaited imports: a tenth of the usual share of a busy core
+THREAD_ENDS_S, THREAD_POLL_S = 5.0, 0.01
 PARENT_POLL_S = 1.0  # only if the operating system can't report that the notebook kernel ended
 IDLE_S = 1.0  # without an order, before the fork server imports rarely needed modules
 _PR_SET_CHILD_SUBREAPER = 36
@@ -138,7 +139,10 @@ def why_not(spec: Spec) -> str:
         return f"the operating system does not allow it: {error.strerror}"
     except RuntimeError as error:  # raised by an audit hook of the interpreter
         return f"this Python does not allow it: {error}"
-    threads = len(list(_TASKS.iterdir()))
+    deadline = time.monotonic() + THREAD_ENDS_S
+    # The system may still list a thread that has been joined.
+    while (threads := len(list(_TASKS.iterdir()))) > 1 and time.monotonic() < deadline:
+        time.sleep(THREAD_POLL_S)
     return f"the fork server has {threads} threads, so it can't fork safely" if threads > 1 else ""
 
 
@@ -364,6 +368,7 @@ class ForkServer:
         except BaseException:
             self._end(remove=True)
             raise
+        self._find_last_folder()
         self._end(remove=True)
         self.preload.stop()
         return None
@@ -400,6 +405,17 @@ class ForkServer:
             order = json.loads(line)
             getattr(self, f"_do_{order.pop('do')}")(**order)
         return True
+
+    def _find_last_folder(self) -> None:
+        """Find the folder to remove in orders that were not read before the kernel ended."""
+        os.set_blocking(0, False)  # another process may keep the pipe open
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(0, 65536):
+                self.pending += data
+        for line in self.pending.split(b"\n")[:-1]:
+            order = json.loads(line)
+            if order["do"] == "begin":
+                self.folder = order["folder"]
 
     def _do_begin(self, folder: str) -> None:
         """Start serving a cluster."""

@@ -19,7 +19,7 @@ from mcnb.launchers.exits import FORKSERVER
 from mcnb.launchers.forkserver import Spec, python_command
 from mcnb.lockstep.model import ExitSource, ProcessExit
 
-ENDING_S = 10.0
+ENDING_S = 60.0  # a second or two, but longer on a busy machine
 _GONE = (
     "The fork server, which starts and monitors the processes, has ended, and the processes with "
     "it. To restart the cluster (variables are lost): %mcjax restart"
@@ -98,7 +98,12 @@ class ForkServerClient:
             grace_s: How many seconds processes have to exit before they are killed.
         """
         self._order(do="end", remove=remove, grace_s=grace_s)
-        if not self._ended.get(timeout=ENDING_S):
+        try:
+            ended = self._ended.get(timeout=ENDING_S)
+        except queue.Empty:  # it is stopped, for example
+            self._process.kill()
+            ended = False
+        if not ended:
             raise ClusterError(_GONE)
         if remove:
             self._on_exit = None
@@ -111,7 +116,11 @@ class ForkServerClient:
             self._closing = True
             with contextlib.suppress(OSError):  # the fork server was killed
                 self._orders.close()
-        self._process.wait(ENDING_S)
+        try:
+            self._process.wait(ENDING_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._reader.join(ENDING_S)
         self._reports.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -61,10 +62,17 @@ class LocalLauncher(Launcher):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.folder = self._make_folder()
         self.forkserver = take(process_environment(options, os.environ))
         self.cluster: ForkedCluster | None = None
         self.closed = False  # set by `close`, which may run beside `begin` in another thread
+        try:
+            self.folder = self._make_folder()
+        except OSError:
+            give_back(self.forkserver)
+            raise
+        # At once, because the fork server removes the folder if this process is killed.
+        with contextlib.suppress(ClusterError):  # it was killed: `begin` raises the error again
+            self.forkserver.begin(self.folder, lambda *_: None)
 
     def _make_folder(self) -> Path:
         return Path(tempfile.mkdtemp(prefix="mcnb-"))

@@ -10,7 +10,7 @@ from typing import Any
 from ipyparallel.cluster.launcher import MPIEngineSetLauncher
 
 from mcnb._system import LOOPBACK, outward_address
-from mcnb.launchers.batch import BatchLauncher
+from mcnb.launchers.batch import REPORT_S, BatchLauncher
 from mcnb.lockstep.model import ExitSource, ProcessExit
 from mcnb.lockstep.ranks import rank_variables
 
@@ -50,6 +50,7 @@ class MpiLauncher(BatchLauncher):
 
     engines = MpiEngines
     rank_variables = rank_variables("mpirun")
+    exit_delay_s = REPORT_S
 
     def find_host(self) -> str:
         """Return loopback, unless mpiexec's options or a job may name other hosts."""

@@ -10,7 +10,7 @@ from ipyparallel.cluster.launcher import SlurmEngineSetLauncher
 
 from mcnb._system import address_toward
 from mcnb.errors import ClusterError
-from mcnb.launchers.batch import BatchLauncher
+from mcnb.launchers.batch import REPORT_S, BatchLauncher
 from mcnb.lockstep.model import ExitSource, ProcessExit
 from mcnb.lockstep.ranks import rank_variables
 
@@ -25,6 +25,8 @@ _REASONS = {
 # srun: error: node: tasks 0,2-3: Killed
 _SRUN = re.compile(r"^srun: error: \S+ tasks? (?P<who>[\d,-]+): (?P<how>.+)$", re.MULTILINE)
 _EXIT_CODE = re.compile(r"Exited with exit code (\d+)")
+# squeue's error if Slurm has forgotten the job, some minutes after its end.
+_FORGOTTEN = "Invalid job id"
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
 
@@ -36,6 +38,7 @@ class SlurmLauncher(BatchLauncher):
 
     engines = SlurmEngineSetLauncher
     rank_variables = rank_variables("srun")
+    exit_delay_s = REPORT_S
 
     def find_host(self) -> str:
         """Return the address of this host toward Slurm's nodes."""
@@ -46,7 +49,9 @@ class SlurmLauncher(BatchLauncher):
 
     def has_ended(self) -> bool:
         """Return whether the job has left the queue."""
-        return not _ask("squeue", "--noheader", "--jobs", self.engine_set.job_id).stdout.strip()
+        asked = _ask("squeue", "--noheader", "--jobs", self.engine_set.job_id)
+        # A Slurm that does not answer in time, for example, shows no job either.
+        return not asked.stdout.strip() and (not asked.returncode or _FORGOTTEN in asked.stderr)
 
     @staticmethod
     def parse_exit(process: int, text: str) -> ProcessExit | None:

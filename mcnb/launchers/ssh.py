@@ -23,7 +23,7 @@ from traitlets import Dict, List, Unicode
 
 from mcnb._system import LOOPBACK, is_own, outward_address
 from mcnb.errors import ClusterError
-from mcnb.launchers.batch import BatchLauncher
+from mcnb.launchers.batch import REPORT_S, BatchLauncher
 from mcnb.launchers.local import ENGINE_ARGS
 from mcnb.lockstep.model import ExitSource, ProcessExit
 from mcnb.worker.settings import FILE
@@ -132,6 +132,7 @@ class SshLauncher(BatchLauncher):
 
     engines = SshEngines
     rank_variables = ()
+    exit_delay_s = REPORT_S
     sent = True
 
     def commands(self) -> list[str]:

@@ -83,8 +83,9 @@ def find(path: Path, wait_s: float = WAIT_S) -> Address:
         time.sleep(POLL_S)
 
 
-# The time for the remaining processes to exit after the first exits with an error, in seconds.
-LINGER_S = 3.0
+# The time for the remaining processes to exit after the first exits with an error, in seconds. They
+# take less than one, but many on a machine that does much else.
+LINGER_S = 15.0
 
 
 class RefereeProcess:

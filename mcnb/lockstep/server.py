@@ -8,6 +8,8 @@ import os
 import secrets
 import selectors
 import socket
+import struct
+import sys
 import tempfile
 import threading
 import time
@@ -22,6 +24,7 @@ from mcnb.lockstep.referee import Go, Referee, Ruling, Stop
 from mcnb.lockstep.wire import MOST_BYTES, Address, Inbox, Message, at_once, encode, nonce, proof
 
 CONNECTIONS = 2  # of each process
+_CREDENTIALS = "3i"  # process, user and group: `struct ucred` in unix(7)
 LONGEST_PATH = 100  # of a Unix socket, in bytes; the system's limit is 104 to 108
 
 
@@ -68,21 +71,30 @@ class Listener:
         self._miss = miss
         self._guests: dict[tuple[int, str], _Guest] = {}
         self._selector = selectors.DefaultSelector()
-        self._folder = tempfile.TemporaryDirectory(prefix="mcnb-") if folder is None else None
-        path = Path(self._folder.name if self._folder else str(folder)) / "lockstep"
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        path = "" if host or not hasattr(socket, "AF_UNIX") else self._path(folder)
         key = secrets.token_hex(32)
-        if host or not hasattr(socket, "AF_UNIX") or len(os.fsencode(path)) > LONGEST_PATH:
+        if not path or len(os.fsencode(path)) > LONGEST_PATH:
             host = host or "127.0.0.1"
             self._socket = socket.create_server((host, 0))
             self.address = Address(host=host, port=self._socket.getsockname()[1], key=key)
         else:
             self._socket = socket.socket(socket.AF_UNIX)
-            self._socket.bind(str(path))
+            self._socket.bind(path)
             self._socket.listen(count)
-            self.address = Address(path=str(path), key=key)
+            self.address = Address(path=path, key=key)
         self._bell, self._rung = socket.socketpair()
         self._selector.register(self._socket, selectors.EVENT_READ)
         self._selector.register(self._rung, selectors.EVENT_READ)
+
+    def _path(self, folder: Path | None) -> str:
+        """Return the path for a Unix socket."""
+        if folder is None and sys.platform != "linux":
+            self._folder = tempfile.TemporaryDirectory(prefix="mcnb-")
+            folder = Path(self._folder.name)
+        if folder is not None:
+            return str(folder / "lockstep")
+        return f"\0mcnb-{secrets.token_hex(16)}"  # no file, which a kill would leave behind
 
     @property
     def present(self) -> set[int]:
@@ -124,13 +136,16 @@ class Listener:
         self._bell.close()
         if self._folder is not None:
             self._folder.cleanup()
-        elif self.address.path:
+        elif self.address.path and not _has_no_file(self.address):
             Path(self.address.path).unlink(missing_ok=True)
 
     def _welcome(self) -> None:
         connection, _ = self._socket.accept()
         if connection.family != socket.AF_UNIX:
             at_once(connection)
+        elif _has_no_file(self.address) and _user_of(connection) != os.geteuid():
+            connection.close()  # no folder keeps other users out
+            return
         guest = _Guest(connection, nonce())
         self._selector.register(connection, selectors.EVENT_READ, guest)
         with contextlib.suppress(OSError):
@@ -168,10 +183,23 @@ class Listener:
         guest.socket.sendall(encode(["welcome", proof(self.address.key, "server", theirs)]))
 
 
-# The longest wait for the details of processes, because a verdict must not be late. The processes
-# are waiting and answer within milliseconds, unless the machine is very busy; without details, the
-# same divergence would be reported in different words.
-DETAILS_S = 1.0
+def _has_no_file(address: Address) -> bool:
+    """Return whether an address is a name in Linux's abstract namespace; see unix(7)."""
+    return address.path.startswith("\0")
+
+
+def _user_of(connection: socket.socket) -> int:
+    """Return the user at the other end of a Unix socket, on Linux."""
+    size = struct.calcsize(_CREDENTIALS)
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    user: int = struct.unpack(_CREDENTIALS, credentials)[1]
+    return user
+
+
+# The longest wait for the details of processes. The processes are waiting and answer within
+# milliseconds, or within seconds on a very busy machine; without details, the same divergence would
+# be reported in different words. Only a process whose native code keeps Python's lock never does.
+DETAILS_S = 10.0
 
 
 @dataclass(slots=True)
@@ -209,8 +237,8 @@ class Server:
 
     Args:
         count: The number of processes.
-        folder: The folder for the socket, which only this user can enter; by default a temporary
-            folder.
+        folder: The folder for the socket, which only this user can enter; by default the socket
+            has a name without a file on Linux, and a temporary folder elsewhere.
         host: This host's address, to listen on it instead for processes of other machines.
         cells: Whether processes run the cells that `begin` starts, as in a notebook; otherwise they
             run from the start.

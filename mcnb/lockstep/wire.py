@@ -1,8 +1,9 @@
 """Exchange messages between clients and the referee's server: JSON lines over a stream socket.
 
 An address is the path of a Unix socket, for processes of this machine, or a host and a port, for
-other machines. Before any other message, both ends prove that they know a common key: each end
-sends a nonce, and answers the other end's nonce with its HMAC.
+other machines. A path that begins with a null byte is a name without a file, which Linux has.
+Before any other message, both ends prove that they know a common key: each end sends a nonce, and
+answers the other end's nonce with its HMAC.
 
 A client has two connections. The client announces launches on the first, "launches", and the
 thread that waits for a ruling reads it, because handing it over would take longer than sending it.

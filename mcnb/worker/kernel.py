@@ -27,9 +27,7 @@ from mcnb.worker.capture import CrashLog, NativeOutput, Record, RecordedStream
 from mcnb.worker.monitor import Monitor
 from mcnb.worker.rpc import Call
 from mcnb.worker.session import Session
-from mcnb.worker.settings import profile_folder, read_settings
 from mcnb.worker.shell import Worker, WorkerShell, adopt_shell, refuse_input
-from mcnb.worker.signals import leave_with_connection
 from mcnb.worker.tracebacks import describe_error, format_error
 
 # Reported by the cell: its process diverged, or the thread was interrupted with the cell.
@@ -65,11 +63,12 @@ class WorkerEngine(Engine):
         signals.install(WorkerShell.worker.session.runs_learners_code)
 
 
-def main() -> None:
-    """Run this process as an engine until it is stopped."""
-    shared = profile_folder(sys.argv[1:])
-    if shared is not None and read_settings(shared).sent:
-        leave_with_connection(shared)
+def main(shared: Path | None) -> None:
+    """Run this process as an engine until it is stopped.
+
+    Args:
+        shared: The folder of its profile, if it holds settings.
+    """
     _prepare(os.environ.pop("MCNB_OUTPUT", "") or _output_of_its_own(shared))
     engine = WorkerEngine.instance()
     engine.initialize(sys.argv[1:])

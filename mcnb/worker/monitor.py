@@ -37,10 +37,10 @@ def _read(task: Path, file: str) -> str:
         return ""
 
 
-def _task_busy_s(task: Path) -> float | None:
-    """Return how many seconds a thread has run, or was ready to run; None if unknown."""
+def _task_busy_s(task: Path, *, queued: bool = True) -> float | None:
+    """Return how long a thread has run or, if `queued`, was ready to run; None if unknown."""
     # Time on a core, and time in the queue for one, in nanoseconds.
-    times = _read(task, "schedstat").split()[:2]
+    times = _read(task, "schedstat").split()[: 1 + queued]
     return sum(map(int, times)) / 1e9 if times else None
 
 
@@ -59,18 +59,19 @@ def all_threads_sleep() -> bool:
     return True
 
 
-def native_busy_s(named: str = "") -> dict[int, float]:
+def native_busy_s(named: str = "", *, queued: bool = True) -> dict[int, float]:
     """Return how long each native thread, unknown to Python, has run or was ready to run.
 
     Args:
         named: Only threads whose names in the system begin with this text.
+        queued: Whether the time counts in which a thread was ready to run, and had no core.
 
     Returns:
         The seconds by the thread's id in the system; empty if the system does not report them.
     """
     found = {}
     for task in _native_tasks():
-        busy = _task_busy_s(task)
+        busy = _task_busy_s(task, queued=queued)
         if busy is not None and (not named or _read(task, "comm").startswith(named)):
             found[int(task.name)] = busy
     return found

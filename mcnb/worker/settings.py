@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,12 +24,15 @@ class Settings:
     Attributes:
         env: Environment variables.
         cwd: The working folder, if its host has that folder; otherwise the process does not move.
-        sent: Whether they were sent to the process's host: then it ends with its connection.
+        sent: Whether they were sent to the process's host, over the connection that started it.
+        kernel: Otherwise, the host and port at which the notebook kernel accepts connections for as
+            long as the cluster lasts.
     """
 
     env: dict[str, str] = field(default_factory=dict)
     cwd: str = ""
     sent: bool = False
+    kernel: str = ""
 
 
 def settings_path(profile_folder: Path) -> Path:
@@ -45,9 +49,15 @@ def leave_settings(settings: Settings, profile_folder: Path) -> None:
 
 
 def profile_folder(arguments: Sequence[str]) -> Path | None:
-    """Return the profile folder that an engine's command line names, if it holds settings."""
+    """Return the profile folder that an engine's command line names, if it holds settings.
+
+    Raises:
+        SystemExit: There is no such folder. ipyparallel would make it, and wait for a controller.
+    """
     folders = [word.removeprefix(_OPTION) for word in arguments if word.startswith(_OPTION)]
     folder = Path(folders[-1]) if folders else None
+    if folder is not None and not folder.is_dir():
+        sys.exit(f"The cluster of this process has ended: there is no folder {folder}")
     return folder if folder is not None and settings_path(folder).is_file() else None
 
 

@@ -21,6 +21,7 @@ import ctypes
 import os
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
@@ -33,6 +34,7 @@ from typing import Any
 import psutil
 
 from mcnb._system import GRACE_S
+from mcnb.worker.settings import Settings, settings_path
 
 RETRY_S = 0.01
 # How long SIGINT has to reach the main thread before KeyboardInterrupt is raised without it.
@@ -52,16 +54,20 @@ _asynchronous = False  # whether it was, or is to be, raised without a signal
 # Guards _cell, _cancelled, _armed and _asynchronous against the thread that receives interrupts.
 _lock = threading.RLock()
 _is_learners: Callable[[FrameType], bool]
-# The folder that was sent to this process, which ends with its connection.
-_sent: Path | None = None
+# Held by the thread that ends this process: a second SIGHUP would interrupt the exit.
+_ending = threading.Lock()
+# The settings of this process and the folder of its profile, if it was started with settings.
+_profile: tuple[Settings, Path] | None = None
 
 
 def leave() -> None:
     """End this process, from a thread other than the main one."""
+    if not _ending.acquire(blocking=False):
+        return
     try:
-        os.kill(os.getpid(), signal.SIGHUP)
-        if _sent is not None:
-            shutil.rmtree(_sent, ignore_errors=True)
+        if _profile is not None:
+            _remove_folder(*_profile)
+        os.kill(os.getpid(), signal.SIGHUP)  # ends this process at once until `install` is called
         time.sleep(GRACE_S)
     finally:
         os._exit(1)
@@ -81,21 +87,38 @@ def forget(output: str) -> None:
         own.parent.rmdir()
 
 
-def leave_with_connection(folder: Path) -> None:
-    """End this process when the connection over which it was started ends.
+def leave_with_kernel(settings: Settings, folder: Path) -> None:
+    """End this process when its notebook kernel ends, even before the process has joined others.
 
     Args:
-        folder: The folder that was sent to the process, and is removed then.
+        settings: The process's settings, which name its connection to the kernel.
+        folder: The folder of its profile.
     """
-    global _sent
-    _sent = folder
-    threading.Thread(target=_watch, name="mcnb connection", daemon=True).start()
+    global _profile
+    _profile = settings, folder
+    if settings.sent or settings.kernel:
+        threading.Thread(
+            target=_watch, args=(settings,), name="mcnb connection", daemon=True
+        ).start()
 
 
-def _watch() -> None:
-    while os.read(0, 1 << 10):
-        pass
+def _watch(settings: Settings) -> None:
+    with contextlib.suppress(OSError):  # the kernel has ended
+        if settings.sent:
+            while os.read(0, 1 << 10):
+                pass
+        else:
+            host, _, port = settings.kernel.rpartition(":")
+            with socket.create_connection((host, int(port))) as connection:
+                while connection.recv(1 << 10):
+                    pass
     leave()
+
+
+def _remove_folder(settings: Settings, folder: Path) -> None:
+    # A shared folder is removed with its cluster, but this process may have made it again.
+    if settings.sent or not settings_path(folder).exists():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def install(is_learners: Callable[[FrameType], bool]) -> None:

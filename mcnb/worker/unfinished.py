@@ -39,6 +39,10 @@ MOST_SINGLE = 32
 # How long the queued computations have to finish, if native code uses the processor and if it does
 # not. On an idle device they take microseconds, unless the machine is busy.
 BUSY_S, IDLE_S = 0.6, 1.0
+# If the cell need not end, its computations have this time, unless native code of the process has
+# run for so long: on a busy machine they, or those of other processes that they wait for, may get
+# no core, and those that wait use the processor, too.
+STARVED_S, STARVED_RUN_S = 6.0, 2.0
 # They are launched after this time without pending arrays, but with native code at work.
 MARK_AFTER_S = 0.15
 MOST_NAMES = 5
@@ -56,7 +60,8 @@ def wind_down(shell: WorkerShell, ends: bool, heals: bool, budget_s: float) -> U
         ends: Whether the cell has to end: then its threads are interrupted.
         heals: Whether the process heals next. Then a computation is queued behind the others only
             if native code uses the processor, because compiling it takes time.
-        budget_s: The most seconds to wait.
+        budget_s: The most seconds to wait. If the cell need not end, the wait is longer on a busy
+            machine.
 
     Returns:
         The computations, threads and processes that still run.
@@ -71,7 +76,12 @@ def wind_down(shell: WorkerShell, ends: bool, heals: bool, budget_s: float) -> U
         if ends:
             for thread in session.threads_of_the_cell():
                 signals.raise_in(thread)
-        native, at = native_busy_s(), began
+        native, at, ran = native_busy_s(), began, native_busy_s(queued=False)
+
+        def may_be_starved() -> bool:
+            ran_s = _used(ran, native_busy_s(queued=False))
+            return not ends and ran_s < STARVED_RUN_S and time.monotonic() < began + STARVED_S
+
         compiled, marked = native, 0.0
         used = busy = True
         while True:
@@ -83,7 +93,8 @@ def wind_down(shell: WorkerShell, ends: bool, heals: bool, budget_s: float) -> U
                 # The system counts the time in the queue for a core only at its end.
                 busy, at = used or native_ready(), now
             threads = ends and now < began + THREADS_S and session.threads_of_the_cell()
-            if not (devices or busy or threads) or now > deadline:
+            idle = not (devices or busy or threads)
+            if idle or (now > deadline and not may_be_starved()):
                 break
             if ends and not marked and not devices and now > began + MARK_AFTER_S:
                 # A computation may run of which no array is alive.
@@ -95,7 +106,9 @@ def wind_down(shell: WorkerShell, ends: bool, heals: bool, budget_s: float) -> U
             compiled, marked = native_busy_s(COMPILERS), time.monotonic()
             _launch_behind_all_others()
             deadline = time.monotonic() + (BUSY_S if busy else IDLE_S)
-            while (devices := _pending_devices(_marks)) and time.monotonic() <= deadline:
+            while (devices := _pending_devices(_marks)) and (
+                time.monotonic() <= deadline or may_be_starved()
+            ):
                 time.sleep(POLL_S)
         compiles = _used(compiled, native_busy_s(COMPILERS))
         if marked and compiles > BUSY_SHARE * (time.monotonic() - marked):

@@ -35,6 +35,12 @@ CELLS = (
     "%mcjax timeline",
     "%mcjax stop",
 )
+# Pictures come on another channel than the numbers of their cells, and images are decoded later.
+DRAWN = """count => {
+    const pictures = [...document.querySelectorAll('.jp-RenderedSVG')];
+    const drawn = pictures.map(picture => picture.querySelector('svg, img'));
+    return drawn.length === count && drawn.every(one => one && one.complete !== false);
+}"""
 TITLES = ("Mesh 'a': 4, 'b': 2", "replicated: an array[8,4]  P('a')", "The cell took ")
 
 
@@ -54,6 +60,7 @@ def test_pictures_are_seen_in_jupyterlab(theme: str, tmp_path: Path) -> None:
         notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
         nbformat.write(notebook, tmp_path / "lessons" / "pictures.ipynb")
         run_notebook(page, about, "pictures.ipynb")
+        page.wait_for_function(DRAWN, arg=len(TITLES))
         assert page.get_attribute("body", "data-jp-theme-light") == str(theme == "light").lower()
         page.screenshot(path=SCREENSHOTS / f"jupyterlab_{theme}.png")
         seen = page.query_selector_all(".jp-RenderedSVG")

@@ -261,6 +261,6 @@ def test_many_launches_that_nobody_waits_for(cluster: mcnb.Cluster, checked: boo
         "f(x)"
     ).raise_for_errors()
     result = cluster.run(
-        "for _ in range(300):\n    y = f(x)\nprint(float(y))", checked=checked, timeout=120
+        "for _ in range(300):\n    y = f(x)\nprint(float(y))", checked=checked, timeout=280
     )
     assert result.stdout == dict.fromkeys(range(4), "120.0\n")

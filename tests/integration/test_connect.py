@@ -9,22 +9,21 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import ipyparallel
 import psutil
 import pytest
+from traitlets.config import Config
 
 import mcnb
 from mcnb.cluster import cluster as clusters
 from tests.conftest import Notebook, wait_until
-from tests.support.timing import as_if_alone, since
 
 pytestmark = pytest.mark.thorough("starts ordinary engines many times")
 
-COUNT = 3
+COUNT, HANG_S = 3, 120.0
 SETUP = """
 import os, time, jax, jax.numpy as jnp, numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
@@ -47,13 +46,18 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ipyparal
         n=COUNT,
         profile="default",
         cluster_id="",
-        controller_args=["--HeartMonitor.period=300"],  # as often, a new engine is registered
+        # As often, a new engine is registered; one that is stopped, or gets no core, stays so.
+        controller_args=[
+            "--HeartMonitor.period=300",
+            "--HeartMonitor.max_heartmonitor_misses=1000000",
+        ],
+        config=Config({"LocalEngineLauncher": {"engine_args": ["--IPEngine.timeout=120"]}}),
         log=logging.getLogger("theirs"),
         delay=0,
     )
     cluster.start_cluster_sync()
-    client = cluster.connect_client_sync()
-    client.wait_for_engines(COUNT, timeout=60, interactive=False)
+    client = cluster.connect_client_sync(timeout=HANG_S)
+    client.wait_for_engines(COUNT, timeout=HANG_S, interactive=False)
     client.close()
     yield cluster
     for launcher in list(cluster.engine_set.launchers.values()):
@@ -111,14 +115,12 @@ def test_an_interrupt_and_a_death(theirs: ipyparallel.Cluster) -> None:
         assert cluster.run("import jax; print(jax.device_count())").stdout[0] == f"{COUNT}\n"
 
         def when_it_runs() -> None:
-            assert wait_until(lambda: cluster.status().endswith("running a cell"), 10)
+            assert wait_until(lambda: cluster.status().endswith("running a cell"), HANG_S)
             cluster.interrupt()
 
         helper = threading.Thread(target=when_it_runs)
         helper.start()
-        began = time.monotonic()
-        assert cluster.run("import time; time.sleep(60)").interrupted
-        assert as_if_alone(since(began)) < 20
+        assert cluster.run("import time; time.sleep(10_000)").interrupted
         helper.join()
         died = cluster.run("import os\nif jax.process_index() == 2:\n    os.kill(os.getpid(), 9)")
         assert str(died.error()) == f"process 2 ended, and the reason is not known. {LOST} connect"
@@ -165,12 +167,12 @@ def test_a_notebook_that_is_killed_leaves_nothing(theirs: ipyparallel.Cluster) -
         folder = Path(notebook.stdout.readline().decode().strip())
         assert len(list(folder.iterdir())) == COUNT
         notebook.send_signal(signal.SIGKILL)
-    assert wait_until(lambda: not folder.exists(), 10), list(folder.iterdir())
+    assert wait_until(lambda: not folder.exists(), 30), list(folder.iterdir())
     assert all(one.process.is_running() for one in theirs.engine_set.launchers.values())
 
 
 def test_an_engine_that_has_used_jax(theirs: ipyparallel.Cluster) -> None:
-    client = theirs.connect_client_sync()
+    client = theirs.connect_client_sync(timeout=HANG_S)
     client[1].execute("import jax; jax.devices()", block=True)
     client.close()
     with pytest.raises(mcnb.ClusterError) as stale:

@@ -16,6 +16,7 @@ import pytest
 import mcnb
 from mcnb.launchers import forkserver_client
 from tests.conftest import BUSY, descendants, once, wait_until
+from tests.support.stopping import HUNG_S
 
 pytestmark = pytest.mark.thorough("fifty rounds")
 
@@ -79,7 +80,7 @@ def assert_nothing_piles_up(cycle: Callable[[], None], others: set[psutil.Proces
     for _ in range(FIRST):
         cycle()
     [forkserver] = forkservers() - others
-    assert wait_until(lambda: imported_all(forkserver), 30)
+    assert wait_until(lambda: imported_all(forkserver), HUNG_S)
     before = held(forkserver)
     for _ in range((CYCLES - FIRST) // 2):
         cycle()
@@ -88,7 +89,7 @@ def assert_nothing_piles_up(cycle: Callable[[], None], others: set[psutil.Proces
             cycle()
     same = ("processes", "descriptors", "threads", "native threads", "fork server's descriptors")
     kept = [before[key] for key in same]
-    assert wait_until(lambda: [held(forkserver)[key] for key in same] == kept), (
+    assert wait_until(lambda: [held(forkserver)[key] for key in same] == kept, HUNG_S), (
         before,
         held(forkserver),
     )
@@ -108,7 +109,7 @@ def test_fifty_starts_and_stops(others: set[psutil.Process]) -> None:
         assert cluster.run(COMPUTE).text() == "[all 2] 2 3.0\n"
         cluster.stop()
         # The fork server stays, for the next start.
-        assert len(descendants() - before) <= 1
+        assert wait_until(lambda: len(descendants() - before) <= 1)
 
     assert_nothing_piles_up(cycle, others)
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,25 +30,48 @@ from tests.support.timing import as_if_alone, since
 pytestmark = pytest.mark.thorough("interrupts every step of an ending")
 
 WHEN_S = (0.005, 0.02, 0.1, 0.25)
+# A start that waits for what will never come takes three minutes.
+AT_ONCE_S = 60
+# Only ends what hangs, on however busy a machine.
+HANG_S = 120
 
 
 @contextlib.contextmanager
 def pressed(after: float) -> Iterator[None]:
     """Press the stop button after a while, unless what is under way has ended by then."""
+    over = False
+
+    def interrupt(*_: object) -> None:
+        if not over:  # what comes now came too late, and must not hit the test
+            raise KeyboardInterrupt
+
+    handler = signal.signal(signal.SIGINT, interrupt)
     timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     try:
-        yield
-        # What comes now came too late: it must not hit the test.
-        with contextlib.suppress(KeyboardInterrupt):
-            timer.join()
-            time.sleep(0.05)
+        try:
+            yield
+        finally:
+            over = True
     finally:
-        timer.cancel()
+        timer.join()
+        signal.signal(signal.SIGINT, handler)
 
 
-def family() -> list[str]:
-    return sorted(one.name() for one in psutil.Process().children(recursive=True))
+def names() -> Counter[str]:
+    """Return how many processes of each name there are among the descendants."""
+    found: Counter[str] = Counter()
+    for one in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found[one.name()] += 1
+    return found
+
+
+def only_the_forkserver_is_left(before: Counter[str]) -> bool:
+    """Return whether a cluster has ended; its fork server may have a child process for a moment."""
+    fresh = names() - before
+    assert not [name for name in fresh if name.startswith(("process", "controller"))], fresh
+    return wait_until(lambda: names() - before == Counter(["mcnb forkserver"]))
 
 
 @pytest.fixture
@@ -60,40 +84,42 @@ def two() -> Iterator[mcnb.Cluster]:
 
 @pytest.mark.parametrize("after", WHEN_S)
 def test_a_stop_is_not_left_half_done(two: mcnb.Cluster, after: float) -> None:
-    before = family()
+    before = names()
     two.start()
     with contextlib.suppress(KeyboardInterrupt), pressed(after):
         two.stop()
+    if two.running:  # the stop had not begun
+        two.stop()
     assert two.status() == "2 processes x 1 CPU device: it was stopped"
-    assert family() == sorted([*before, "mcnb forkserver"])
+    assert only_the_forkserver_is_left(before)
     two.start()
     assert two.run("1 + 1").text() == "[all 2] 2\n"
     two.stop()
-    assert family() == sorted([*before, "mcnb forkserver"])
+    assert only_the_forkserver_is_left(before)
 
 
 @pytest.mark.parametrize("after", [*WHEN_S, 0.4])
 def test_an_interrupted_restart_leaves_all_or_nothing(two: mcnb.Cluster, after: float) -> None:
-    before = family()
+    before = names()
     two.start()
-    interrupted = False
     began = time.monotonic()
     try:
         with pressed(after):
             two.restart()
     except KeyboardInterrupt:
-        interrupted = True
-        assert two.status() in (
-            "2 processes x 1 CPU device: it was interrupted during its restart",
-            "2 processes x 1 CPU device: it was interrupted during its start",
-        )
-        assert family() == sorted([*before, "mcnb forkserver"])
-    assert as_if_alone(since(began)) < 20
-    if interrupted or not two.running:
+        # The last step of a restart may have been under way.
+        if not two.running:
+            assert two.status() in (
+                "2 processes x 1 CPU device: it was interrupted during its restart",
+                "2 processes x 1 CPU device: it was interrupted during its start",
+            )
+            assert only_the_forkserver_is_left(before)
+    assert as_if_alone(since(began)) < AT_ONCE_S
+    if not two.running:
         two.start()
     assert two.run("1 + 1").text() == "[all 2] 2\n"
     two.stop()
-    assert family() == sorted([*before, "mcnb forkserver"])
+    assert only_the_forkserver_is_left(before)
 
 
 def test_a_start_that_is_closed_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +135,7 @@ def test_a_start_that_is_closed_ends_at_once(monkeypatch: pytest.MonkeyPatch) ->
     began = time.monotonic()
     with pytest.raises(mcnb.ClusterError) as closed:
         launcher.begin({}, lambda name, how: None)
-    assert as_if_alone(since(began)) < 20
+    assert as_if_alone(since(began)) < AT_ONCE_S
     assert str(closed.value) == (
         "ipyparallel's controller could not be started: the controller ended."
     )
@@ -156,7 +182,7 @@ def test_what_was_forked_a_moment_ago_is_ended_too(tmp_path: Path) -> None:
         )
         begin = json.dumps({"do": "begin", "folder": str(folder)}) + "\n"
         end = json.dumps({"do": "end", "remove": True}) + "\n"
-        said, _ = forkserver.communicate(begin + controller(folder) + end, timeout=20)
+        said, _ = forkserver.communicate(begin + controller(folder) + end, timeout=HANG_S)
         reports = [json.loads(line) for line in said.splitlines()]
         assert {"ended": True} in reports
         assert not folder.exists()
@@ -182,6 +208,14 @@ def test_orders_for_a_cluster_that_has_ended_start_nothing(tmp_path: Path) -> No
         forkserver.close()
 
 
+def is_dead(process: psutil.Process) -> bool:
+    """Return whether a process has ended, though its parent may not have been told yet."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
 def test_a_keeper_that_was_killed_while_it_waited_is_replaced(two: mcnb.Cluster) -> None:
     others = {one for one in psutil.Process().children() if one.name() == "mcnb forkserver"}
     two.start()
@@ -190,6 +224,7 @@ def test_a_keeper_that_was_killed_while_it_waited_is_replaced(two: mcnb.Cluster)
         one for one in psutil.Process().children() if one.name() == "mcnb forkserver"
     } - others
     idle.kill()
+    assert wait_until(lambda: is_dead(idle))
     two.start()
     assert two.run("1 + 1").text() == "[all 2] 2\n"
 
@@ -199,16 +234,10 @@ def test_to_the_end() -> None:
     done: list[str] = []
 
     def slow() -> None:
-        assert wait_until(lambda: bool(pressed_now))
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
         done.append("all of it")
 
-    pressed_now: list[bool] = []
-
-    def press() -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        pressed_now.append(True)
-
-    threading.Timer(0.05, press).start()
     with pytest.raises(KeyboardInterrupt):
         to_the_end(slow)
     assert done == ["all of it"]

@@ -20,6 +20,9 @@ from tests.conftest import BUSY, wait_until
 
 pytestmark = pytest.mark.thorough("starts many processes")
 
+# Only ends what hangs, on however busy a machine.
+HANG_S = 280
+
 
 def test_a_notebook_that_starts_nothing_leaves_nothing(tmp_path: Path) -> None:
     code = (
@@ -111,19 +114,25 @@ import json, sys
 from mcnb.launchers import forkserver
 warm = forkserver.Preload(gently=False)
 warm.get(forkserver.NEEDED["mcnb.worker"])
-print(json.dumps(list(sys.modules)))
+needed = list(sys.modules)
+warm.get(forkserver.CELLS)
+print(json.dumps([needed, list(sys.modules)]))
 """
 
 
-def test_what_each_process_needs_is_imported_before_it_is_forked(cluster: mcnb.Cluster) -> None:
+def test_what_each_process_needs_is_imported_before_it_is_forked() -> None:
     """Or each would import it again, at each start."""
-    cluster.restart()
     done = subprocess.run(
         [sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True
     )
-    late = set(cluster.pull("list(__import__('sys').modules)")[0]) - set(json.loads(done.stdout))
+    needed, more = json.loads(done.stdout)
+    forkserver_client.close_idle()
+    with mcnb.Cluster(processes=2, devices_per_process=1) as cluster:
+        modules = set(cluster.pull("list(__import__('sys').modules)")[0])
+    # A new fork server has imported more only if the start took it long.
+    late = modules - set(more if "matplotlib" in modules else needed)
     # Without debugpy, which is left out there, and what runs the process itself.
-    assert {name for name in late if not name.startswith("matplotlib")} <= {
+    assert late <= {
         "ipykernel.debugger",
         "mcnb.launchers.forkserver",
         "unicodedata",
@@ -139,7 +148,8 @@ def test_cells_can_import_debugpy_though_kernels_are_made_without(cluster: mcnb.
 
 def test_nothing_but_the_main_thread_lives_in_who_forks(cluster: mcnb.Cluster) -> None:
     forkserver = psutil.Process(cluster.pull("__import__('os').getppid()")[0])
-    assert [thread.id for thread in forkserver.threads()] == [forkserver.pid]
+    # A thread may import modules that are rarely needed, as long as nothing is to be forked.
+    assert wait_until(lambda: [one.id for one in forkserver.threads()] == [forkserver.pid], HANG_S)
 
 
 def test_where_forking_is_forbidden_processes_are_started_one_by_one(
@@ -258,7 +268,7 @@ def test_two_hundred_forks_under_load(tmp_path: Path) -> None:
             [sys.executable, "-c", FORKS, str(tmp_path)],
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=HANG_S,
             check=False,
             env={
                 **os.environ,

@@ -9,6 +9,7 @@ import pytest
 import mcnb
 from tests.conftest import Notebook, wait_until
 from tests.support.healing import CUT_OFF, HEALED, SAME, SETUP, assert_same
+from tests.support.stopping import HUNG_S, limit_from
 from tests.support.timing import shortest, since
 
 pytestmark = pytest.mark.thorough("heals after every kind of hang")
@@ -242,7 +243,7 @@ def test_nothing_of_a_heal_is_left(prepared: mcnb.Cluster) -> None:
             )
         )
 
-    assert wait_until(left_out, 30), (files_and_threads(), before)
+    assert wait_until(left_out, HUNG_S), (files_and_threads(), before)
 
 
 @pytest.fixture
@@ -250,13 +251,14 @@ def lesson(notebook: Notebook, prepared: mcnb.Cluster) -> Notebook:
     return notebook
 
 
-def test_the_magics(lesson: Notebook) -> None:
+def test_the_magics(lesson: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_from(monkeypatch, lambda pending: all(pending.progress(k).line for k in range(4)))
     error = lesson.error("%%mcjax --unchecked\nif k == 0:\n    print(float(jnp.sum(x)))")
     assert error.startswith(
         "LockstepError: missing: process 0 is waiting in sum, line 3; processes 1-3 finished the "
         f"cell without reaching it. {CUT_OFF}. Hint: "
     )
-    error = lesson.error("%%mcjax --timeout 0.5\nimport time; time.sleep(60)")
+    error = lesson.error("%%mcjax --timeout 0.5\nimport time; time.sleep(600)")
     assert error == (
         "CellError: stalled: all 4 processes were at line 2. All 4 processes (line 2) were "
         "interrupted at the time limit of 0.5 s. The cluster is intact; all variables are kept"

@@ -72,12 +72,13 @@ def test_a_notebook_and_two_other_hosts(home: Path) -> None:
             hosts.on(hosts.NOTEBOOK, sys.executable, "-c", NOTEBOOK, f"-F {client}"),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=280,
             check=False,
             env={**os.environ, "JAX_PLATFORMS": ""},
         )
         assert done.returncode == 0, done.stderr[-3000:]
-        assert wait_until(lambda: not left(home), ENDED_S), left(home)
+        for place in (home, *(home / name for name in hosts.OTHERS)):
+            assert wait_until(lambda place=place: not left(place), ENDED_S), left(place)
     said: dict[str, Any] = json.loads(done.stdout)
     everybody = {"0": "120.0\n", "1": "120.0\n", "2": "120.0\n", "3": "120.0\n"}
     # Neighbours share a host.

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from mcnb._system import reserved_port
 
+# Only ends what hangs, on however busy a machine.
+HANG_S = 240
 PROGRAM = """\
 import sys
 import mcnb.lockstep
@@ -39,7 +41,12 @@ def outputs(folder: Path, *words: str) -> list[tuple[int, str, str]]:
             )
             for k in range(2)
         ]
-        said = [process.communicate(timeout=100) for process in running]
+        try:
+            said = [process.communicate(timeout=HANG_S) for process in running]
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
     return [(process.returncode, *one) for process, one in zip(running, said, strict=True)]
 
 

@@ -15,6 +15,7 @@ import pytest
 from mcnb import _lessons
 from mcnb.cli import lab
 from tests.conftest import wait_until
+from tests.support.clients import HANG_S
 from tests.support.jupyterlab import ask, jupyterlab
 
 
@@ -26,22 +27,35 @@ def test_the_exit_code_is_jupyterlabs(code: str, expected: int) -> None:
 
 
 def test_ctrl_c_is_left_to_jupyterlab(tmp_path: Path) -> None:
-    # The stand-in takes one Ctrl-C, as JupyterLab does when its question is not answered.
+    # The stand-in takes one Ctrl-C, as JupyterLab does when its question is not answered, and goes
+    # on until it is waited for again, or nobody waits any more.
     stand_in = (
-        "import pathlib, signal, time\n"
-        "got = []\n"
+        "import os, pathlib, signal, time\n"
+        "got, parent = [], os.getppid()\n"
         "signal.signal(signal.SIGINT, lambda *_: got.append(1))\n"
-        f"pathlib.Path({str(tmp_path / 'up')!r}).touch()\n"
-        "while not got: time.sleep(0.01)\n"
-        "time.sleep(0.3)\n"
+        "pathlib.Path('up').touch()\n"
+        "while os.getppid() == parent and not (got and os.path.exists('waits2')):\n"
+        "    time.sleep(0.01)\n"
         "exit(5)"
     )
     command = [sys.executable, "-c", stand_in]
-    code = f"from mcnb.cli import lab; exit(lab.start_jupyterlab({command!r}))"
-    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-    assert wait_until((tmp_path / "up").exists)
+    code = (
+        "import itertools, pathlib, subprocess\n"
+        "from mcnb.cli import lab\n"
+        "class Process(subprocess.Popen):\n"
+        "    waits = itertools.count(1)\n"
+        "    def wait(self):\n"
+        "        pathlib.Path(f'waits{next(self.waits)}').touch()\n"
+        "        return super().wait()\n"
+        "subprocess.Popen = Process\n"
+        f"exit(lab.start_jupyterlab({command!r}))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, cwd=tmp_path)
+    assert wait_until(
+        lambda: {"up", "waits1"} <= {path.name for path in tmp_path.iterdir()}, HANG_S
+    )
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(10) == 5
+    assert process.wait(HANG_S) == 5
 
 
 def test_jupyterlab_starts_and_ends(tmp_path: Path) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 import mcnb
 from mcnb.errors import OptionError
+from tests.support.ports import reserved_port
 
 
 def test_a_command_that_is_not_installed() -> None:
@@ -40,9 +39,7 @@ def test_a_folder_that_can_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_host_that_lets_nobody_in() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
-    with pytest.raises(mcnb.ClusterError) as refused:
+    with reserved_port() as port, pytest.raises(mcnb.ClusterError) as refused:
         mcnb.Cluster(2, 1, launcher="ssh", hosts=f"127.0.0.1:{port}").start()
     assert str(refused.value) == (
         f"The cluster did not start: The host 127.0.0.1:{port} can't be reached: ssh: connect to "

@@ -34,13 +34,13 @@ def test_a_lesson(launcher: Engines, lesson: str, tmp_path: Path) -> None:
     path.write_text(stored.replace(START, f"{START} {launcher.line}"))
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", str(tmp_path)),
-            *("-p", "no:cacheprovider", "--nbval", "--nbval-current-env", "-q", str(path)),
+            *(sys.executable, str(ROOT / ".ci" / "notebooks.py"), "-c", "/dev/null"),
+            *("--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-q", str(path)),
         ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stdout[:6000]

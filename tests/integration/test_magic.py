@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ from IPython.core.completer import provisionalcompleter
 import mcnb
 from mcnb.lockstep.model import Launch, ProcessState
 from mcnb.lockstep.server import Waits
-from mcnb.notebook.live import LiveView, progress_text
+from mcnb.notebook import live as live_views
+from mcnb.notebook.live import FIRST_S, LiveView, progress_text
 from mcnb.output.text import without_escapes
 from tests.conftest import Notebook
+from tests.support.clients import HANG_S
 
 
 def test_a_cell_and_its_folded_answer(notebook: Notebook) -> None:
@@ -157,9 +160,12 @@ def test_the_live_view_says_at_once_how_a_cell_is_being_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shown: list[str] = []
+    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(live_views, "time", clock)
     live = LiveView(4, looked_at=True)
     monkeypatch.setattr(live, "show", shown.append)
-    pending: Any = _Pending(time.monotonic(), {1: mcnb.messages.Progress("", 3)})
+    pending: Any = _Pending(clock.now, {1: mcnb.messages.Progress("", 3)})
+    clock.now += 0.4 * FIRST_S
     live(pending)
     assert shown == []  # the first second has not passed
     pending.stage, pending.replaceable = "Stopping: interrupting process 1 …", True
@@ -205,10 +211,18 @@ def test_nobody_looks_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out == ""
 
 
-def test_a_process_reports_where_it_stands(cluster: mcnb.Cluster) -> None:
-    seen = []
-    cluster.run(
-        "import time\nprint('newest')\ntime.sleep(1.2)",
-        watcher=lambda pending: seen.append(pending.progress(0)),
-    )
-    assert (seen[-1].newest_line, seen[-1].line, seen[-1].waits_s) == ("newest", 3, 0.0)
+def test_a_process_reports_where_it_stands(cluster: mcnb.Cluster, tmp_path: Path) -> None:
+    reports: list[Any] = []
+    enough = tmp_path / "enough"
+
+    def watch(pending: Any) -> None:
+        progress = pending.progress(0)
+        if progress.line == 3 and (not reports or progress is not reports[-1]):
+            reports.append(progress)
+        if len(reports) == 4:
+            enough.touch()
+
+    cell = "import os, time\nprint('newest')\n"
+    cell += f"while not os.path.exists({str(enough)!r}): time.sleep(0.5)"
+    cluster.run(cell, watcher=watch, timeout=HANG_S).raise_for_errors()
+    assert {(one.newest_line, one.waits_s) for one in reports} == {("newest", 0.0)}

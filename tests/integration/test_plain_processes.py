@@ -15,6 +15,8 @@ from mcnb._system import reserved_port
 from mcnb.lockstep.server import Server
 from mcnb.worker.capture import GlooFilter
 
+# Only ends what hangs, on however busy a machine.
+HANG_S = 240
 BEGIN = """
 import json, socket, sys, time
 import numpy as np
@@ -58,7 +60,7 @@ def run(folder: Path, program: str, host: str = "") -> list[tuple[int, str]]:
             for k in range(2)
         ]
         try:
-            said = [process.communicate(timeout=120) for process in processes]
+            said = [process.communicate(timeout=HANG_S) for process in processes]
         finally:
             for process in processes:
                 process.kill()

@@ -6,13 +6,16 @@ import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import mcnb
 from mcnb.cluster.history import Cell
 from tests.conftest import Notebook, wait_until
+from tests.support.clients import HANG_S
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +136,7 @@ def test_a_stop_in_a_replay_says_what_came_of_it(notebook: Notebook) -> None:
     notebook.run("%%mcjax\nimport time\nfirst = globals().get('first', 0)")
     # Quick the first time, and slow in the replay.
     mcnb.current_cluster()._history.add(
-        Cell("import time; print('again', flush=True); time.sleep(60)", (0, 1, 2, 3), "9")
+        Cell("import time; print('again', flush=True); time.sleep(600)", (0, 1, 2, 3), "9")
     )
 
     def again() -> bool:
@@ -143,7 +146,7 @@ def test_a_stop_in_a_replay_says_what_came_of_it(notebook: Notebook) -> None:
         )
 
     def press() -> None:
-        if wait_until(again, 30):
+        if wait_until(again, HANG_S):
             os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=press)
@@ -158,19 +161,28 @@ def test_a_stop_in_a_replay_says_what_came_of_it(notebook: Notebook) -> None:
     assert notebook.run("%%mcjax\nfirst").stdout == "[all 4] 0\n"
 
 
-@pytest.mark.parametrize("wait", ["time.sleep(60)", "pull"])
-def test_a_cell_whose_computation_never_ended_is_left_out(fresh: mcnb.Cluster, wait: str) -> None:
+@pytest.mark.parametrize("wait", ["time.sleep(600)", "pull"])
+def test_a_cell_whose_computation_never_ended_is_left_out(
+    fresh: mcnb.Cluster, wait: str, tmp_path: Path
+) -> None:
     """It had succeeded, since nobody waited for it; it would compute for ever again."""
-    fresh.run("import time\nimport jax.numpy as jnp\nkept = 1")
+    fresh.run("import pathlib, time\nimport jax.numpy as jnp\nkept = 1")
     endless = "jax.lax.fori_loop(0, 10**9, lambda i, a: a @ a, jnp.ones((64, 64)))"
     fresh.run(f"y = {endless}; z = 2", label="8").raise_for_errors()
-    ended = threading.Timer(1.0, fresh.interrupt)
+    under_way = f"pathlib.Path({str(tmp_path)!r}, str(k)).touch()"
+
+    def end() -> None:
+        if wait_until(lambda: len(list(tmp_path.iterdir())) == 2, HANG_S):
+            time.sleep(1.0)  # they wait for a while
+            fresh.interrupt()
+
+    ended = threading.Thread(target=end)
     ended.start()
     if wait == "pull":
         with pytest.raises(mcnb.CellError):
-            fresh.pull("y")
+            fresh.pull(f"({under_way}, y)[1]")
     else:
-        assert "is gone" not in fresh.run(wait).aftermath
+        assert "is gone" not in fresh.run(f"{under_way}\n{wait}").aftermath
     ended.join()
     assert fresh.restart(replay=True) is None
     assert str(fresh.replay).endswith("Left out, because its computation had to be ended: In[8]")

@@ -15,9 +15,10 @@ import pytest
 
 import mcnb
 from tests.conftest import once, wait_until
-from tests.support.launchers import Engines, launcher_at_home
+from tests.support.launchers import ENDED_S, Engines, launcher_at_home
 
 pytestmark = [once, pytest.mark.thorough("needs daemons of Slurm")]
+HANG_S = 120.0
 ANEW = (
     "Both processes were restarted: their variables are lost. To re-run the cells that defined "
     "them: %mcjax restart --replay"
@@ -28,6 +29,12 @@ ANEW = (
 def launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
     with launcher_at_home("slurm", tmp_path_factory.mktemp("slurm")) as launcher:
         yield launcher
+
+
+@pytest.fixture(autouse=True)
+def only_its_own_job(launcher: Engines) -> None:
+    """Wait until the jobs of the tests before have left the queue."""
+    assert wait_until(lambda: launcher.jobs() == "", ENDED_S), launcher.jobs()
 
 
 def command(*words: str) -> str:
@@ -44,19 +51,22 @@ def command(*words: str) -> str:
     ids=["scancel", "time limit"],
 )
 def test_a_job_that_is_ended_in_the_middle_of_a_cell(
-    launcher: Engines, order: tuple[str, ...], why: str
+    launcher: Engines, order: tuple[str, ...], why: str, tmp_path: Path
 ) -> None:
     with mcnb.Cluster(2, 1, launcher=launcher.name) as cluster:
         cluster.run("x = 1").raise_for_errors()
         job = command("squeue", "--noheader", "--format=%i")
 
         def end_it() -> None:
-            assert wait_until(lambda: cluster.status().endswith("running a cell"), 10)
+            assert wait_until(lambda: len(list(tmp_path.iterdir())) == 2, HANG_S)
             command(*(word.format(job=job) for word in order))
 
         helper = threading.Thread(target=end_it)
         helper.start()
-        result = cluster.run("import time\nprint('begun')\ntime.sleep(120)")
+        result = cluster.run(
+            "import os, time\nprint('begun')\n"
+            f"open(f'{tmp_path}/{{os.getpid()}}', 'w').close()\ntime.sleep(10_000)"
+        )
         helper.join()
         with pytest.raises(mcnb.ClusterError) as died:
             result.raise_for_errors()
@@ -92,18 +102,17 @@ def test_a_job_that_is_cancelled_in_the_queue() -> None:
 
     starting = threading.Thread(target=start)
     starting.start()
-    assert wait_until(lambda: "PD" in command("squeue", "--noheader", "--format=%t"), 20)
+    assert wait_until(lambda: "PD" in command("squeue", "--noheader", "--format=%t"), HANG_S)
     command("scancel", command("squeue", "--noheader", "--format=%i"))
-    starting.join(30)
+    starting.join()
     assert str(failures[0]).startswith(
         "The cluster did not start: The slurm job ended before its processes had connected."
     )
 
 
 @pytest.mark.parametrize("answers_after_s", [0, 2])
-@pytest.mark.usefixtures("launcher")
 def test_a_start_that_is_interrupted_while_its_job_waits(
-    answers_after_s: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launcher: Engines, answers_after_s: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that does not get its turn is waited for, until the user has enough.
 
@@ -116,11 +125,11 @@ def test_a_start_that_is_interrupted_while_its_job_waits(
     code = "import mcnb; mcnb.Cluster(2, 1, launcher='slurm', launcher_options='--hold').start()"
     notebook = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
     try:
-        assert wait_until(lambda: "PD" in command("squeue", "--noheader", "--format=%t"), 20)
+        assert wait_until(lambda: "PD" in command("squeue", "--noheader", "--format=%t"), HANG_S)
         notebook.send_signal(signal.SIGINT)
-        _, said = notebook.communicate(timeout=60)
+        _, said = notebook.communicate(timeout=HANG_S)
     finally:
         notebook.kill()
         notebook.wait()
     assert said.decode().rstrip().endswith("KeyboardInterrupt")
-    assert command("squeue", "--noheader") == ""
+    assert wait_until(lambda: launcher.jobs() == "", ENDED_S), launcher.jobs()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,47 +18,52 @@ START = "%load_ext mcnb\n%mcjax start -n 2 -d 1"
 SLEEP = "%%mcjax\nimport time\nprint('slept a little')\ntime.sleep(1000)"
 LOOP = (
     "%%mcjax\nimport jax.numpy as jnp\nfrom jax import lax\n"
-    "lax.fori_loop(0, 10**9, lambda i, a: a @ a, jnp.ones((64, 64))).block_until_ready()"
+    "(lambda t: print('launched') or t.block_until_ready())("
+    "lax.fori_loop(0, 10**9, lambda i, a: a @ a, jnp.ones((64, 64))))"
 )
 INTACT = "Both processes (line 4) were interrupted. The cluster is intact; all variables are kept"
-STOP_AFTER_S = 2.0
 # The clients leave event loops and sockets to the garbage collector: they have processes of their
-# own. This one runs cells as JupyterLab does, and presses stop in some of them.
+# own. This one runs cells as JupyterLab does, and presses stop in some of them, when it sees that
+# both processes are there.
 PERSON = """
-import json, sys, threading
+import json, sys
 from jupyter_client.manager import start_new_kernel
 
 manager, client = start_new_kernel(kernel_name="python3")
 said = []
-for source, stop_after in json.loads(sys.argv[1]):
+for source, stop_at in json.loads(sys.argv[1]):
     request = client.execute(source, allow_stdin=True)
-    if stop_after:
-        threading.Timer(stop_after, manager.interrupt_kernel).start()
     said.append([])
     while True:
-        message = client.get_iopub_msg(timeout=60)
+        message = client.get_iopub_msg(timeout=120)
         if message["parent_header"].get("msg_id") != request:
             continue
         said[-1].append([message["msg_type"], message["content"]])
+        shown = message["content"].get("data", {}).get("text/plain", "")
+        if stop_at and shown.count(stop_at) == 2:
+            stop_at = None
+            manager.interrupt_kernel()
         if message["content"].get("execution_state") == "idle":
             break
 client.stop_channels()
 manager.shutdown_kernel()
 json.dump(said, sys.stdout)
 """
+# Nothing is shown to this one: it stops when the processes have made two folders.
 EXECUTE = """
 import json, os, signal, sys, threading, time
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-cells = [nbformat.v4.new_code_cell(source) for source, _ in json.loads(sys.argv[1])]
-client = NotebookClient(nbformat.v4.new_notebook(cells=cells), timeout=60, coalesce_streams=True)
+sources = json.loads(sys.argv[1])
+cells = [nbformat.v4.new_code_cell(source) for source, _ in sources]
+client = NotebookClient(nbformat.v4.new_notebook(cells=cells), timeout=120, coalesce_streams=True)
 
 def stop():
-    while cells[1].get("execution_count") is None:
+    [folder] = [stop_at for _, stop_at in sources if stop_at]
+    while len(os.listdir(folder)) < 2:
         time.sleep(0.1)
-    time.sleep(2)
     os.kill(client.km.provisioner.pid, signal.SIGINT)
 
 threading.Thread(target=stop).start()
@@ -68,13 +74,13 @@ except CellExecutionError:
 """
 
 
-def run(client: str, *cells: tuple[str, float | None]) -> list[list[Any]]:
-    """Run cells, of which some are stopped after some seconds; return what was said of each."""
+def run(client: str, *cells: tuple[str, str | None]) -> list[list[Any]]:
+    """Run cells, of which some are stopped at something; return what was said of each."""
     ran = subprocess.run(
         [sys.executable, "-c", client, json.dumps(cells)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=True,
     )
     said: list[list[Any]] = json.loads(ran.stdout)
@@ -88,7 +94,10 @@ def errors(messages: list[Any]) -> list[str]:
 @pytest.mark.promise("the stop button")
 def test_what_a_person_is_shown() -> None:
     _, stopped, after = run(
-        PERSON, (START, None), (SLEEP, STOP_AFTER_S), ("%%mcjax\nprint(1 + 1)", None)
+        PERSON,
+        (START, None),
+        (SLEEP, "line 4 · slept a little"),
+        ("%%mcjax\nprint(1 + 1)", None),
     )
     texts = [c["data"]["text/plain"] for kind, c in stopped if kind == "display_data"]
     stages = [text.splitlines()[-2:] for text in texts if "Stopping" in text]
@@ -102,7 +111,10 @@ def test_what_a_person_is_shown() -> None:
 
 def test_the_next_cell_waits_for_new_processes() -> None:
     _, stopped, after = run(
-        PERSON, (START, None), (LOOP, STOP_AFTER_S), ("%%mcjax\nprint(1 + 1)", None)
+        PERSON,
+        (START, None),
+        (LOOP, "line 4 · launched"),
+        ("%%mcjax\nprint(1 + 1)", None),
     )
     [lost] = errors(stopped)
     assert "on device 0; the newest launch is fori_loop (In[2], line 4). A computation" in lost
@@ -116,9 +128,14 @@ def test_the_next_cell_waits_for_new_processes() -> None:
     assert "".join(content.get("text", "") for _, content in after) == "[all 2] 2\n"
 
 
-def test_what_a_file_keeps() -> None:
+def test_what_a_file_keeps(tmp_path: Path) -> None:
     """Nobody looks while nbclient executes a notebook: it has the outcome, and nothing else."""
-    _, outputs, not_run = run(EXECUTE, (START, None), (SLEEP, None), ("%%mcjax\n1", None))
+    # Processes report four times a second at which line they are.
+    sleep = SLEEP.replace(
+        "time.sleep(1000)",
+        f"time.sleep(2); __import__('tempfile').mkdtemp(dir='{tmp_path}'); time.sleep(1000)",
+    )
+    _, outputs, not_run = run(EXECUTE, (START, None), (sleep, str(tmp_path)), ("%%mcjax\n1", None))
     assert [(one["output_type"], one.get("text", one.get("evalue"))) for one in outputs] == [
         ("stream", "[all 2] slept a little\n"),
         ("error", INTACT),

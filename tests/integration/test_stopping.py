@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import threading
 import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
 
 import mcnb
+from mcnb.cluster import stopping
 from mcnb.cluster.workers import Pending
 from mcnb.worker.unfinished import wind_down
-from tests.conftest import Notebook, once
-from tests.support.stopping import HOWS, KINDS, How, fate_of, lies, stop_cell
+from tests.conftest import Notebook, once, wait_until
+from tests.support.stopping import HOWS, HUNG_S, KINDS, How, fate_of, lies, stop_cell
 from tests.support.timing import since
 
 pytestmark = pytest.mark.thorough("stops every kind of cell")
@@ -49,10 +54,11 @@ def test_what_the_stop_button_used_to_lie_about(prepared: mcnb.Cluster, name: st
     assert stopped.wrong == ""
     assert stopped.fate in KINDS[name].fates
     if name == "a loop on one device":
-        # One that was still compiling does not compute.
+        # One that was about to launch the loop does not compute.
         assert re.fullmatch(
-            r"All 4 processes \(line 3\) were interrupted\. \w+( 4)? ?(process(es)? )?[\d,-]* ?"
-            r"still computes? on device 0; the newest launch is fori_loop \(In\[\d+\], line 3\)\. "
+            r"All 4 processes \(lines? [67, ]+\) were interrupted\. "
+            r"\w+( 4)? ?(process(es)? )?[\d,-]* ?still computes? on device 0; the newest launch is "
+            r"jit\(loop\) \(In\[\d+\], line 6\)\. "
             r"A computation that does not communicate can't be aborted\. "
             r"(Process \d did not report whether a device still computes\. )?All 4 processes were "
             r"restarted: their variables are lost\. To re-run the cells that defined them: "
@@ -61,23 +67,49 @@ def test_what_the_stop_button_used_to_lie_about(prepared: mcnb.Cluster, name: st
         ), stopped.aftermath
 
 
-def pressing(seconds: float, times: int = 1, gap: float = 0.0) -> threading.Thread:
-    def press() -> None:
-        time.sleep(seconds)
-        for _ in range(times):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(gap)
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
 
-    thread = threading.Thread(target=press)
+
+def pressing(when: Callable[[], object]) -> threading.Thread:
+    """Press stop, once something holds."""
+
+    def wait_and_press() -> None:
+        if wait_until(when, HUNG_S):
+            press()
+
+    thread = threading.Thread(target=wait_and_press)
     thread.start()
     return thread
 
 
-def test_two_presses_in_quick_succession_are_one(prepared: mcnb.Cluster) -> None:
-    thread = pressing(0.5, times=2, gap=0.05)
+def says_running(cluster: mcnb.Cluster) -> bool:
+    """Return whether the cell has said on every process that it is running."""
+    processes = cluster._lifetime.processes
+    return processes is not None and all(
+        processes.last_words(k).said == "running\n" for k in range(4)
+    )
+
+
+def test_two_presses_in_quick_succession_are_one(
+    prepared: mcnb.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopping, "SAME_PRESS_S", HUNG_S)  # they are, however long they take
+    stages: list[str] = []
+
+    def watch(pending: Pending) -> None:
+        if pending.stage and not stages:
+            press()
+        stages.extend([pending.stage] if pending.stage else [])
+
+    thread = pressing(lambda: says_running(prepared))
     with pytest.raises(KeyboardInterrupt):
-        prepared.run("import time\ntry: time.sleep(60)\nfinally: time.sleep(0.3)")
+        prepared.run(
+            "import time\nprint('running')\ntry: time.sleep(600)\nfinally: time.sleep(0.3)",
+            watcher=watch,
+        )
     thread.join()
+    assert stages
     assert prepared.last is not None
     assert prepared.last.aftermath.endswith("The cluster is intact; all variables are kept")
 
@@ -85,14 +117,23 @@ def test_two_presses_in_quick_succession_are_one(prepared: mcnb.Cluster) -> None
 def test_an_interrupt_may_come_before_the_cell_has_begun(prepared: mcnb.Cluster) -> None:
     pids = list(prepared.pull("pid").values())
     late = psutil.Process(pids[1])
+    seen: list[str] = []
+
+    def watch(pending: Pending) -> None:
+        if not seen:
+            prepared.interrupt()
+        seen.append(pending.stage)
+        # First it is shown that the processes are interrupted, then they are.
+        if seen.count("Stopping: interrupting all 4 processes …") == 3:
+            late.resume()
+
     late.suspend()  # neither the cell nor the interrupt arrives
-    timers = [threading.Timer(0.2, prepared.interrupt), threading.Timer(0.5, late.resume)]
-    for timer in timers:
-        timer.start()
     began = time.monotonic()
-    result = prepared.run("import time\ntime.sleep(60)")
-    for timer in timers:
-        timer.join()
+    try:
+        result = prepared.run("import time\ntime.sleep(600)", watcher=watch)
+    finally:
+        late.resume()
+    assert seen.count("Stopping: interrupting all 4 processes …") >= 3
     assert since(began) < NOT_FOR_EVER_S
     assert result.interrupted
     assert fate_of(result.aftermath) == "intact"
@@ -118,23 +159,24 @@ def test_an_interrupt_that_comes_late_hides_nothing(prepared: mcnb.Cluster) -> N
     processes = prepared._lifetime.processes
     assert processes is not None
     prepared.run(source).raise_for_errors()
-    winding = processes.client.call(wind_down, False, True, 20.0)
+    winding = processes.client.call(wind_down, False, True, HUNG_S)
 
     def interrupt() -> float | None:
         for k in winding.waiting:
             processes.interrupt(k)
-        return 0.05 if time.monotonic() < winding.started + NOT_FOR_EVER_S else None
+        return 0.05 if since(winding.started) < HUNG_S else None
 
     assert winding.follow(interrupt)
     assert all(answer.nothing for answer in winding.answers.values()), winding.answers
 
 
 @pytest.mark.promise("a pull can be stopped")
-def test_a_pull_can_be_stopped(prepared: mcnb.Cluster) -> None:
+def test_a_pull_can_be_stopped(prepared: mcnb.Cluster, tmp_path: Path) -> None:
     pids = list(prepared.pull("pid").values())
-    thread = pressing(0.7)
+    prepared.push({"folder": str(tmp_path)})
+    thread = pressing(lambda: len(list(tmp_path.iterdir())) == 4)
     with pytest.raises(KeyboardInterrupt) as raised:
-        prepared.pull("__import__('time').sleep(1000)")
+        prepared.pull("os.mkdir(f'{folder}/{k}') or __import__('time').sleep(1000)")
     thread.join()
     assert str(raised.value) == (
         "All 4 processes were interrupted. The cluster is intact; all variables are kept"
@@ -143,12 +185,29 @@ def test_a_pull_can_be_stopped(prepared: mcnb.Cluster) -> None:
     assert lies(prepared, "intact", pids) == []
 
 
-def test_a_stop_while_the_processes_are_restarted(prepared: mcnb.Cluster) -> None:
+def main_thread_is_in(function: str) -> bool:
+    main = threading.main_thread().ident
+    assert main is not None
+    frames = traceback.walk_stack(sys._current_frames()[main])
+    return any(frame.f_code.co_name == function for frame, _ in frames)
+
+
+def test_a_stop_while_the_processes_are_restarted(
+    prepared: mcnb.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, pressed = prepared._lifetime._start, threading.Event()
+
+    def start_when_pressed() -> None:
+        assert pressed.wait(HUNG_S)
+        start()
+
+    monkeypatch.setattr(prepared._lifetime, "_start", start_when_pressed)
     prepared.run("import os\nos._exit(3)")
     assert prepared.recovering
-    thread = pressing(0.05)
+    thread = pressing(lambda: main_thread_is_in("_wait_for_recovery"))
     with pytest.raises(KeyboardInterrupt):
         prepared.run("1")
+    pressed.set()
     thread.join()
     assert prepared.run("1").text() == "[all 4] 1\n"
 
@@ -161,9 +220,9 @@ def test_words_come_at_once(prepared: mcnb.Cluster) -> None:
         if pending.stage not in said:
             said.append(pending.stage)
 
-    thread = pressing(0.5)
+    thread = pressing(lambda: says_running(prepared))
     with pytest.raises(KeyboardInterrupt):
-        prepared.run("while True: pass", watcher=watch)
+        prepared.run("print('running')\nwhile True: pass", watcher=watch)
     thread.join()
     assert said == [
         "",
@@ -174,8 +233,10 @@ def test_words_come_at_once(prepared: mcnb.Cluster) -> None:
 
 def test_a_watcher_may_ask_again_and_again(prepared: mcnb.Cluster) -> None:
     result = prepared.run(
-        "import time\ntry: time.sleep(60)\nfinally: time.sleep(0.8)",
-        watcher=lambda pending: prepared.interrupt() if pending.progress(0).line else None,
+        "import time\ntry: time.sleep(600)\nfinally: time.sleep(0.8)",
+        watcher=lambda pending: (
+            prepared.interrupt() if all(pending.progress(k).line for k in range(4)) else None
+        ),
     )
     assert result.interrupted
     assert result.aftermath.endswith("The cluster is intact; all variables are kept")
@@ -183,9 +244,9 @@ def test_a_watcher_may_ask_again_and_again(prepared: mcnb.Cluster) -> None:
 
 def test_handlers_of_a_cell_do_not_outlive_it(prepared: mcnb.Cluster) -> None:
     prepared.run("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)").raise_for_errors()
-    thread = pressing(0.5)
+    thread = pressing(lambda: says_running(prepared))
     with pytest.raises(KeyboardInterrupt):
-        prepared.run("import time\ntime.sleep(1000)")
+        prepared.run("import time\nprint('running')\ntime.sleep(1000)")
     thread.join()
     assert prepared.last is not None
     assert fate_of(prepared.last.aftermath) == "intact"

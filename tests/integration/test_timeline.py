@@ -3,40 +3,87 @@
 from __future__ import annotations
 
 import re
+import time
+from pathlib import Path
+from typing import Any
 
 import mcnb
-from mcnb.pictures.timeline import KINDS, timeline
+from mcnb.pictures.timeline import KINDS, Timeline, timeline
 from tests.conftest import Notebook
+from tests.support.clients import HANG_S
 
 SETUP = """
-import time, jax, jax.numpy as jnp, numpy as np
+import os, time, jax, jax.numpy as jnp, numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec as P
 k = jax.process_index()
 mesh = jax.make_mesh((8,), ("a",), axis_types=(jax.sharding.AxisType.Auto,))
 x = jax.device_put(np.ones((1024, 1024), np.float32), NamedSharding(mesh, P("a")))
 f = jax.jit(lambda x: (x @ x.T).sum())
 float(f(x))
+
+def sampled(computes, line):
+    "Return for how many seconds the cell's samples have shown that at a line."
+    tracer = get_ipython().worker.session.tracer
+    samples = list(tracer._samples)
+    begins = [tracer._begin, *(s.at for s in samples)]
+    which = computes, line
+    return sum(s.at - b for s, b in zip(samples, begins) if (s.computes, s.line) == which)
 """
 
 
-def test_a_real_straggler(cluster: mcnb.Cluster) -> None:
+def test_a_real_straggler(cluster: mcnb.Cluster, tmp_path: Path) -> None:
     cluster.run(SETUP).raise_for_errors()
-    cell = cluster.run("if k == 2:\n    time.sleep(1)\ny = f(x)\nprint(float(y))")
-    cell.raise_for_errors()
-    traces = {k: reply.trace for k, reply in cell.replies.items()}
-    time = timeline(traces, cell.launches)
-    spent = {
-        k: {kind: sum(s.end - s.begin for s in lane if s.kind == kind) for kind in KINDS}
-        for k, lane in time.lanes.items()
-    }
-    assert spent[2]["python"] > 0.95
-    assert all(spent[k]["waits"] > spent[2]["waits"] for k in (0, 1, 3)), spent
-    assert all(spent[k]["computes"] > 0 for k in range(4)), spent
-    assert [m.lines for m in time.meetings] == [dict.fromkeys(range(4), 3)]
-    said = cell.timeline().text().splitlines()[-2]
-    assert re.fullmatch(
-        r"At line 3, others waited .* for P2, which was in Python at line 2\.", said
+    go = tmp_path / "go"
+
+    def watch(pending: Any) -> None:
+        since = [pending.waits[k].since for k in (0, 1, 3) if k in pending.waits]
+        if len(since) == 3 and time.monotonic() - max(since) > 1:
+            go.touch()
+
+    # Process 2 comes last, however slow the others are, and has been seen to be late.
+    cell = cluster.run(
+        f"if k == 2:\n    while sampled(False, 2) < 1 or not os.path.exists({str(go)!r}): "
+        "time.sleep(0.1)\ny = f(x)",
+        watcher=watch,
+        timeout=HANG_S,
     )
+    cell.raise_for_errors()
+    lanes, [meeting] = spent(cell), cell_timeline(cell).meetings
+    assert meeting.lines == dict.fromkeys(range(4), 3)
+    assert lanes[2]["python"] > 0.95
+    for k in (0, 1, 3):
+        late_s = meeting.came[2] - meeting.came[k]
+        assert late_s > 1
+        assert lanes[k]["waits"] > late_s - 0.001, lanes
+    assert lanes[2]["waits"] < meeting.went[2] - meeting.came[2] + 0.001, lanes
+    assert re.search(
+        r"\nAt line 3, others waited .* for P2, which was in Python at line 2\.\n",
+        cell.timeline().text() + "\n",
+    )
+
+
+def test_all_processes_are_seen_to_compute(cluster: mcnb.Cluster) -> None:
+    cluster.run(SETUP).raise_for_errors()
+    cell = cluster.run(
+        "seen = False\nwhile not seen:\n    float(f(x))\n"
+        "    seen = multihost_utils.process_allgather(sampled(True, 3) > 0).all()",
+        timeout=HANG_S,
+    )
+    cell.raise_for_errors()
+    assert all(lane["computes"] > 0 for lane in spent(cell).values())
+
+
+def cell_timeline(cell: mcnb.Result) -> Timeline:
+    return timeline({k: reply.trace for k, reply in cell.replies.items()}, cell.launches)
+
+
+def spent(cell: mcnb.Result) -> dict[int, dict[str, float]]:
+    """Return for how many seconds each process did what."""
+    return {
+        k: {kind: sum(s.end - s.begin for s in lane if s.kind == kind) for kind in KINDS}
+        for k, lane in cell_timeline(cell).lanes.items()
+    }
 
 
 def test_compiling_and_computing_are_told_apart(cluster: mcnb.Cluster) -> None:
@@ -47,10 +94,11 @@ def test_compiling_and_computing_are_told_apart(cluster: mcnb.Cluster) -> None:
         "    for i in range(60): v = jnp.tanh(v @ v + i)\n"
         "    return v\n"
         "own = NamedSharding(jax.sharding.Mesh(jax.local_devices(), 'd'), P('d'))\n"
-        "v = jax.device_put(np.ones((1200, 1200), np.float32), own)\n"
+        "v = jax.device_put(np.ones((1200, 1200), np.float32), own); g = jax.jit(lambda v: v @ v)\n"
         "c = jax.jit(deep).lower(x[:64, :64]).compile()\n"
-        "np.asarray(jax.jit(lambda v: v @ v @ v @ v)(v))\n"
-        "time.sleep(0.1)"
+        "while sampled(True, 7) < 0.1: np.asarray(g(v))\n"
+        "while sampled(False, 8) < 0.1: time.sleep(0.1)",
+        timeout=HANG_S,
     )
     cell.raise_for_errors()
     lane = timeline({0: cell.replies[0].trace}, ()).lanes[0]

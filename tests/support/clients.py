@@ -12,6 +12,8 @@ from mcnb.lockstep.source import Place
 
 F, G, LONG = (Launch(f"jit({name})", name, (0, 1)) for name in ("f", "g", "long"))
 LOCAL = Launch("jit(local)", "local", (0,))
+# Only a thread that hangs takes so long, however busy the machine is.
+HANG_S = 120
 
 
 def learners_of(process: int) -> Callable[[FrameType], bool]:
@@ -43,6 +45,6 @@ class Learner:
             self.error = error
 
     def joined(self) -> Learner:
-        self.thread.join(20)
+        self.thread.join(HANG_S)
         assert not self.thread.is_alive()
         return self

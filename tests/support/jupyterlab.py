@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from tests.conftest import ROOT, wait_until
+from tests.support.clients import HANG_S
 
 # What a browser needs to be quiet: no traffic but to the page that it is shown.
 OPTIONS = (
@@ -73,10 +74,11 @@ def jupyterlab(folder: Path) -> Iterator[dict[str, Any]]:
             command, env=environment(folder), cwd=folder, stdout=output, stderr=output
         )
     try:
-        assert wait_until(lambda: server(folder), 30), log.read_text()
-        yield server(folder)
+        about: dict[str, Any] = {}
+        assert wait_until(lambda: about.update(server(folder)) or about, HANG_S), log.read_text()
+        yield about
         process.terminate()
-        assert process.wait(15) == 0, log.read_text()
+        assert process.wait(HANG_S) == 0, log.read_text()
     finally:
         if process.poll() is None:
             for member in psutil.Process(process.pid).children(recursive=True):
@@ -100,7 +102,7 @@ def server(folder: Path) -> dict[str, Any]:
 def ask(about: dict[str, Any], what: str) -> Any:
     """Return what a server's interface answers."""
     url = f"{about['url']}api/{what}?token={about['token']}"
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=HANG_S) as answer:
         return json.load(answer)
 
 
@@ -118,8 +120,11 @@ def browser_page(width: int = 1200, height: int = 900) -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(OPTIONS))
+        browser = playwright.chromium.launch(
+            executable_path=path, args=list(OPTIONS), timeout=HANG_S * 1000
+        )
         page = browser.new_page(viewport={"width": width, "height": height})
+        page.set_default_timeout(HANG_S * 1000)
         try:
             yield page
         except Exception:
@@ -130,12 +135,12 @@ def browser_page(width: int = 1200, height: int = 900) -> Iterator[Any]:
             browser.close()
 
 
-def run_notebook(page: Any, about: dict[str, Any], path: str, timeout_s: float = 120) -> None:
+def run_notebook(page: Any, about: dict[str, Any], path: str, timeout_s: float = HANG_S) -> None:
     """Open a notebook in JupyterLab, run all of its cells, and wait until they have run."""
     page.goto(f"{about['url']}lab/tree/{path}?reset&token={about['token']}")
-    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell")
     # Before it has a kernel, the indicator beside its name says idle, too: the status bar does not.
-    page.wait_for_selector("text=/ [|] Idle$/", timeout=60_000)
+    page.wait_for_selector("text=/ [|] Idle$/")
     page.click("text=Run >> nth=0")
     page.click("text=Run All Cells >> nth=0")
     page.wait_for_function(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from tests.conftest import wait_until
 from tests.support import slurm, sshd
 
 NAMES = ("mpi", "ssh", "slurm")
-ENDED_S = 15.0
+ENDED_S = 30.0
 # Tests may run as root, in a container of their own.
 OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -102,11 +103,22 @@ def launcher_at_home(name: str, folder: Path) -> Iterator[Engines]:
 
 
 def left(home: Path) -> list[object]:
-    """Return what is left of clusters: processes, and files with their keys."""
+    """Return what is left of the clusters of a home: processes, and files with their keys."""
     cache = home / ".cache" / "mcnb"
-    found: list[object] = list(cache.iterdir()) if cache.exists() else []
+    return [*(cache.iterdir() if cache.exists() else ()), *processes_of(home)]
+
+
+def processes_of(home: Path) -> list[psutil.Process]:
+    """Return the processes of the clusters of a home, with the commands that start them.
+
+    The home is in the environment of each process, whichever launcher starts it. The command line
+    does not tell these clusters from those of another test: for ssh it names a relative folder.
+    """
+    found = []
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
         if "mcnb.worker" in words and any("--profile-dir" in word for word in words):
-            found.append(words)
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("HOME") == str(home):
+                    found.append(process)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import shutil
@@ -14,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from tests.conftest import wait_until
+from tests.support.ports import reserved_port
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sinfo")
 WHY_NOT = "no Slurm, or not root: apt-get install slurmctld slurmd slurm-client munge"
@@ -41,6 +43,10 @@ SelectType=select/cons_tres
 SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=2
+TCPTimeout=60
+MessageTimeout=100
+BatchStartTimeout=250
+UnkillableStepTimeout=600
 NodeName={host} NodeAddr=127.0.0.1 CPUs=8 RealMemory=2000 State=UNKNOWN
 PartitionName=tests Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
 """
@@ -68,18 +74,20 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
     key.chmod(0o400)
-    with (
-        socket.create_server(("127.0.0.1", 0)) as one,
-        socket.create_server(("127.0.0.1", 0)) as other,
-    ):
-        ports = [probe.getsockname()[1] for probe in (one, other)]
-    configuration = CONFIGURATION.format(
-        host=socket.gethostname().partition(".")[0],
-        user=getpass.getuser(),
-        folder=folder,
-        ports=ports,
-    )
-    (folder / "slurm.conf").write_text(configuration)
+    with reserved_port() as one, reserved_port() as other:
+        configuration = CONFIGURATION.format(
+            host=socket.gethostname().partition(".")[0],
+            user=getpass.getuser(),
+            folder=folder,
+            ports=(one, other),
+        )
+        (folder / "slurm.conf").write_text(configuration)
+        with _daemons(folder) as environment:
+            yield environment
+
+
+@contextmanager
+def _daemons(folder: Path) -> Iterator[dict[str, str]]:
     environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
     munge = [f"--{name}={folder}/munge.{name.split('-')[0]}" for name in _MUNGE_FILES]
     commands = (
@@ -99,19 +107,30 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
                 )
             )
             if command[0] == "munged":
-                assert wait_until((folder / "munge.socket").exists, 20)
-        assert wait_until(lambda: "idle" in _states(environment), 40), _logs(folder)
+                assert wait_until((folder / "munge.socket").exists, 60)
+        assert wait_until(lambda: "idle" in _states(environment), 120), _logs(folder)
         yield environment
     finally:
         for daemon in reversed(daemons):
-            for member in psutil.Process(daemon.pid).children(recursive=True):
-                member.kill()
             daemon.terminate()
             try:
                 daemon.wait(5)
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
+        for process in with_variable("SLURM_CONF", environment["SLURM_CONF"]):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()  # a job of a test that failed
+
+
+def with_variable(name: str, value: str) -> list[psutil.Process]:
+    """Return the other processes that were started with this value of an environment variable."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid != os.getpid() and process.environ().get(name) == value:
+                found.append(process)
+    return found
 
 
 _MUNGE_FILES = ("socket", "key-file", "pid-file", "log-file", "seed-file")

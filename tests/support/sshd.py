@@ -5,13 +5,13 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conftest import wait_until
+from tests.support.ports import LOOPBACK, reserved_port
 
 WHY_NOT = "no sshd: apt-get install openssh-server openssh-client"
 SERVER = """\
@@ -24,7 +24,9 @@ KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 StrictModes no
 UsePAM no
-Subsystem sftp internal-sftp
+LoginGraceTime 0
+MaxStartups 100
+ForceCommand export HOME={folder}; cd; eval "$SSH_ORIGINAL_COMMAND"
 """
 CLIENT = """\
 Host {names}
@@ -52,12 +54,12 @@ def available() -> bool:
 
 @contextmanager
 def sshd(
-    folder: Path, names: str = "one two", address: str = "127.0.0.1", on: Sequence[str] = ()
+    folder: Path, names: str = "one two", address: str = LOOPBACK, on: Sequence[str] = ()
 ) -> Iterator[Path]:
     """Run an sshd; yield the file that tells ssh how to reach it, under these names.
 
     Args:
-        folder: Where its files go.
+        folder: Where its files go, and the home of those who log in.
         names: What hosts it is taken for, with spaces between.
         address: At which it listens.
         on: What runs a command on its host; this one, by default.
@@ -67,24 +69,23 @@ def sshd(
         subprocess.run([str(program("ssh-keygen")), *words], check=True)
     public = (folder / "host.pub").read_text()
     (folder / "known_hosts").write_text(f"tests {public}")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    values = {"folder": folder, "address": address, "port": port}
-    (folder / "sshd_config").write_text(SERVER.format(**values))
-    client = folder / "ssh_config"
-    client.write_text(CLIENT.format(names=names, user=getpass.getuser(), **values))
     if os.geteuid() == 0:  # it wants to put its processes there, which root's alone may be
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    with (folder / "sshd.log").open("wb") as log:
-        server = subprocess.Popen(
-            [*on, str(program("sshd")), "-D", "-e", "-f", str(folder / "sshd_config")],
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        listening = "Server listening"
-        assert wait_until(lambda: listening in (folder / "sshd.log").read_text(), 20)
-        yield client
-    finally:
-        server.terminate()
-        server.wait()
+    with reserved_port() as port:
+        values = {"folder": folder, "address": address, "port": port}
+        (folder / "sshd_config").write_text(SERVER.format(**values))
+        client = folder / "ssh_config"
+        client.write_text(CLIENT.format(names=names, user=getpass.getuser(), **values))
+        log = folder / "sshd.log"
+        with log.open("wb") as file:
+            server = subprocess.Popen(
+                [*on, str(program("sshd")), "-D", "-e", "-f", str(folder / "sshd_config")],
+                stdout=file,
+                stderr=file,
+            )
+        try:
+            assert wait_until(lambda: "Server listening" in log.read_text(), 60), log.read_text()
+            yield client
+        finally:
+            server.terminate()
+            server.wait()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 TRIES = 3
 KNOWN_LOAD_S = 0.05
+KNOWN_WORK = 300_000
 
 
 def since(began: float) -> float:
@@ -24,6 +25,19 @@ def slowdown() -> float:
     while time.thread_time() - used < KNOWN_LOAD_S:
         pass
     return max(since(began) / (time.thread_time() - used), 1.0)
+
+
+def known_work_s() -> float:
+    """Return the processor time that some known work takes now.
+
+    Processor time is no measure by itself: the same work takes more of it on a slower core, on one
+    that shares its caches with busy ones, and on one that a virtual machine does not get.
+    """
+    began = time.thread_time()
+    sums: dict[int, int] = {}
+    for number in range(KNOWN_WORK):
+        sums[number % 1000] = sums.get(number % 1000, 0) + number
+    return time.thread_time() - began
 
 
 def as_if_alone(seconds: float, slowed: float = 1.0) -> float:

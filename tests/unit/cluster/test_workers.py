@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
+import ipyparallel
 import pytest
+from ipyparallel.error import unwrap_exception, wrap_exception
 
-from mcnb.cluster.workers import CONNECT_TRIES, WorkerClient
+from mcnb.cluster.workers import CONNECT_TRIES, Pending, WorkerClient
 from mcnb.errors import ClusterError
 from mcnb.options import Options
 from tests.conftest import wait_until
+from tests.support.clients import HANG_S
 
 
 class Starting:
@@ -75,9 +80,39 @@ def test_what_is_closed_while_it_waits_for_processes_waits_no_longer() -> None:
 
     thread = threading.Thread(target=connect)
     thread.start()
-    assert wait_until(lambda: one._client is not None, 10)
+    assert wait_until(lambda: one._client is not None, HANG_S)
     one.close()
-    thread.join(10)
+    thread.join(HANG_S)
     assert not thread.is_alive()
     assert isinstance(failures[0], ClusterError)
     assert str(failures[0]) == "The cluster was closed while it started"
+
+
+class Died:
+    """ipyparallel's result of a call to an engine that it takes for dead."""
+
+    data: ClassVar[dict[str, Any]] = {}
+
+    def add_done_callback(self, callback: Callable[[object], object]) -> None:
+        callback(self)
+
+    def done(self) -> bool:
+        return True
+
+    def get(self) -> Any:
+        try:
+            raise ipyparallel.EngineError("Engine 1 died while running task '0123'")
+        except ipyparallel.EngineError:
+            raise unwrap_exception(wrap_exception()) from None
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_a_death_that_ipyparallel_reports_is_a_death(reported: bool) -> None:
+    """The reason of the exit follows: from the launcher, or from who asks for it."""
+    inbox: queue.SimpleQueue[None] = queue.SimpleQueue()
+    lost: list[int] = []
+    pending = Pending({1: Died()}, inbox, lost.append if reported else None)
+    assert pending.wait(0)
+    assert (pending.waiting, pending.answers) == ({1}, {})
+    assert not pending.wait(0)
+    assert lost == ([1] if reported else [])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from mcnb.launchers.slurm import SlurmLauncher
@@ -48,3 +52,21 @@ srun: error: vm: task 7: Something new
 def test_exit_reasons(text: str, process: int, sentence: str) -> None:
     how = SlurmLauncher.parse_exit(process, text)
     assert ("" if how is None else exit_text(how)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("code", "out", "err", "ended"),
+    [
+        (0, "7 tests ipengine root R 0:01 1 vm\n", "", False),
+        (0, "", "", True),
+        (1, "", "slurm_load_jobs error: Invalid job id specified\n", True),
+        (1, "", "slurm_load_jobs error: Socket timed out on send/recv operation\n", False),
+    ],
+)
+def test_whether_a_job_has_ended(
+    code: int, out: str, err: str, ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = subprocess.CompletedProcess([], code, out, err)
+    monkeypatch.setattr("mcnb.launchers.slurm._ask", lambda *_: answer)
+    launcher: Any = SimpleNamespace(engine_set=SimpleNamespace(job_id="7"))
+    assert SlurmLauncher.has_ended(launcher) == ended

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import socket
+import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from mcnb.lockstep.client import Client
 from mcnb.lockstep.server import Server
 from mcnb.lockstep.wire import Channel, Message
 from tests.conftest import wait_until
-from tests.support.clients import F, G, Learner, learners_of
+from tests.support.clients import HANG_S, F, G, Learner, learners_of
 
 
 def test_a_wrong_key_is_refused(server: Server, clients: list[Client]) -> None:
@@ -30,7 +32,7 @@ def test_noise_disturbs_nobody(server: Server, clients: list[Client]) -> None:
     for noise in (b"GET / HTTP/1.1\r\n\r\n", b"[1,2,3]\n", b'["hello",1]\n', b"\x00" * 100 + b"\n"):
         with contextlib.closing(server.address.connect()) as connection:
             connection.sendall(noise)
-            connection.settimeout(10)
+            connection.settimeout(HANG_S)
             with contextlib.suppress(ConnectionResetError):
                 while connection.recv(1000):
                     pass
@@ -38,12 +40,32 @@ def test_noise_disturbs_nobody(server: Server, clients: list[Client]) -> None:
     assert [one.joined().made for one in running] == [["jit(f)"], ["jit(f)"]]
 
 
-def test_the_socket_is_this_users_alone(tmp_path: Path) -> None:
-    with Server(1) as server:
-        path = Path(server.address.path)
-        assert path.parent.stat().st_mode & 0o077 == 0
-        assert socket.AF_UNIX
-    assert not path.parent.exists()
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder for temporary files, which is empty."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has sockets without a file")
+@pytest.mark.parametrize("host", ["", "127.0.0.1"])
+def test_a_server_without_a_folder_makes_no_file(temporary: Path, host: str) -> None:
+    with Server(1, host=host) as server:
+        assert (server.address.host, server.address.path[:1]) == (host, "" if host else "\0")
+        assert list(temporary.iterdir()) == []
+        client = Client(server.address, 0, learners_of(0))
+        assert Learner(client, replace(F, participants=(0,))).joined().made == ["jit(f)"]
+        client.close()
+
+
+def test_elsewhere_the_socket_is_in_a_folder_of_its_own(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcnb.lockstep.server.sys", SimpleNamespace(platform="darwin"))
+    with Server(1):
+        [folder] = temporary.iterdir()
+        assert folder.stat().st_mode & 0o077 == 0
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_connection_of_no_known_kind_is_refused(server: Server, clients: list[Client]) -> None:

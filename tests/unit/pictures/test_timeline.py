@@ -20,6 +20,7 @@ from mcnb.pictures.scenes.time import time_scene
 from mcnb.pictures.text import text_of
 from mcnb.pictures.timeline import Kind, Stretch, timeline
 from tests.support.results import F, G, made, result
+from tests.support.timing import known_work_s
 from tests.support.verdicts import WAS_KILLED
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -235,7 +236,7 @@ def test_a_cell_with_very_many_launches_is_drawn_quickly_and_small() -> None:
     began = clock.process_time()
     svg, text = cell.timeline().svg(), cell.timeline().text()
     cell.timeline(order=True).svg()
-    assert clock.process_time() - began < 20
+    assert clock.process_time() - began < 750 * known_work_s()
     assert len(svg) < 1_000_000
     assert len(text.splitlines()) < 90
     assert f"{times}  P0, 500 ms" in text

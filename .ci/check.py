@@ -1,8 +1,8 @@
 """Check the project: `python .ci/check.py`, and `python .ci/check.py --all` for every test.
 
-Each step is a command of its own. All steps run; a summary at the end has their times, the slowest
-tests, the skipped ones, and the last output of the steps that failed. The Python that runs this
-file is the one that is checked; mcnb must be installed for it with its extra `test`.
+Each step is a command of its own. All steps run; the end of the output has their times, the last
+output of those that failed, and the unsteady tests (see `second_chance.py`). The Python that runs
+this file is the one that is checked; mcnb must be installed for it with its extra `test`.
 """
 
 from __future__ import annotations
@@ -11,54 +11,58 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
 import venv
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
-from xml.etree import ElementTree
+
+from second_chance import Run, Unsteady, passed_on
+from second_chance import run as run_pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-# The end of a long log is what one sees: so many bytes of each failed command are told there again.
-TOLD_AGAIN = 8000
 # The tag of cells that not every machine can execute.
 SKIPPED = "nbval-skip"
 # The lessons that the short run executes: they use most of what the others use.
 FIRST_LESSONS = ("01", "03", "05")
-SLOWEST = 15
-# Tests run side by side, a file at a time, in the order in which they are found: the slow files of
-# tests/integration come first. Two workers keep two cores busy, because tests often wait.
+# Tests and lessons run side by side, a file at a time, in the order in which they are found: the
+# slow files of tests/integration come first. Two workers keep two cores busy, because tests often
+# wait.
 WORKERS = max(2, (os.cpu_count() or 1) // 2)
 SIDE_BY_SIDE = ("-n", str(WORKERS), "--dist", "loadfile", "--no-loadscope-reorder")
 failures: list[str] = []
-# The times of tests in seconds, and how many tests were skipped for which reason.
-durations: dict[str, float] = {}
-skipped: Counter[str] = Counter()
+unsteady: list[Unsteady] = []
 
 
-def run(*command: str | Path, cwd: Path = ROOT, settings: Mapping[str, str] | None = None) -> bool:
+@dataclass(frozen=True)
+class Extent:
+    """How much is checked.
+
+    Args:
+        lessons: Every lesson, not only the first ones.
+        thorough: Everything.
+    """
+
+    lessons: bool = False
+    thorough: bool = False
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> bool:
     """Run a command, with its output passed on; return whether it succeeded."""
-    last = b""
-    with subprocess.Popen(
-        [str(word) for word in command],
-        cwd=cwd,
-        env={**os.environ, **(settings or {}), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    ) as process:
-        assert process.stdout
-        # Not by lines: of a test that hangs, the beginning of the line is all there is.
-        while chunk := os.read(process.stdout.fileno(), 1 << 16):
-            print(chunk.decode(errors="replace"), end="", flush=True)
-            last = (last + chunk)[-TOLD_AGAIN:]
-    if process.returncode:
+    code, told = passed_on(command, cwd)
+    return note(Run(code == 0, (), told), *command)
+
+
+def note(done: Run, *command: str | Path) -> bool:
+    """Keep what the end of the whole check says of a command; return whether it passed."""
+    unsteady.extend(done.unsteady)
+    if not done.passed:
         name = " ".join(Path(word).name for word in command[:3])
-        failures.append(f"-- the end of what {name} said:\n{last.decode(errors='replace')}")
-    return process.returncode == 0
+        failures.append(f"-- the end of what {name} said:\n{done.told}")
+    return done.passed
 
 
 def module(*words: str | Path) -> bool:
@@ -66,42 +70,30 @@ def module(*words: str | Path) -> bool:
     return run(sys.executable, "-m", *words)
 
 
-def style(everything: bool) -> bool:
+def style(extent: Extent) -> bool:
     """Ruff's rules and format."""
-    del everything
+    del extent
     return module("ruff", "check", ".") and module("ruff", "format", "--check", ".")
 
 
-def types(everything: bool) -> bool:
+def types(extent: Extent) -> bool:
     """Types, checked by mypy."""
-    del everything
+    del extent
     return module("mypy")
 
 
-def tests(everything: bool) -> bool:
+def tests(extent: Extent) -> bool:
     """Unit tests, doctests, and tests on real processes."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "report.xml")
-        words = [*SIDE_BY_SIDE, f"--junitxml={report}", *(["--all"] if everything else [])]
-        passed = module("pytest", *words)
-        if report.exists():
-            read_report(report)
-    return passed
+    command = [sys.executable, "-m", "pytest", "--durations=15"]
+    if extent.thorough:
+        command.append("--all")
+    return note(run_pytest(command, side_by_side=SIDE_BY_SIDE, cwd=ROOT), *command)
 
 
-def read_report(path: Path) -> None:
-    """Read the durations of tests, and the reasons for skips, from pytest's report."""
-    for case in ElementTree.parse(path).iter("testcase"):  # noqa: S314  (our own file)
-        name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
-        durations[name] = float(case.get("time", 0))
-        for skip in case.iter("skipped"):
-            skipped[skip.get("message", "")] += 1
-
-
-def lessons(everything: bool, folder: Path = ROOT / "notebooks") -> bool:
+def lessons(extent: Extent, folder: Path = ROOT / "notebooks") -> bool:
     """Lessons executed, with the very outputs that are stored."""
     notebooks = sorted(folder.glob("[0-9]*.ipynb"))
-    if not everything:
+    if not (extent.lessons or extent.thorough):
         notebooks = [path for path in notebooks if path.name.startswith(FIRST_LESSONS)]
     if not notebooks:
         print(f"no lessons in {folder.name}")
@@ -138,12 +130,13 @@ def as_stored(notebooks: Sequence[Path], settings: Mapping[str, str] | None = No
     """Execute notebooks of one folder; return whether their outputs are those that are stored."""
     folder = notebooks[0].parent
     # None of pyproject's options: they are for the unit tests.
-    return run(
+    command = [
         *(sys.executable, ROOT / ".ci" / "notebooks.py", "-c", "/dev/null", "--rootdir", folder),
-        *("-p", "no:cacheprovider", *notebooks),
-        cwd=folder,
-        settings=settings,
-    )
+        *("-p", "no:cacheprovider"),
+    ]
+    names = [path.name for path in notebooks]
+    done = run_pytest(command, names, side_by_side=SIDE_BY_SIDE, cwd=folder, settings=settings)
+    return note(done, *command)
 
 
 def without_skipping(notebook: Path, folder: Path) -> Path:
@@ -158,9 +151,9 @@ def without_skipping(notebook: Path, folder: Path) -> Path:
     return path
 
 
-def wheel(everything: bool) -> bool:
+def wheel(extent: Extent) -> bool:
     """The wheel, built, installed in an environment of its own, and asked how it is."""
-    del everything
+    del extent
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if not module("build", "--wheel", "--outdir", folder):
@@ -175,9 +168,9 @@ def wheel(everything: bool) -> bool:
         )
 
 
-def pods(everything: bool) -> bool:
+def pods(extent: Extent) -> bool:
     """Pods on paper, and the lesson that needs them, with the compiler that belongs to this JAX."""
-    if not everything:
+    if not extent.thorough:
         print("left out: only with --all, because the compiler is a large download")
         return True
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
@@ -192,17 +185,20 @@ def pods(everything: bool) -> bool:
         if not module(*pip, required.partition(";")[0]):
             return False
         settings = {"PYTHONPATH": str(libraries)}
-        command = (sys.executable, "-m", "pytest", "--quiet", "tests/unit/pods/test_pod.py")
-        tested = run(*command, settings=settings)
+        command = [sys.executable, "-m", "pytest", "--quiet"]
+        tested = note(
+            run_pytest(command, ["tests/unit/pods/test_pod.py"], cwd=ROOT, settings=settings),
+            *command,
+        )
         (lesson,) = (ROOT / "notebooks").glob("11_*.ipynb")
         return as_stored([without_skipping(lesson, copies)], settings) and tested
 
 
-STEPS: tuple[Callable[[bool], bool], ...] = (style, types, tests, lessons, pods, wheel)
+STEPS: tuple[Callable[[Extent], bool], ...] = (style, types, tests, lessons, pods, wheel)
 
 
 def summary(steps: Sequence[tuple[str, bool, float]]) -> str:
-    """Return a table of the steps, the slowest tests and the skipped ones.
+    """Return a table of the steps, and the unsteady tests.
 
     Args:
         steps: The name of each step, whether it passed, and its time in seconds.
@@ -212,31 +208,43 @@ def summary(steps: Sequence[tuple[str, bool, float]]) -> str:
         f"{name:<9} {'passed' if passed else 'FAILED'} {seconds:5.0f} s"
         for name, passed, seconds in steps
     ]
-    slowest = sorted(durations.items(), key=lambda item: -item[1])[:SLOWEST]
-    if slowest:
-        lines += ["", f"the slowest {len(slowest)} of {len(durations)} tests:"]
-        lines += [f"{seconds:6.1f} s  {name}" for name, seconds in slowest]
-    if skipped:
-        lines += ["", "skipped tests, by reason:"]
-        lines += [f"{count:6}    {why}" for why, count in skipped.most_common()]
+    if unsteady:
+        lines += ["", "unsteady: failed, and passed when run again, alone"]
+        lines += [text_of(one) for one in unsteady]
     return "\n".join(lines)
+
+
+def text_of(one: Unsteady) -> str:
+    """Return a test that is unsteady, and its first error."""
+    return f"  {one.test}\n      {one.error}"
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the steps, and return how many failed."""
     parser = argparse.ArgumentParser(description="Check the project.")
+    parser.add_argument(
+        "steps", nargs="*", choices=[[], *(step.__name__ for step in STEPS)], metavar="STEP"
+    )
+    parser.add_argument("--lessons", action="store_true", help="run every lesson")
     parser.add_argument("--all", action="store_true", help="run every test and lesson")
-    everything = parser.parse_args(words).all
+    parser.add_argument("--unsteady", type=Path, help="a file: unsteady tests are added to it")
+    arguments = parser.parse_args(words)
+    extent = Extent(arguments.lessons, arguments.all)
     done: list[tuple[str, bool, float]] = []
     for step in STEPS:
+        if arguments.steps and step.__name__ not in arguments.steps:
+            continue
         print(f"== {step.__name__}: {step.__doc__}", flush=True)
         began = time.monotonic()
-        passed = step(everything)
+        passed = step(extent)
         done.append((step.__name__, passed, time.monotonic() - began))
     failed = [name for name, passed, _ in done if not passed]
     print(*failures, sep="\n", end="")
     print(summary(done))
-    count = f"{len(STEPS) - len(failed)} passed, {len(failed)} failed"
+    if arguments.unsteady:
+        with arguments.unsteady.open("a") as file:
+            file.writelines(f"{text_of(one)}\n" for one in unsteady)
+    count = f"{len(done) - len(failed)} passed, {len(failed)} failed"
     print(f"{count}: {', '.join(failed)}" if failed else count)
     return len(failed)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
-import re
 import runpy
 import sys
 from pathlib import Path
@@ -18,6 +18,14 @@ from tests.conftest import ROOT, once
 pytestmark = [once, pytest.mark.thorough("checks the checks, which takes over a minute")]
 
 CHECK = ROOT / ".ci" / "check.py"
+
+
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the checks as a module that no other test uses."""
+    monkeypatch.syspath_prepend(str(CHECK.parent))
+    monkeypatch.delitem(sys.modules, "check", raising=False)
+    return importlib.import_module("check")
 
 
 def lesson(folder: Path, *cells: tuple[str, list[Any]]) -> None:
@@ -74,14 +82,17 @@ def error(name: str, value: str) -> list[Any]:
     ids=["good", "other output", "failing cell", "magic missing", "failing mcjax cell"],
 )
 def test_the_check_of_lessons(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], passes: bool, cells: list[Any]
+    check: Any,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    passes: bool,
+    cells: list[Any],
 ) -> None:
     lesson(tmp_path, *cells)
-    lessons = runpy.run_path(str(CHECK), run_name="check")["lessons"]
-    assert lessons(True, tmp_path) is passes, capfd.readouterr().out
+    assert check.lessons(check.Extent(), tmp_path) is passes, capfd.readouterr().out
 
 
-def test_stored_outputs_that_no_comparison_may_pass(tmp_path: Path) -> None:
+def test_stored_outputs_that_no_comparison_may_pass(check: Any, tmp_path: Path) -> None:
     magic = printed("UsageError: Cell magic `%%mcjax` not found.\n", "stderr")
     lesson(tmp_path, ("print(1)", []), ("%%mcjax", magic), ("1 / 0", error("E", "e")), ("2", []))
     path = tmp_path / "01_lesson.ipynb"
@@ -89,7 +100,7 @@ def test_stored_outputs_that_no_comparison_may_pass(tmp_path: Path) -> None:
     notebook.cells[0].execution_count = None
     notebook.cells[3].metadata["tags"] = ["raises-exception"]
     nbformat.write(notebook, path)
-    assert runpy.run_path(str(CHECK), run_name="check")["unfit"](path) == [
+    assert check.unfit(path) == [
         "01_lesson.ipynb, cell 0: has not run",
         "01_lesson.ipynb, cell 1: writes to stderr",
         "01_lesson.ipynb, cell 2: fails, without the tag raises-exception",
@@ -122,6 +133,7 @@ VERDICT = (
     ids=["as it must", "at another line", "it does not fail"],
 )
 def test_a_cell_that_must_fail(
+    check: Any,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     passes: bool,
@@ -134,8 +146,7 @@ def test_a_cell_that_must_fail(
     notebook = nbformat.read(path, 4)
     notebook.cells[1].metadata["tags"] = ["raises-exception"]
     nbformat.write(notebook, path)
-    lessons = runpy.run_path(str(CHECK), run_name="check")["lessons"]
-    assert lessons(True, tmp_path) is passes, capfd.readouterr().out
+    assert check.lessons(check.Extent(), tmp_path) is passes, capfd.readouterr().out
 
 
 LESSON = """\
@@ -166,8 +177,10 @@ print("a pod")
 """
 
 
+# nbclient's warnings are not mcnb's.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:nbclient")
 def test_what_needs_a_compiler_keeps_its_outputs_without_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    check: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lessons = runpy.run_path(str(CHECK.parent.parent / "tools" / "lessons.py"), run_name="lessons")
     main, find_spec = lessons["main"], importlib.util.find_spec
@@ -191,67 +204,7 @@ def test_what_needs_a_compiler_keeps_its_outputs_without_one(
     assert made.read_text() == stored.replace("before", "changed")
     copies = tmp_path / "copies"
     copies.mkdir()
-    check = runpy.run_path(str(CHECK), run_name="check")
-    copied = nbformat.read(check["without_skipping"](made, copies), 4)
+    copied = nbformat.read(check.without_skipping(made, copies), 4)
     assert [cell.metadata.get("tags") for cell in copied.cells] == [None, ["needs-tpu"], None]
-    assert check["as_stored"]([made])
+    assert check.as_stored([made])
     capfd.readouterr()
-
-
-def test_no_lessons_is_a_failure(tmp_path: Path) -> None:
-    assert runpy.run_path(str(CHECK), run_name="check")["lessons"](True, tmp_path) is False
-
-
-def test_what_failed_is_told_again_at_the_end(capfd: pytest.CaptureFixture[str]) -> None:
-    check = runpy.run_path(str(CHECK), run_name="check")
-    run, names = check["run"], check["main"].__globals__
-
-    def bad(everything: bool) -> bool:
-        """Say something and fail."""
-        del everything
-        return bool(run(sys.executable, "-c", "import sys; print('why'); sys.exit(3)"))
-
-    def good(everything: bool) -> bool:
-        """Say something."""
-        del everything
-        return bool(run(sys.executable, "-c", "print('fine')"))
-
-    names["STEPS"] = (bad, good)
-    assert check["main"]([]) == 1
-    lines = capfd.readouterr().out.splitlines()
-    assert lines[-6].startswith("-- the end of what python")
-    assert [re.sub(r" +\d+ s$", "", line) for line in lines[-5:]] == [
-        "why",
-        "step      result    time",
-        "bad       FAILED",
-        "good      passed",
-        "1 passed, 1 failed: bad",
-    ]
-    assert lines.count("fine") == 1
-
-
-REPORT = """<testsuites><testsuite>
-<testcase classname="tests.unit.test_one" name="test_fast" time="0.5"/>
-<testcase classname="tests.unit.test_one" name="test_slow" time="2.25"/>
-<testcase classname="tests.unit.test_one" name="test_left_out" time="0">
-<skipped message="no libtpu"/></testcase>
-</testsuite></testsuites>"""
-
-
-def test_the_summary_has_the_slowest_tests_and_what_was_skipped(tmp_path: Path) -> None:
-    check = runpy.run_path(str(CHECK), run_name="check")
-    report = tmp_path / "report.xml"
-    report.write_text(REPORT)
-    check["read_report"](report)
-    assert check["summary"]([("tests", True, 61.4)]).splitlines() == [
-        "step      result    time",
-        "tests     passed    61 s",
-        "",
-        "the slowest 3 of 3 tests:",
-        "   2.2 s  tests/unit/test_one.py::test_slow",
-        "   0.5 s  tests/unit/test_one.py::test_fast",
-        "   0.0 s  tests/unit/test_one.py::test_left_out",
-        "",
-        "skipped tests, by reason:",
-        "     1    no libtpu",
-    ]

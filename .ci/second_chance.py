@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,8 @@ from typing import Any
 
 TRIES = 2
 MOST = 10
+# A command that prints nothing for so long will never end. A test has less time, see pyproject.
+SILENT_S = 900.0
 # What pytest exits with if some tests failed, and nothing else went wrong.
 TESTS_FAILED = 1
 # The end of a long log is what one sees: so many bytes of each failed command are told there again.
@@ -77,22 +81,43 @@ class Run:
 
 
 def passed_on(
-    command: Sequence[str | Path], cwd: Path, settings: Mapping[str, str] | None = None
+    command: Sequence[str | Path],
+    cwd: Path,
+    settings: Mapping[str, str] | None = None,
+    silent_s: float = SILENT_S,
 ) -> tuple[int, str]:
-    """Run a command with its output passed on; return its exit code and the end of its output."""
+    """Run a command with its output passed on; return its exit code and the end of its output.
+
+    A command that prints nothing for `silent_s` seconds is killed, with its child processes.
+    """
     last = b""
+
+    def pass_on(chunk: bytes) -> None:
+        nonlocal last
+        print(chunk.decode(errors="replace"), end="", flush=True)
+        last = (last + chunk)[-TOLD_AGAIN:]
+
     with subprocess.Popen(
         [str(word) for word in command],
         cwd=cwd,
         env={**os.environ, **(settings or {}), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        start_new_session=True,
     ) as process:
         assert process.stdout
-        # Not by lines: of a test that hangs, the beginning of the line is all there is.
-        while chunk := os.read(process.stdout.fileno(), 1 << 16):
-            print(chunk.decode(errors="replace"), end="", flush=True)
-            last = (last + chunk)[-TOLD_AGAIN:]
+        try:
+            # Not by lines: of a test that hangs, the beginning of the line is all there is.
+            while select.select([process.stdout], [], [], silent_s)[0]:
+                if not (chunk := os.read(process.stdout.fileno(), 1 << 16)):
+                    break
+                pass_on(chunk)
+            else:
+                pass_on(f"\nkilled: nothing was printed for {silent_s:g} s\n".encode())
+                os.killpg(process.pid, signal.SIGKILL)
+        except KeyboardInterrupt:
+            os.killpg(process.pid, signal.SIGINT)
+            raise
     return process.returncode, last.decode(errors="replace")
 
 

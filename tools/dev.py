@@ -7,6 +7,7 @@
     python tools/dev.py gallery              draw the pictures of notebooks/gallery.md again
     python tools/dev.py screenshots          run the lessons in JupyterLab, and photograph them
     python tools/dev.py bench start          a benchmark: start, lockstep, sides or stopping
+    python tools/dev.py pin                  pin what CI installs to today's newest releases
 
 What all of it checks: python .ci/check.py, and python .ci/check.py --all.
 """
@@ -80,6 +81,7 @@ def command_line(words: Sequence[str]) -> list[str]:
     lesson.add_argument("numbers", nargs="+")
     commands.add_parser("gallery")
     commands.add_parser("screenshots")
+    commands.add_parser("pin")
     bench = commands.add_parser("bench")
     bench.add_argument("name", choices=sorted(p.stem[6:] for p in TOOLS.glob("bench_*.py")))
     arguments = parser.parse_args(words)

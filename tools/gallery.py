@@ -1,19 +1,26 @@
 """Make the gallery: `python tools/gallery.py [FOLDER]`.
 
 Each picture is drawn by the code that stands above it, on a cluster of four processes with two
-devices each, and written as SVG; gallery.md shows them all.
+devices each, and written as SVG; gallery.md shows them all. A picture to scale is drawn from the
+times of a cell that ran once: `python tools/gallery.py --measure` runs it again, and stores them.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import mcnb
-from mcnb.messages import Display
+from mcnb.lockstep.model import Launch, LaunchRecord
+from mcnb.lockstep.trace import Sample, Span, Trace
+from mcnb.messages import Display, Reply
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
+MEASURED = Path(__file__).with_name("gallery_times.json")
 SETUP = """
 import time
 import jax, jax.numpy as jnp, numpy as np, mcnb
@@ -138,21 +145,72 @@ ENTRIES = (
 )
 
 
-def pictures() -> dict[str, str]:
-    """Return the pictures as SVG, by their names."""
+def to_data(result: mcnb.Result) -> dict[str, Any]:
+    """Return a cell's traces and launches as JSON has them, with times since the cell began."""
+    traces = {k: reply.trace for k, reply in result.replies.items() if reply.trace}
+    start = min(trace.begin for trace in traces.values())
+
+    def since_start(data: Any) -> Any:
+        if isinstance(data, dict):
+            return {name: since_start(value) for name, value in data.items()}
+        if isinstance(data, list | tuple):
+            return [since_start(value) for value in data]
+        return round(data - start, 6) if isinstance(data, float) else data
+
+    return {
+        "traces": since_start({str(k): asdict(trace) for k, trace in traces.items()}),
+        "launches": since_start([asdict(record) for record in result.launches]),
+    }
+
+
+def from_data(data: dict[str, Any]) -> mcnb.Result:
+    """Return a result with the traces and launches from which `to_data` made the data."""
+    launches = [
+        LaunchRecord(**{**record, "launch": Launch.from_data(record["launch"])})
+        for record in data["launches"]
+    ]
+    replies = {
+        int(k): Reply(
+            launches=tuple(record for record in launches if record.process == int(k)),
+            trace=Trace(
+                trace["begin"],
+                trace["end"],
+                tuple(Span(**span) for span in trace["compiled"]),
+                tuple(Sample(**sample) for sample in trace["samples"]),
+            ),
+        )
+        for k, trace in data["traces"].items()
+    }
+    return mcnb.Result(replies, len(replies))
+
+
+def pictures(measure: bool = False) -> dict[str, str]:
+    """Return the pictures as SVG, by their names.
+
+    Args:
+        measure: Whether cells whose picture is to scale run, and their times are stored.
+    """
+    times = {} if measure else json.loads(MEASURED.read_text())
     drawn = {}
     with mcnb.Cluster(processes=4, devices_per_process=2) as cluster:
         cluster.run(SETUP).raise_for_errors()
         for entry in ENTRIES:
+            if entry.after == "time":
+                if measure:
+                    times[entry.name] = to_data(cluster.run(entry.code))
+                drawn[entry.name] = from_data(times[entry.name]).timeline().svg()
+                continue
             result = cluster.run(entry.code)
             if entry.after:
-                drawn[entry.name] = result.timeline(order=entry.after == "order").svg()
+                drawn[entry.name] = result.timeline(order=True).svg()
                 continue
             result.raise_for_errors()
             [block] = result.blocks
             [shown] = block.items
             assert isinstance(shown, Display)
             drawn[entry.name] = shown.data["image/svg+xml"]
+    if measure:
+        MEASURED.write_text(f"{json.dumps(times, indent=1)}\n")
     return drawn
 
 
@@ -175,12 +233,17 @@ def page() -> str:
 
 def main(words: list[str]) -> None:
     """Write the pictures and their page."""
-    folder = Path(words[0]) if words else FOLDER
-    images = folder / "images" / "gallery"
+    parser = argparse.ArgumentParser(
+        prog="python tools/gallery.py", description="Make the gallery."
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
+    parser.add_argument("--measure", action="store_true", help="run cells to scale, store times")
+    arguments = parser.parse_args(words)
+    images = arguments.folder / "images" / "gallery"
     images.mkdir(parents=True, exist_ok=True)
-    for name, svg in pictures().items():
+    for name, svg in pictures(arguments.measure).items():
         (images / f"{name}.svg").write_text(f"{svg}\n")
-    (folder / "gallery.md").write_text(page())
+    (arguments.folder / "gallery.md").write_text(page())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import queue
 import signal
@@ -41,6 +42,7 @@ START_TIMEOUT_S = 300.0
 FAILURES_WAITS, FAILURES_WAIT_S = 40, 0.05
 REGISTRATION_POLL_S = 0.01
 CONNECT_TRIES = 3  # each attempt takes 10 s if the controller does not reply
+ASK_AGAIN_S = 5.0  # the initial wait before a call that may be repeated is made again
 PATIENCE_S = 0.5  # the initial wait before a client that sees no engines is replaced
 # How long a heal may take, and how much longer per gigabyte of arrays, which are copied twice. It
 # takes a second, but many seconds of a machine that does much else.
@@ -125,6 +127,10 @@ class Pending:
                 self.waiting.remove(k)
                 raise ClusterError(f"process {k} could not be reached: {error}") from None
         return happened
+
+    def replace(self, later: Pending) -> None:
+        """Wait for a later call of the same function instead, in the processes of that call."""
+        self._results.update(later._results)
 
     def follow(self, policy: Policy) -> bool:
         """Wait for the replies of all processes, for as long as a policy says.
@@ -247,7 +253,10 @@ class WorkerClient:
         self._views = [client[engine] for engine in sorted(client.ids)]
         if not self._launcher.numbered or self.options.platform != "cpu":
             answers = self.ask(
-                locate, self._launcher.host or LOOPBACK, self._launcher.rank_variables
+                locate,
+                self._launcher.host or LOOPBACK,
+                self._launcher.rank_variables,
+                again_s=ASK_AGAIN_S,
             )
             found = [answers[i] for i in range(count)]
             order = range(count) if self._launcher.numbered else in_order(found)
@@ -273,20 +282,40 @@ class WorkerClient:
         if self._closed:
             raise ClusterError("The cluster was closed while it started")
 
-    def ask(self, function: Callable[..., Any], *args: Any, **which: Any) -> dict[int, Any]:
+    def ask(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        processes: Sequence[int] | None = None,
+        again_s: float = math.inf,
+    ) -> dict[int, Any]:
         """Call a function in processes during the start, and return their replies.
+
+        Args:
+            function: Called with the process's shell, and the arguments.
+            args: The arguments.
+            processes: The processes; None for all.
+            again_s: After so many seconds, and then after twice as many, processes that have not
+                replied are called again. ipyparallel's queue drops a message to an engine that is
+                registered, and has not connected to the queue yet.
 
         Raises:
             ClusterError: A process could not reply.
         """
-        pending = self.call(function, *args, **which)
+        pending = self.call(function, *args, processes=processes)
         deadline = time.monotonic() + START_TIMEOUT_S
+        again = time.monotonic() + again_s
 
         def patience() -> float | None:
+            nonlocal again, again_s
             if any(isinstance(answer, ProcessError) for answer in pending.answers.values()):
                 return None
             self._check(deadline, "connect to the others", sorted(pending.waiting))
-            return 1.0
+            if time.monotonic() >= again:
+                pending.replace(self.call(function, *args, processes=sorted(pending.waiting)))
+                again_s *= 2
+                again = time.monotonic() + again_s
+            return min(1.0, again_s)
 
         if not pending.follow(patience):
             # The other processes are likely to report the same error soon.

@@ -104,6 +104,28 @@ def test_what_has_no_second_chance(tmp_path: Path, tests: str, summary: str) -> 
     assert said(output) == "failed\n"
 
 
+def test_a_command_that_prints_nothing_more_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text(
+        "import subprocess, sys, time\n"
+        "print('begun', flush=True)\n"
+        "subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+    )
+    code = (
+        "import pathlib, sys, second_chance\n"
+        "print(second_chance.passed_on([sys.executable, 'hangs.py'], pathlib.Path(), None, 0.5))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(CI)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = "begun\n\nkilled: nothing was printed for 0.5 s\n"
+    assert done.stdout == f"{said}{(-9, said)}\n"
+
+
 def test_a_lesson_is_run_again_as_a_whole(tmp_path: Path) -> None:
     """A cell that fails once makes the cells below it fail, and is listed as its lesson."""
     first = "x = __import__('pathlib').Path('seen')\nbad = not x.exists()\nx.touch()"

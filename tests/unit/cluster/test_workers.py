@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -86,6 +87,36 @@ def test_what_is_closed_while_it_waits_for_processes_waits_no_longer() -> None:
     assert not thread.is_alive()
     assert isinstance(failures[0], ClusterError)
     assert str(failures[0]) == "The cluster was closed while it started"
+
+
+class Queue(WorkerClient):
+    """A client whose queue drops some messages.
+
+    Args:
+        dropped: How many messages to each process are lost.
+    """
+
+    def __init__(self, dropped: list[int]) -> None:
+        super().__init__(Options(processes=len(dropped)), Starting(0, []), {}, None)  # type: ignore[arg-type]
+        self.asked = [0] * len(dropped)
+        self._dropped = dropped
+
+    def call(self, function: Any, *args: Any, processes: Any = None) -> Pending:
+        results: dict[int, Any] = {}
+        for k in range(len(self.asked)) if processes is None else processes:
+            self.asked[k] += 1
+            results[k] = Future()
+            results[k].get = results[k].result
+            if self.asked[k] > self._dropped[k]:
+                results[k].set_result((function, args, k))
+        return Pending(results, self._inbox)
+
+
+def test_a_process_that_does_not_reply_is_asked_again() -> None:
+    client = Queue([0, 1, 3])
+    answers = client.ask(len, "host", again_s=0.01)
+    assert answers == {k: (len, ("host",), k) for k in range(3)}
+    assert client.asked == [1, 2, 4]
 
 
 class Died:

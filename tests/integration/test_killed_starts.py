@@ -22,7 +22,7 @@ import time
 import mcnb
 from mcnb.cluster.workers import WorkerClient
 
-def stay(*_):
+def stay(*_, **__):
     print("there", flush=True)
     time.sleep(10_000)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -34,6 +35,8 @@ def test_the_oldest_releases_can_be_installed_together(tmp_path: Path) -> None:
             *(sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed"),
             *("--quiet", "--report", str(report), *words),
         ],
+        # CI's pins are newer releases.
+        env={k: v for k, v in os.environ.items() if "CONSTRAINT" not in k},
         capture_output=True,
         text=True,
         check=False,

@@ -130,10 +130,27 @@ class NativeOutput:
     """
 
     def __init__(self, path: str, hide_gloo: bool) -> None:
+        self._path = path
         self._reader = os.open(path, os.O_RDONLY)
         self.reported = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._gloo = GlooFilter() if hide_gloo else None
+
+    def reopen(self, descriptor: int) -> None:
+        """Redirect a descriptor to the file again, if the cell has closed it.
+
+        The next file or connection of the process would take its number, and what native code
+        prints.
+        """
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            file = os.open(self._path, os.O_WRONLY | os.O_APPEND)
+            if file == descriptor:
+                os.set_inheritable(descriptor, True)
+            else:
+                os.dup2(file, descriptor)
+                os.close(file)
 
     def read(self, cell_ends: bool = False) -> str:
         """Return the text written since the last call, without an incomplete character or note.
@@ -297,6 +314,11 @@ class Record:
             if not wait:
                 self._clear_if_asked()
 
+    def reopen(self) -> None:
+        """Record native code again, if the cell has closed a descriptor."""
+        for descriptor, stream in enumerate(STREAMS, 1):
+            self._native[stream].reopen(descriptor)
+
     def newest_line(self) -> str:
         """Return the last line of this cell's output that is not blank."""
         with self._lock:
@@ -362,6 +384,9 @@ class _Bytes(io.BufferedIOBase):
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
+    def close(self) -> None:
+        """Do nothing, as the stream's own `close`."""
+
     def writable(self) -> bool:
         return True
 
@@ -384,11 +409,18 @@ class RecordedStream(io.TextIOBase):
         self._record = record
         self._stream = stream
         self.name = f"<{stream}>"
-        self.buffer = _Bytes(self)
+        self.buffer: _Bytes = _Bytes(self)
 
     def fileno(self) -> int:
         """Return the descriptor that child processes write to; its output is recorded too."""
         return STREAMS.index(self._stream) + 1
+
+    def close(self) -> None:
+        """Do nothing: later cells, and the reply to this one, need the stream."""
+
+    def detach(self) -> _Bytes:  # type: ignore[override]
+        """Return the stream's buffer, and leave the stream as it is."""
+        return self.buffer
 
     def writable(self) -> bool:
         """Return True."""

@@ -14,9 +14,9 @@ from ipykernel.displayhook import ZMQShellDisplayHook
 from ipykernel.jsonutil import encode_images, json_clean
 from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
 
-from mcnb.messages import Reply
+from mcnb.messages import STREAMS, Reply
 from mcnb.worker import signals
-from mcnb.worker.capture import Record
+from mcnb.worker.capture import Record, RecordedStream
 from mcnb.worker.cellcode import CellCompiler, leading_blank_lines
 from mcnb.worker.monitor import Monitor
 from mcnb.worker.session import Session
@@ -134,8 +134,18 @@ class WorkerShell(ZMQInteractiveShell):
                 error = result.error_in_exec
         except KeyboardInterrupt as interrupted:
             error = interrupted
+        self._restore_streams()
         described = None if error is None else describe_error(error, label)
         return Reply(self.worker.record.take(), described, self.displayhook.value_text)
+
+    def _restore_streams(self) -> None:
+        """Replace streams that the cell has closed or broken: the kernel flushes them to reply."""
+        self.worker.record.reopen()
+        for stream in STREAMS:
+            current = getattr(sys, stream, None)
+            broken = not callable(getattr(current, "flush", None))
+            if broken or getattr(current, "closed", False) is True:
+                setattr(sys, stream, RecordedStream(self.worker.record, stream))
 
     def _run_here(self, source: str) -> Any:
         # This call runs in the engine's own event loop. A cell gets another loop, so that `await`

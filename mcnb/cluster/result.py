@@ -18,6 +18,7 @@ from mcnb.lockstep.messages import (
     without_communication,
 )
 from mcnb.lockstep.model import LaunchRecord, ProcessExit, Verdict
+from mcnb.lockstep.sameness import with_common_programs
 from mcnb.messages import ProcessError, Reply, Stream, Text
 from mcnb.output.fold import Block, fold_events
 from mcnb.output.text import entries, without_escapes
@@ -118,7 +119,8 @@ class Result:
     def launches(self) -> tuple[LaunchRecord, ...]:
         """The launches that span processes, in chronological order."""
         records = [record for reply in self.replies.values() for record in reply.launches]
-        return tuple(sorted(records, key=lambda record: (record.announced, record.process)))
+        records.sort(key=lambda record: (record.announced, record.process))
+        return with_common_programs(records)
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -197,7 +199,7 @@ class Result:
             wording = explain(verdict, self.count, self.aftermath)
             return CellError(wording.sentence, self._error_lines(CellError, wording.lines))
         if verdict is not None and not self.interrupted:
-            if verdict.kind == "missing" and self._groups():
+            if verdict.kind == "missing" and self._missing_raised(verdict):
                 return self._left_waiting(verdict)
             return self._diverged(verdict)
         parts = self._summaries()
@@ -207,6 +209,11 @@ class Result:
         if self.aftermath:
             lines += ["", self.aftermath]
         return CellError("; ".join(parts) + self._sentence_end(), lines)
+
+    def _missing_raised(self, verdict: Verdict) -> bool:
+        """Return whether a participant is missing because it raised an error of its own."""
+        raised = {k for group, _ in self._groups() for k in group}
+        return any(state.doing == "raised" for k, state in verdict.states.items() if k in raised)
 
     def _summaries(self) -> list[str]:
         return [
@@ -261,6 +268,9 @@ class Result:
             return True
         verdict = self.verdict
         cut_off = k in self.stopped or self.exits or (verdict is not None and verdict.happened)
+        if verdict is not None and k in verdict.states:
+            # Its main thread waited for one that received the verdict.
+            cut_off = cut_off or verdict.states[k].doing == "waits"
         # JAX reports an exception in a callback as an error of the computation.
         refused = verdict is not None and LockstepError.__name__ in error.message
         return bool(cut_off or refused) and error.name in _OF_BEING_STOPPED

@@ -5,6 +5,8 @@ The file fits jax 0.8 to 0.12. It only observes these parts, and passes calls on
 - `ExecuteReplicated.__call__` runs a compiled computation, wherever the call comes from.
 - `pjit._get_fastpath_data` and `MeshExecutable.create_cpp_call` hand computations to C++, which
   runs them without that call. Computations that communicate get a gate, or stay with that call.
+- `UnloadedMeshExecutable.from_hlo` compiles a lowered computation, and
+  `MeshExecutable.shard_const_args` passes the constants that newer JAX keeps out of the program.
 - The devices and the compiled program of an executable.
 - The client of the coordination service, whose waits can't be interrupted.
 - The parts of arrays and shardings, to assemble new ones.
@@ -18,26 +20,30 @@ import atexit
 import contextlib
 import functools
 import gc
+import hashlib
 import importlib
 import inspect
+import itertools
 import operator
+import queue
 import sys
 import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
 from functools import partial
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from mcnb.lockstep.hlo import constants
 from mcnb.lockstep.model import Launch
+from mcnb.lockstep.threads import has_signal_handlers
 
-# Returns a context in which a launch is made; entering it may wait, or raise.
-Guard = Callable[[Launch], AbstractContextManager[None]]
+# Makes a launch by calling a function, and returns its result; it may wait before, or raise.
+Guard = Callable[[Launch, Callable[[], Any]], Any]
 # Describes a computation, from JAX's executable and its arguments.
 Describe = Callable[[Any, Sequence[Any]], Launch]
 # Waits, or raises, before native code makes a launch on behalf of a frame.
@@ -47,13 +53,21 @@ Before = Callable[[Launch, FrameType], None]
 Note = Callable[[str, FrameType], object]
 # A computation with fewer operations than this on one device is over within milliseconds.
 LASTING_FLOPS = 1e9
+# Programs of more bytes than this are shown without the values of larger constants.
+MOST_WRITTEN_BYTES = 4_000_000
 _guard: Guard | None = None
 _before: Before | None = None
 _note: Note | None = None
 _describe: Describe | None = None
 _described: weakref.WeakKeyDictionary[Any, Launch | None] = weakref.WeakKeyDictionary()
+# Digests of the lowered computation, and of the constants that it is called with.
+_lowered: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+_closed_over: weakref.WeakKeyDictionary[Any, list[str]] = weakref.WeakKeyDictionary()
 _lasting: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 _left_behind: list[Any] = []
+# Tokens of computations with callbacks, for a thread that waits until they are over: as long as it
+# waits, `mcnb.lockstep.threads` knows that a callback may wake another thread.
+_in_flight: queue.Queue[list[Any]] | None = None
 # The private names that this file uses, by module; `install` probes all of them. Modules or names
 # with a bar between them are alternatives, the newer one first.
 PRIVATE_NAMES = {
@@ -62,7 +76,11 @@ PRIVATE_NAMES = {
     "jax._src.callback": (),
     "jax._src.dispatch": ("runtime_tokens", "wait_for_tokens"),
     "jax._src.distributed": ("global_state",),
-    "jax._src.interpreters.pxla": ("ExecuteReplicated", "MeshExecutable._xla_in_layouts"),
+    "jax._src.interpreters.pxla": (
+        "ExecuteReplicated",
+        "MeshExecutable._xla_in_layouts",
+        "UnloadedMeshExecutable.from_hlo",
+    ),
     "jax._src.layout": ("Layout._to_xla_layout",),
     "jax._src.mesh": ("get_concrete_mesh",),
     "jax._src.pjit": ("_get_fastpath_data",),
@@ -132,6 +150,24 @@ def install(guard: Guard, before: Before, describe: Describe, note: Note | None 
     _guard, _before, _describe, _note = guard, before, describe, note
 
 
+def _follow_callbacks() -> None:
+    global _in_flight
+    from jax._src import dispatch
+
+    if _in_flight is None:
+        _in_flight = queue.Queue()
+        threading.Thread(target=_wait_for_callbacks, name="mcnb callbacks", daemon=True).start()
+    _in_flight.put(list(dispatch.runtime_tokens.output_runtime_tokens.values()))
+
+
+def _wait_for_callbacks() -> None:
+    assert _in_flight is not None
+    while True:
+        for token in _in_flight.get():
+            with contextlib.suppress(Exception):  # of the computation
+                token.block_until_ready()
+
+
 def backends_are_initialized() -> bool:
     """Return whether this process has initialized JAX's backends, without importing anything."""
     backends = sys.modules.get("jax._src.xla_bridge")
@@ -180,7 +216,14 @@ def _check() -> tuple[ModuleType, ModuleType]:
         raise UnsupportedJaxError("_get_fastpath_data takes other arguments")
     inspect.signature(pxla.MeshExecutable.create_cpp_call)
     slots = set(pxla.ExecuteReplicated.__slots__)
-    expected = {"xla_executable", "in_handler", "out_handler", "kept_var_idx", "name"}
+    expected = {
+        "xla_executable",
+        "in_handler",
+        "out_handler",
+        "kept_var_idx",
+        "name",
+        "has_host_callbacks",
+    }
     if no_slots := (expected | {"__weakref__"}) - slots:
         raise UnsupportedJaxError(f"ExecuteReplicated has no {', '.join(sorted(no_slots))}")
     _print_options()
@@ -198,15 +241,20 @@ def _replace(pxla: Any, pjit: Any) -> None:
         if guard is None or launch is None:
             if _note is not None and _lasts(self):
                 _note(str(self.name), sys._getframe(1))
-            return execute(self, *args)
-        with guard(launch):
-            return execute(self, *args)
+            results = execute(self, *args)
+        else:
+            results = guard(launch, partial(execute, self, *args))
+        if guard is not None and self.has_host_callbacks:  # JAX's C++ launches none of these
+            _follow_callbacks()
+        return results
 
     def checked_fastpath(executable: Any, *args: Any, **kwargs: Any) -> Any:
         execute = getattr(executable, "_unsafe_call", None)
         known = _guard is not None and execute is not None
         launch = _described.get(execute) if known else None
         data = fastpath(executable, *args, **kwargs)
+        if launch is not None and has_signal_handlers():
+            return None  # only from Python can a launch be made before a handler's
         if launch is not None:
             before = partial(_pass_gate, launch)
         elif execute is not None and _lasting.get(execute):
@@ -218,13 +266,53 @@ def _replace(pxla: Any, pjit: Any) -> None:
         return gated or (data if launch is None else None)
 
     def checked_create_cpp_call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _guard is not None and _spans(self.unsafe_call):
+        if _guard is not None and (_spans(self.unsafe_call) or _is_stale(self.unsafe_call)):
             return None  # only its arguments tell whether it communicates
         return create_cpp_call(self, *args, **kwargs)
+
+    compile_lowered = pxla.UnloadedMeshExecutable.from_hlo
+
+    def checked_from_hlo(*args: Any, **kwargs: Any) -> Any:
+        executable = compile_lowered(*args, **kwargs)
+        if _guard is not None:
+            _note_lowered(executable, [*args, *kwargs.values()])
+        return executable
 
     pxla.ExecuteReplicated.__call__ = checked_call
     pjit._get_fastpath_data = checked_fastpath
     pxla.MeshExecutable.create_cpp_call = checked_create_cpp_call
+    pxla.UnloadedMeshExecutable.from_hlo = staticmethod(checked_from_hlo)
+    shard_constants = getattr(pxla.MeshExecutable, "shard_const_args", None)  # JAX 0.8 has none
+    if shard_constants is not None:
+
+        def checked_shard_constants(self: Any, constants: Sequence[Any]) -> Any:
+            if constants and _guard is not None and _spans(self.unsafe_call):
+                _closed_over[self.unsafe_call] = [*map(digest_of_value, constants)]
+            return shard_constants(self, constants)
+
+        pxla.MeshExecutable.shard_const_args = checked_shard_constants
+
+
+def _note_lowered(executable: Any, given: Sequence[Any]) -> None:
+    """Keep a digest of the computation as JAX lowered it, if it spans processes."""
+    with contextlib.suppress(Exception):  # the compiled program is compared in any case
+        if _spans(executable.unsafe_call):
+            module = next(one for one in given if hasattr(one, "operation"))
+            text = module.operation.get_asm(enable_debug_info=False)
+            _lowered[executable.unsafe_call] = hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def digest_of_value(value: Any) -> str:
+    """Return a digest of an array's type, and of its elements if this process has all of them."""
+    import jax
+
+    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
+        value = jax.random.key_data(value)
+    digest = hashlib.sha256(f"{jax.typeof(value)}".encode())
+    array = isinstance(value, jax.Array)
+    if not array or value.is_fully_replicated or value.is_fully_addressable:
+        digest.update(np.asarray(value).tobytes())
+    return digest.hexdigest()[:16]
 
 
 class Gate:
@@ -347,6 +435,7 @@ def _launch(execute: Any, args: Sequence[Any]) -> Launch | None:
     try:
         launch = _described[execute]
     except KeyError:
+        _refuse_if_stale(execute, args)
         try:
             assert _describe is not None
             launch = _describe(execute, args) if _spans(execute) else None
@@ -363,11 +452,33 @@ def _launch(execute: Any, args: Sequence[Any]) -> Launch | None:
     return launch
 
 
+def _is_stale(execute: Any) -> bool:
+    """Return whether a computation was compiled for devices that `shut_down` has given up."""
+    from jax._src import xla_bridge
+
+    try:
+        # Not the devices of its shardings, which may have been moved to new ones.
+        client = execute.xla_executable.local_devices()[0].client
+    except Exception:  # no computation of JAX's
+        return False
+    return all(client is not backend for backend in xla_bridge._backends.values())
+
+
+def _refuse_if_stale(execute: Any, args: Sequence[Any]) -> None:
+    """Raise an error for a computation that would crash the process."""
+    deleted = any(getattr(arg, "is_deleted", bool)() for arg in args)  # JAX itself refuses these
+    if _is_stale(execute) and not deleted:
+        raise RuntimeError(
+            f"{getattr(execute, 'name', 'This computation')} was compiled before processes were "
+            "replaced, for devices that no longer exist. Lower and compile it again"
+        ) from None
+
+
 def _print_options() -> Any:
     hlo: Any = _first_module("jaxlib._hlo|jaxlib._jax")
     options = hlo.HloPrintOptions()
     options.print_metadata = False
-    options.print_backend_config = False
+    options.print_backend_config = True  # where calls of libraries keep their settings
     options.print_ids = False
     options.canonicalize_instruction_names = True
     options.canonicalize_computations = True
@@ -437,7 +548,11 @@ def shut_down(keep_client: bool = False) -> None:
     dispatch.runtime_tokens.clear()
     jax.distributed.shutdown()
     backend.clear_backends()
+    for compiled in [one for one in gc.get_objects() if type(one) is jax.stages.Compiled]:
+        compiled._call = None  # C++ would run it on devices that are gone
     _described.clear()
+    _lowered.clear()
+    _closed_over.clear()
     _lasting.clear()
 
 
@@ -478,6 +593,37 @@ def current_mesh() -> Any:
 
 
 def program_text(execute: Any) -> str:
-    """Return a computation's program as HLO text, without metadata, backend settings and ids."""
+    """Return a computation's program as HLO text, without metadata and ids.
+
+    The values of larger constants are left out.
+    """
     modules = execute.xla_executable.hlo_modules()
     return "\n".join(module.to_string(_print_options()) for module in modules)
+
+
+def program_with_constants(execute: Any) -> str:
+    """Return a computation's program with the values of all constants, unless they are too many."""
+    options = _print_options()
+    texts = []
+    for module in execute.xla_executable.hlo_modules():
+        size = len(module.as_serialized_hlo_module_proto())
+        options.print_large_constants = size < MOST_WRITTEN_BYTES
+        texts.append(module.to_string(options))
+    return "\n".join(texts)
+
+
+def constants_of(execute: Any) -> list[str]:
+    """Return digests of the constants of a computation's program."""
+    modules = execute.xla_executable.hlo_modules()
+    in_it = [constants(module.as_serialized_hlo_module_proto()) for module in modules]
+    return [*itertools.chain(*in_it)]
+
+
+def closed_over(execute: Any) -> list[str]:
+    """Return digests of the constants that newer JAX keeps out of a computation's program."""
+    return _closed_over.get(execute, [])
+
+
+def lowered(execute: Any) -> str:
+    """Return a digest of a computation as JAX lowered it; empty if it was loaded from a file."""
+    return _lowered.get(execute, "")

@@ -9,15 +9,16 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import CodeType, FrameType
+from typing import Any
 
 from mcnb.lockstep import _jax, programs
 from mcnb.lockstep.abort import abort
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.model import Detail, Launch
 from mcnb.lockstep.source import Place, Places, around
+from mcnb.lockstep.threads import raise_after_call
 from mcnb.lockstep.wire import Address
 
 # The delay of an interrupt that arrived while a launch was on its way.
@@ -65,20 +66,24 @@ def check_launches(
             note(_known_as(name, called), place)
         return place, called
 
-    def around_launch(launch: Launch) -> AbstractContextManager[None]:
+    def make_launch(launch: Launch, make: Callable[[], Any]) -> Any:
         # Skips the frames of the hook and of this function.
         place, called = locate(launch.name, sys._getframe(2))
-        return client.passing(_named(launch, called), place)
+        return client.make(_named(launch, called), place, make)
 
     def before_launch(launch: Launch, caller: FrameType) -> None:
         place, called = locate(launch.name, caller)
         passage = client.arrive(_named(launch, called), place, caller)
-        if passage is not None and passage.interrupt is not None:
-            # The other participants go ahead: without this launch, they would wait for ever.
+        if passage is None or passage.interrupt is None:
+            return
+        # The other participants go ahead: without this launch, they would wait for ever.
+        if isinstance(passage.interrupt, KeyboardInterrupt):
             threading.Timer(INTERRUPT_AFTER_S, signal.raise_signal, (signal.SIGINT,)).start()
+        else:
+            raise_after_call(caller, passage.interrupt)
 
     try:
-        _jax.install(around_launch, before_launch, programs.describe, note and locate)
+        _jax.install(make_launch, before_launch, programs.describe, note and locate)
     except _jax.UnsupportedJaxError as error:
         if gone is None:
             client.close()
@@ -111,7 +116,6 @@ def _known_as(name: str, called: CodeType | None) -> str:
 
 def _detail(place: Place, frame: FrameType | None) -> Detail:
     execute, static, names = programs.call_under_way(frame)
-    lines = [] if execute is None else _jax.program_text(execute).splitlines()
-    program = tuple(line.strip() for line in lines)
+    program = () if execute is None else programs.lines_of(execute)
     detail = around(place.filename, place.file_line) if place.filename else Detail()
     return replace(detail, static=static, names=names, program=program)

@@ -8,25 +8,40 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import select
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from types import FrameType
+from typing import Any, TypeVar
 
 from mcnb.errors import LockstepError
 from mcnb.lockstep.model import Detail, Launch, LaunchRecord
 from mcnb.lockstep.source import Place
 from mcnb.lockstep.threads import Ordering, Passage, Threads, current_frames, interrupt_main
-from mcnb.lockstep.wire import Address, Channel, Message
+from mcnb.lockstep.wire import Address, Channel, DisconnectedError, Message
 
+T = TypeVar("T")
 # How often to check, while a thread waits, whether other threads of the process still run.
 LOOK_S = 0.05
 # The most launches that are recorded for one cell.
 MOST_RECORDS = 100_000
+
+
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for client in list(_clients):
+        client.forked()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 @dataclass(slots=True)
@@ -36,18 +51,24 @@ class Slot:
     Attributes:
         place: The place of its launch.
         thread: The thread's identifier.
+        launch: The launch; None if the thread only waits for an answer.
         woken: A lock, held until there is an answer.
         answer: The referee's answer.
         turn: The launch's position among the launches of the process, once it may go ahead.
         announced: Whether the referee knows that the thread waits.
+        make: Makes the launch; None if native code does.
+        outcome: What `make` returned or raised, if a signal handler's launch had to wait for it.
     """
 
     place: Place
     thread: int
+    launch: Launch | None = None
     woken: threading.Lock = field(default_factory=threading.Lock)
     answer: Message = field(default_factory=list)
     turn: int = 0
     announced: bool = False
+    make: Callable[[], Any] | None = None
+    outcome: tuple[Any, BaseException | None] | None = None
 
     def __post_init__(self) -> None:
         self.woken.acquire()
@@ -99,10 +120,13 @@ class Client:
         self._channel = Channel(address, process, "launches")
         self._control = Channel(address, process, "control")
         self._bell, self._rung = socket.socketpair()
-        self._leading = threading.Lock()
+        # Reads for all waiting threads. A signal handler may launch in the thread that reads.
+        self._leading = threading.RLock()
         self._hearing = threading.RLock()
         self._numbers: dict[Launch, int] = {}
+        self._number = itertools.count()
         self._slots: dict[int, Slot] = {}
+        self._going: set[int] = set()  # threads whose launches go ahead, but have not begun
         self._passed: dict[int, Place] = {}
         self._tickets = itertools.count()
         self._turn = 0
@@ -115,28 +139,54 @@ class Client:
         self._suspended: set[int] = set()
         self._turns = Ordering()
         self._closed = self._left = False
+        _clients.add(self)
         threading.Thread(target=self._listen, name="mcnb check", daemon=True).start()
-        self._threads = Threads(is_learners)  # after that thread, which is none of the learner's
+        # After that thread, which is none of the learner's.
+        self._threads = Threads(is_learners)
 
-    @contextmanager
-    def passing(self, launch: Launch, place: Place) -> Iterator[None]:
-        """Wait until a launch may be made; the code inside makes it.
+    def make(self, launch: Launch, place: Place, make: Callable[[], T]) -> T:
+        """Wait until a launch may be made, make it, and return its result.
+
+        Args:
+            launch: The launch.
+            place: The place of the launch.
+            make: Makes the launch.
 
         Raises:
             LockstepError: The launch may never be made, because the processes diverged.
         """
-        passage = self.arrive(launch, place)
-        try:
-            yield
-        finally:
-            if passage is not None:
+        passage = self.arrive(launch, place, make=make)
+        if passage is None:
+            return make()
+        error = None
+        if passage.outcome is not None:
+            result, error = passage.outcome
+        else:
+            try:
+                result = make()
+            finally:
                 self._turns.end(passage)
-        if passage is not None and passage.interrupt is not None:
+        if passage.interrupt is not None:
             # The other participants went ahead: without this launch, they would wait for ever.
             raise passage.interrupt
+        if error is not None:
+            raise error
+        return result  # type: ignore[no-any-return]
+
+    def _made(self, passage: Passage, make: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+        try:
+            return make(), None
+        except BaseException as error:
+            return None, error
+        finally:
+            self._turns.end(passage)
 
     def arrive(
-        self, launch: Launch, place: Place, caller: FrameType | None = None
+        self,
+        launch: Launch,
+        place: Place,
+        caller: FrameType | None = None,
+        make: Callable[[], Any] | None = None,
     ) -> Passage | None:
         """Wait until a launch may be made; the caller makes it next.
 
@@ -145,6 +195,7 @@ class Client:
             place: The place of the launch.
             caller: The frame from which native code makes the launch, if it does: the launch is
                 over when that frame continues.
+            make: Makes the launch, if the launch of a signal handler has to come after it.
 
         Raises:
             LockstepError: The launch may never be made, because the processes diverged.
@@ -163,10 +214,9 @@ class Client:
             self._announce(ticket, launch, place, held=False)
             self._record(launch, place, announced, announced)
             return None
-        slot = self._slots[ticket] = Slot(place, thread)
+        outer = self._make_outer(thread, launch)
+        slot = self._slots[ticket] = Slot(place, thread, launch, make=make)
         try:
-            self._announce(ticket, launch, place)
-            slot.announced = True
             interrupt = self._wait(ticket, slot)
             if slot.answer[0] == "stop":
                 raise LockstepError(*slot.answer[2:])
@@ -178,12 +228,69 @@ class Client:
             raise
         finally:
             del self._slots[ticket]
+            if outer:
+                self._rouse(outer)
         passage = Passage(
             thread, slot.turn, interrupt, *((id(caller), caller.f_lasti) if caller else (0, 0))
         )
-        self._turns.take(passage)
+        passage.outcome = slot.outcome
+        if slot.outcome is None:
+            self._take(passage)
         self._record(launch, place, announced, time.monotonic())
         return passage
+
+    def _take(self, passage: Passage) -> None:
+        """Wait for the turn of a launch that the other participants make, whatever happens here."""
+        self._going.add(passage.thread)
+        try:
+            while True:
+                try:
+                    self._turns.take(passage)
+                    return
+                except BaseException as error:
+                    if passage.interrupt is not None:
+                        self._turns.skip(passage)
+                        raise
+                    passage.interrupt = error
+        finally:
+            self._going.discard(passage.thread)
+
+    def _make_outer(self, thread: int, launch: Launch) -> list[Slot]:
+        """Make the launches that wait in this thread, below a signal handler or a finalizer.
+
+        They come first, and the thread can't make them by itself before the handler returns.
+
+        Raises:
+            LockstepError: One of them is made by native code.
+        """
+        outer = [slot for slot in list(self._slots.values()) if slot.thread == thread]
+        waiting = [slot for slot in outer if slot.launch is not None and slot.outcome is None]
+        for slot in waiting:
+            while not slot.answer:
+                self._hear_or_sleep(slot)
+            if slot.answer[0] in ("go", "went") and slot.make is not None:
+                passage = Passage(thread, slot.turn, None, 0, 0)
+                self._take(passage)
+                slot.outcome = self._made(passage, slot.make)
+                if passage.interrupt is not None:
+                    raise passage.interrupt
+        natively = [slot for slot in waiting if slot.answer[0] != "stop" and slot.outcome is None]
+        if natively or thread in self._going:
+            self._rouse(outer)
+            other = next((f" of {slot.launch.name}" for slot in natively if slot.launch), "")
+            raise LockstepError(
+                f"order: a signal handler or a finalizer launched {launch.name} in the middle of "
+                f"the launch{other}, which has to come first. Set a flag in the handler, and "
+                "launch at the end of a step"
+            )
+        return outer
+
+    def _rouse(self, outer: list[Slot]) -> None:
+        """Let waits below a signal handler see that another wait has heard their answers."""
+        for slot in outer:
+            slot.wake()
+        with contextlib.suppress(DisconnectedError):
+            self._channel.send(["sync", -1])  # they may be reading
 
     def _record(self, launch: Launch, place: Place, announced: float, began: float | None) -> None:
         if len(self.records) < MOST_RECORDS:
@@ -239,7 +346,7 @@ class Client:
         try:
             self._channel.send(["sync", ticket])
             self._wait(ticket, slot)
-        except OSError:
+        except DisconnectedError:
             self._let_all_pass()
         finally:
             del self._slots[ticket]
@@ -247,16 +354,25 @@ class Client:
     def close(self, error: str = "") -> None:
         """Notify the referee that the process ends, and of its error; further launches pass."""
         self._closed = self._left = True
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(DisconnectedError):
             self._channel.send(["failed", error] if error else ["left"])
         self._channel.close()
         self._control.close()
+
+    def forked(self) -> None:
+        """Let all launches of this process pass, which is a child of the client's process.
+
+        It has copies of the sockets, and none of the threads, which may have held the locks.
+        """
+        self._closed = self._left = True
+        for end in (self._control.socket, self._channel.socket, self._bell, self._rung):
+            end.close()
 
     def _announce(self, ticket: int, launch: Launch, place: Place, *, held: bool = True) -> None:
         number = self._numbers.get(launch)
         described: list[Message] = []
         if number is None:
-            number = self._numbers[launch] = len(self._numbers)
+            number = next(self._number)
             described = [["launch", number, asdict(launch)]]
         with self._hearing:
             waiting = self._waiting()
@@ -264,13 +380,14 @@ class Client:
         at = ["at", ticket, number, place.line, place.name, alone, list(waiting), held]
         try:
             self._channel.send(*described, at)
-        except OSError:
+        except DisconnectedError:
             self._let_all_pass()
+        self._numbers[launch] = number  # now the referee knows it
         if not alone:
             self._bell.send(b".")
 
     def _wait(self, ticket: int, slot: Slot) -> BaseException | None:
-        """Wait for the answer; return an interrupt that arrived meanwhile.
+        """Announce a launch and wait for the answer; return an interrupt that arrived meanwhile.
 
         One of the waiting threads reads for all. A thread that only reads would cost another
         switch of threads for each launch, and such switches are most of a launch's cost here.
@@ -278,17 +395,27 @@ class Client:
         interrupt: BaseException | None = None
         while not slot.answer:
             try:
-                if interrupt is None and self._leading.acquire(blocking=False):
-                    self._lead(slot)
-                else:
+                if interrupt is not None:
                     slot.woken.acquire()
+                elif slot.launch is not None and not slot.announced:
+                    self._announce(ticket, slot.launch, slot.place)
+                    slot.announced = True
+                else:
+                    self._hear_or_sleep(slot)
             except BaseException as error:
                 if interrupt is not None:
                     raise
                 interrupt = error
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(DisconnectedError):  # `_listen` lets it pass
                     self._channel.send(["back", ticket])
         return interrupt
+
+    def _hear_or_sleep(self, slot: Slot) -> None:
+        """Read for all threads, or wait until another thread has heard an answer for this one."""
+        if self._leading.acquire(blocking=False):
+            self._lead(slot)
+        else:
+            slot.woken.acquire()
 
     def _lead(self, slot: Slot) -> None:
         """Read until this thread has an answer; then let another thread read."""
@@ -299,7 +426,7 @@ class Client:
                     self._let_all_pass()
                 for message in messages:
                     self._hear(message)
-        except OSError:
+        except DisconnectedError:
             self._let_all_pass()
         finally:
             self._leading.release()
@@ -334,7 +461,7 @@ class Client:
                         break
                     for message in messages:
                         self._hear(message)
-        except OSError:
+        except (DisconnectedError, OSError):
             pass
         self._let_all_pass()
         for end in (self._control.socket, self._channel.socket, self._bell, self._rung):
@@ -375,6 +502,8 @@ class Client:
             others_wait = len(self._slots) > 1
             if others_wait:
                 self._told_alone = False  # the thread continues, and may end without a launch
+            if kind == "stop" and slot.thread != self._main:
+                self._busy = others_wait = True  # the cell may wait for the thread for ever
         slot.wake()
         if others_wait:
             self._bell.send(b".")

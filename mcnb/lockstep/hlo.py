@@ -1,4 +1,4 @@
-"""Parse a compiled program's HLO text: its collectives, their participants, and a fingerprint.
+"""Parse a compiled program: its collectives, their participants, its constants, a fingerprint.
 
 XLA writes replica groups in four ways: lists, `{{0,1},{2,3}}`; an iota, `[2,4]<=[4,2]T(1,0)`; axes
 of a mesh, `mesh['a'=4,'b'=2] {'b'}`; and pairs of a source and a target, `{{0,1},{1,0}}`. See
@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +42,15 @@ _GROUPS = re.compile(
     r"|mesh\[(?P<axes>[^\]]*)\](?:, device_ids=\((?P<ids>[^{]*)\))? \{(?P<over>[^}]*)\})"
 )
 _NAMES_OF_PARAMETERS = re.compile(r"(?m)^(?:ENTRY )?%?\S*\(.*\) -> .* \{$")
+# XLA's notes on where a program comes from and how it was partitioned; what follows from them is in
+# the program itself.
+_NOTES = re.compile(
+    r", (?:frontend_attributes|sharding)=\{.*?\}(?=, backend_config=|$)", re.MULTILINE
+)
+# The settings of a callback are its address, or its number among the process's callbacks.
+_ADDRESS = re.compile(r'(?m)(custom_call_target="[^"\n]*callback[^"\n]*".*?), backend_config=.*$')
+# XLA's text for a constant of more than ten elements.
+ELIDED = "constant({...})"
 
 
 @dataclass(frozen=True)
@@ -177,21 +186,86 @@ def _bytes(types: str) -> int:
     return total
 
 
-def fingerprint(text: str, partitions: int, devices: str) -> str:
+def constants(module: bytes) -> list[str]:
+    """Return digests of the constants of a serialized `HloModuleProto`, in its order.
+
+    The text of a program leaves out the values of larger constants, and writing them out takes
+    longer than compiling them. The fields are those of xla/service/hlo.proto.
+    """
+    return [
+        hashlib.sha256(literal).hexdigest()[:16]
+        for computation in _fields(memoryview(module), 3)
+        for instruction in _fields(computation, 2)
+        for literal in _fields(instruction, 8)
+    ]
+
+
+def _fields(message: memoryview, wanted: int) -> Iterator[memoryview]:
+    """Yield the submessages of a field; see protobuf.dev/programming-guides/encoding."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        number, kind = tag >> 3, tag & 7
+        if kind == 0:
+            _, at = _varint(message, at)
+        elif kind == 2:
+            size, at = _varint(message, at)
+            if number == wanted:
+                yield message[at : at + size]
+            at += size
+        elif kind in (1, 5):
+            at += 8 if kind == 1 else 4
+        else:
+            raise ValueError(f"a field of kind {kind} in a serialized program")
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def fingerprint(text: str, partitions: int, devices: str, values: Sequence[str] = ()) -> str:
     """Return a fingerprint that is equal for equal programs on equal devices.
 
     XLA's own fingerprint depends on the function's name, the names of mesh axes and the source
     lines, which may differ between equal programs.
 
-    The text has no metadata, and canonical names. The devices are in the program's order.
+    Args:
+        text: The program, without metadata, and with canonical names.
+        partitions: The number of devices.
+        devices: The devices, in the program's order.
+        values: Digests of the constants that the text leaves out.
     """
-    header, _, body = text.partition("\n")
-    body = _NAMES_OF_PARAMETERS.sub("{", body)
-    body = re.sub(r", (?:frontend_attributes|sharding)=\{.*\}$", "", body, flags=re.MULTILINE)
-    body = _GROUPS.sub(lambda match: _one_spelling(match[0], partitions), body)
+    header, _, _ = text.partition("\n")
     layout = re.search(r"entry_computation_layout=\{.*?\}(?=, \w+=|$)", header)
-    content = f"{layout and layout[0]}\n{devices}\n{body}"
-    return hashlib.sha256(content.encode()).hexdigest()[:32]
+    content = [str(layout and layout[0]), devices, " ".join(values), comparable(text, partitions)]
+    return hashlib.sha256("\n".join(content).encode()).hexdigest()[:32]
+
+
+def comparable(text: str, partitions: int) -> str:
+    """Return a program without what may differ between equal programs, and without its header."""
+    body = text.partition("\n")[2]
+    body = _NAMES_OF_PARAMETERS.sub("{", body)
+    body = _NOTES.sub("", body)
+    body = _ADDRESS.sub(r"\1", body)
+    return _GROUPS.sub(lambda match: _one_spelling(match[0], partitions), body)
+
+
+def donated(text: str) -> tuple[int, ...]:
+    """Return the parameters whose memory a program may use for its results.
+
+    Example:
+        >>> donated("HloModule f, input_output_alias={ {}: (1, {}, may-alias) }, num_partitions=2")
+        (1,)
+    """
+    header = text.partition("\n")[0]
+    given = re.findall(r"(?:input_output_alias|buffer_donor)=\{ (.*?) \}(?=, \w+=|$)", header)
+    return tuple(sorted({int(number) for number in re.findall(r"\((\d+), \{", " ".join(given))}))
 
 
 def _one_spelling(groups: str, partitions: int) -> str:

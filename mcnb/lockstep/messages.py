@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
+
 from mcnb._text import label, name_processes, plural
 from mcnb.lockstep.model import (
+    Collective,
     Detail,
     ExitSource,
     Kind,
@@ -141,6 +145,14 @@ def without_communication(verdict: Verdict, records: Iterable[LaunchRecord], cou
     return ""
 
 
+_LONGEST_LINE = 100
+# A constant of a compiled program: its type, its values, and what follows them.
+_CONSTANT = re.compile(r".* = (\w+\[[\d,]*\])(?:\{[^ ]*\})? constant\((.*)\)([^()]*)")
+# A call of a library: its name, and its settings.
+_CALL = re.compile(r'custom_call_target="([^"]*)".*, backend_config=\{(.*)\}$')
+_SETTING = re.compile(r"(\w+) = ([^,]*)")
+_COMMENT = re.compile(r"/\*.*?\*/")
+_ELEMENT = re.compile(r"\([^()]*\)|[^\s{},]+")
 _Group: TypeAlias = tuple[list[int], ProcessState]
 _HINTS = {
     "condition": (
@@ -171,6 +183,13 @@ _HINTS = {
     "static": (
         "a static argument is compiled into the program. Pass a value that differs between "
         "processes as an array"
+    ),
+    "donation": (
+        "donate the argument on all processes, or on none: what XLA compiles depends on it"
+    ),
+    "compiler": (
+        "XLA compiled one program in two ways: compare the versions of jaxlib and the XLA_FLAGS of "
+        "the processes"
     ),
     "program": (
         "a value that differs between processes was compiled into the program: a constant, a "
@@ -352,6 +371,13 @@ def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
         return f"the mesh: {say}", "mesh"
     if say := told(launch.devices for launch in launches):
         return f"the devices, or their order: {say}", "mesh"
+    for i, name in enumerate(called):
+        if say := told("donated" if i in one.donated else "kept" for one in launches):
+            return f"the donation of {name}: {say}", "donation"
+    if len({one.lowered for one in launches}) == 1 and launches[0].lowered:
+        texts = [", ".join(map(_collective, one.collectives)) for one in launches]
+        if say := told(texts):
+            return f"the collectives that XLA compiled from one program: {say}", "compiler"
     details = [detail for ks, _ in waiting if (detail := _detail(verdict, ks)) is not None]
     if len(details) < len(waiting):  # a process was too busy to send its details
         return "the compiled program", "program"
@@ -359,9 +385,85 @@ def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
         if say := told(detail.static.get(name, "none") for detail in details):
             return f"the static argument {name}: {say}", "static"
     for lines in itertools.zip_longest(*(detail.program for detail in details)):
-        if say := told("nothing" if line is None else f"`{line}`" for line in lines):
+        if told("nothing" if line is None else line for line in lines):
+            texts = [line or "" for line in lines]
+            if found := _constant(texts) or _setting(texts):
+                what, values = found
+                return f"{what}: {told(values)}", "program"
+            shown = excerpts(texts)
+            say = told(f"`{line}`" if line else "nothing" for line in shown)
             return f"the compiled program; first different line: {say}", "program"
     return "the compiled program", "program"
+
+
+def _collective(one: Collective) -> str:
+    groups = " ".join(f"({','.join(map(str, group))})" for group in one.groups)
+    return f"{one.kind} of {one.bytes} B among {groups}"
+
+
+def _constant(lines: Sequence[str]) -> tuple[str, list[str]] | None:
+    """Return which element of a constant differs between lines, and its value in each.
+
+    Return None if the lines differ in more than the values of a constant.
+    """
+    found = [_CONSTANT.fullmatch(_COMMENT.sub("", line)) for line in lines]
+    matches = [match for match in found if match is not None]
+    if len(matches) < len(lines) or len({(match[1], match[3]) for match in matches}) > 1:
+        return None
+    elements = [_ELEMENT.findall(match[2]) for match in matches]
+    if len({len(one) for one in elements}) > 1:
+        return None
+    at = next((i for i, values in enumerate(zip(*elements, strict=True)) if len({*values}) > 1), -1)
+    if at < 0:
+        return None
+    sizes = [int(size) for size in re.findall(r"\d+", matches[0][1].partition("[")[2])]
+    index = ", ".join(str(i) for i in np.unravel_index(at, sizes))
+    where = f" at [{index}]" if index else ""
+    return f"a constant, {matches[0][1]}{where}", [one[at] for one in elements]
+
+
+def _setting(lines: Sequence[str]) -> tuple[str, list[str]] | None:
+    """Return which setting of a library's call differs between lines, and its value in each.
+
+    Return None if the lines differ in more than such settings.
+    """
+    calls = [_CALL.search(line) for line in lines]
+    matches = [match for match in calls if match is not None]
+    if len(matches) < len(lines) or len({match.string[: match.start(2)] for match in matches}) > 1:
+        return None
+    settings = [dict(_SETTING.findall(match[2])) for match in matches]
+    for name in settings[0]:
+        values = [one.get(name, "none") for one in settings]
+        if len({*values}) > 1:
+            return f"the setting {name} of {matches[0][1]}", [*map(_as_letter, values)]
+    return None
+
+
+def _as_letter(value: str) -> str:
+    """Return a value of a setting; BLAS and LAPACK name their options by letters."""
+    number, _, kind = value.partition(" : ")
+    letter = kind == "ui8" and number.isdigit() and 65 <= int(number) <= 90
+    return f"'{chr(int(number))}'" if letter else number
+
+
+def excerpts(lines: Sequence[str]) -> list[str]:
+    """Return what fits into a message of long lines, from shortly before they begin to differ.
+
+    Example:
+        >>> excerpts(["f32[8] add(a, b)", "f32[8] add(b, a)"])
+        ['f32[8] add(a, b)', 'f32[8] add(b, a)']
+        >>> [len(one) for one in excerpts(["a" * 200 + "b" * 90, "a" * 200 + "c" * 90])]
+        [108, 108]
+    """
+    if max(map(len, lines)) <= _LONGEST_LINE:
+        return list(lines)
+    columns = enumerate(zip(*lines, strict=False))
+    same = next((i for i, letters in columns if len({*letters}) > 1), min(map(len, lines)))
+    begin = max(0, same - _LONGEST_LINE // 3) if same > _LONGEST_LINE // 2 else 0
+    end = begin + _LONGEST_LINE
+    return [
+        f"{'... ' * (begin > 0)}{line[begin:end]}{' ...' * (len(line) > end)}" for line in lines
+    ]
 
 
 def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:

@@ -30,7 +30,7 @@ class Launch:
     Attributes:
         name: The name that the learner knows, such as `"jit(matmul)"` or `"device_put"`.
         program: Equal for two launches if and only if they run the same compiled program on the
-            same devices in the same order.
+            same devices in the same order; see also `same`.
         participants: The processes that must launch it together, by index, ascending. A single
             participant does not wait.
         arguments: The arguments' types and global shapes, such as `"f32[512,256]"`.
@@ -39,6 +39,9 @@ class Launch:
         devices: The devices in the program's order, each as process and local position, such as
             `"P0.0 P0.1 P1.0 P1.1"`.
         collectives: Its collective operations, in the program's order.
+        lowered: Equal for two launches if JAX lowered them to the same program, from which XLA may
+            have compiled different ones; empty if unknown.
+        donated: The arguments whose memory is used for results, by position.
     """
 
     name: str
@@ -49,6 +52,8 @@ class Launch:
     mesh: str = ""
     devices: str = ""
     collectives: tuple[Collective, ...] = ()
+    lowered: str = ""
+    donated: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return " ".join((self.name, *self.arguments))
@@ -82,7 +87,8 @@ class Launch:
             Collective(c["kind"], c["bytes"], tuple(map(tuple, c["groups"])))
             for c in data["collectives"]
         )
-        tuples = {name: tuple(data[name]) for name in ("participants", "arguments", "shardings")}
+        names = ("participants", "arguments", "shardings", "donated")
+        tuples = {name: tuple(data[name]) for name in names}
         return cls(**{**data, **tuples, "collectives": collectives})
 
 

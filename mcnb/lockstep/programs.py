@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 
 from mcnb.lockstep import _jax
-from mcnb.lockstep.hlo import by_process, fingerprint, operations, partners
+from mcnb.lockstep.hlo import (
+    ELIDED,
+    by_process,
+    comparable,
+    donated,
+    fingerprint,
+    operations,
+    partners,
+)
 from mcnb.lockstep.model import Launch
 
 # Modules whose functions a learner calls; a launch inside such a function gets its name.
@@ -29,16 +37,25 @@ def describe(execute: Any, args: Sequence[Any]) -> Launch:
     collectives = by_process(operations(text, len(devices)), owners)
     kept = [arg for i, arg in enumerate(args) if i in execute.kept_var_idx]
     shardings = execute.in_handler.in_shardings
+    values = [*(_jax.constants_of(execute) if ELIDED in text else ()), *_jax.closed_over(execute)]
     return Launch(
         name=str(execute.name),
-        program=fingerprint(text, len(devices), where),
+        program=fingerprint(text, len(devices), where, values),
+        lowered=_jax.lowered(execute),
         participants=partners(collectives, process),
         arguments=tuple(_argument(arg) for arg in kept),
         shardings=tuple(_spec(sharding) for sharding in shardings),
         mesh=next((str(dict(s.mesh.shape)) for s in shardings if hasattr(s, "mesh")), ""),
         devices=where,
         collectives=collectives,
+        donated=donated(text),
     )
+
+
+def lines_of(execute: Any) -> tuple[str, ...]:
+    """Return the lines of a computation's program that equal programs have in common."""
+    text = comparable(_jax.program_with_constants(execute), len(_jax.devices_of(execute)))
+    return tuple(line.strip().removeprefix("ROOT ") for line in text.splitlines())
 
 
 def device_names(devices: Sequence[Any]) -> list[str]:

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from mcnb.lockstep.model import Doing, Kind, Launch, ProcessExit, ProcessState, Verdict
+from mcnb.lockstep.sameness import Sameness
 
-# Announcements match if they have the same program and the same participants.
+# Announcements match if they are of the same computation and have the same participants.
 _Key: TypeAlias = tuple[str, tuple[int, ...]]
 _GONE: frozenset[Doing] = frozenset(("raised", "left", "died"))
 
@@ -58,10 +59,7 @@ class _Waiting:
     launch: Launch
     line: int | None
     place: str
-
-    @property
-    def key(self) -> _Key:
-        return self.launch.program, self.launch.participants
+    key: _Key
 
 
 @dataclass(slots=True)
@@ -109,6 +107,7 @@ class Referee:
 
     def __init__(self, count: int) -> None:
         self._processes = [_Process() for _ in range(count)]
+        self._same = Sameness()
         self._waiting: dict[_Key, dict[int, int]] = {}  # launch -> process -> thread
         self.verdict: Verdict | None = None
 
@@ -153,7 +152,9 @@ class Referee:
         if process.diverged is not None and process.doing == "runs":
             assert self.verdict is not None
             return [Stop(((k, thread),), self.verdict)]
-        process.waiting[thread] = waiting = _Waiting(launch, line, place)
+        if self._same.add(launch):
+            self._sort_anew()
+        process.waiting[thread] = waiting = _Waiting(launch, line, place, self._key(launch))
         self._waiting.setdefault(waiting.key, {}).setdefault(k, thread)
         process.free = not alone
         together = self._waiting[waiting.key]
@@ -172,6 +173,10 @@ class Referee:
         """Record that a thread was interrupted and no longer waits."""
         if self._forget(k, thread):
             self._processes[k].free = True
+
+    def diverged(self, k: int) -> bool:
+        """Return whether process k runs a cell in which it received a verdict."""
+        return self._processes[k].diverged is not None and not self.ended(k)
 
     def ended(self, k: int) -> bool:
         """Return whether process k does not, or no longer, run the cell."""
@@ -210,6 +215,17 @@ class Referee:
         if self.verdict is not None and k in self.verdict.states:
             self.verdict = replace(self.verdict, states={**self.verdict.states, k: self._state(k)})
         return self._stuck()
+
+    def _key(self, launch: Launch) -> _Key:
+        return self._same.program(launch), launch.participants
+
+    def _sort_anew(self) -> None:
+        """Sort the announcements anew, after two classes of launches became one."""
+        self._waiting.clear()
+        for k, process in enumerate(self._processes):
+            for thread, waiting in process.waiting.items():
+                waiting.key = self._key(waiting.launch)
+                self._waiting.setdefault(waiting.key, {}).setdefault(k, thread)
 
     def _forget(self, k: int, thread: int) -> bool:
         """Remove an announcement; return whether there was one."""
@@ -344,4 +360,5 @@ class Referee:
         made = process.made.get(at.launch.participants, 0) if at else sum(process.made.values())
         error = process.error if doing == "raised" else ""
         launch, line, place = (at.launch, at.line, at.place) if at else (None, None, "")
+        launch = launch and self._same.common(launch)
         return ProcessState(doing, launch, line, place, made, error, process.exit)

@@ -200,6 +200,8 @@ def _user_of(connection: socket.socket) -> int:
 # milliseconds, or within seconds on a very busy machine; without details, the same divergence would
 # be reported in different words. Only a process whose native code keeps Python's lock never does.
 DETAILS_S = 10.0
+# More launches than a process makes between the end of a wait and the news of it.
+MOST_TICKETS = 1000
 
 
 @dataclass(slots=True)
@@ -255,8 +257,7 @@ class Server:
         >>> with Server(2) as server:
         ...     client = Client(server.address, 0, lambda frame: False)
         ...     server.finish(1)
-        ...     with client.passing(Launch("jit(f)", "1", (0, 1)), Place(line=3)):
-        ...         print("never reached")
+        ...     client.make(Launch("jit(f)", "1", (0, 1)), Place(line=3), lambda: print("never"))
         Traceback (most recent call last):
         mcnb.errors.LockstepError: missing: process 0 is waiting in jit(f), line 3; process 1 \
 finished the cell without reaching it...
@@ -282,6 +283,8 @@ finished the cell without reaching it...
             self._referee.begin(())
         self._launches: dict[tuple[int, int], Launch] = {}
         self._arrivals: dict[tuple[int, int], float] = {}
+        # The newest tickets of each process with which its threads went ahead.
+        self._went: list[deque[int]] = [deque(maxlen=MOST_TICKETS) for _ in range(count)]
         # Ticket, launch, line and place of launches that a process made without waiting. The
         # referee receives them in the process's order, each after its predecessor has gone ahead,
         # because the devices execute them in this order, too.
@@ -466,6 +469,9 @@ finished the cell without reaching it...
         # After the process finishes its cell, the notebook kernel may not have reported it yet.
         if not over or self._referee.ended(k):
             self._rule(self._referee.quiet(k))
+        if self._cells and not over and not tickets and self._referee.diverged(k):
+            # The verdict ended a thread for which the cell waits.
+            self.interrupt(k)
 
     def _may_be_busy(self, k: int) -> bool:
         return self._quiet_after[k] != self._given[k]
@@ -486,11 +492,12 @@ finished the cell without reaching it...
     def _call_back(self, k: int, ticket: int) -> None:
         if self._hearing is not None and (k, ticket) in self._hearing.waiters:
             return  # the verdict is the answer
-        if self._arrivals.pop((k, ticket), None) is None:
+        if ticket in self._went[k]:
             self._send(k, ["went", ticket], "control")
-        else:
+            return
+        if self._arrivals.pop((k, ticket), None) is not None:
             self._referee.withdraw(k, ticket)
-            self._send(k, ["backed", ticket], "control")
+        self._send(k, ["backed", ticket], "control")
 
     def _rule(self, rulings: list[Ruling]) -> None:
         for ruling in rulings:
@@ -502,6 +509,7 @@ finished the cell without reaching it...
                         self._unheld[k].popleft()
                         met.append(k)
                     else:
+                        self._went[k].append(ticket)
                         self._listener.send(k, b'["go",%d]\n' % ticket)
                 for k in met:
                     self._announce_next(k)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import concurrent.futures.thread
+import functools
 import gc
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from types import CodeType, FrameType
+from dataclasses import dataclass, field
+from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any
 
 _COLLECTS_ANYWHERE = sys.version_info < (3, 12)
 # Guards `gc.disable()`: the first of two threads to finish would enable the collector for both.
@@ -75,6 +79,7 @@ class Passage:
             frame itself would keep the learner's variables alive.
         instruction: The offset of that frame's instruction.
         done: Whether the launch was reported as made.
+        outcome: What making the launch returned or raised, if it was made for the thread.
     """
 
     thread: int
@@ -83,6 +88,7 @@ class Passage:
     caller: int
     instruction: int
     done: bool = False
+    outcome: tuple[Any, BaseException | None] | None = None
 
     def over(self) -> bool:
         """Return whether the launch was made."""
@@ -111,27 +117,31 @@ class Ordering:
     def take(self, passage: Passage) -> None:
         """Wait for a launch's turn, and take the turn."""
         with self._changed:
-            try:
-                while True:
-                    current = self._current
-                    under_way = current is not None and not current.over()
-                    if under_way and current is not None and current.thread == passage.thread:
-                        self._skipped.add(passage.turn)  # by a finalizer, in the middle of a launch
-                        break
-                    if not under_way and self._next == passage.turn:
-                        self._current = passage
-                        self._next += 1
-                        break
-                    native = current is not None and current.caller
-                    self._changed.wait(OVER_S if native else None)
-            except BaseException:
-                self._skipped.add(passage.turn)
-                raise
-            finally:
-                while self._next in self._skipped:
-                    self._skipped.discard(self._next)
+            while True:
+                current = self._current
+                under_way = current is not None and not current.over()
+                if under_way and current is not None and current.thread == passage.thread:
+                    self.skip(passage)  # by a finalizer, in the middle of a launch
+                    return
+                if not under_way and self._next == passage.turn:
+                    self._current = passage
                     self._next += 1
-                self._changed.notify_all()
+                    break
+                native = current is not None and current.caller
+                self._changed.wait(OVER_S if native else None)
+            self._go_on()
+
+    def skip(self, passage: Passage) -> None:
+        """Give up a launch's turn, or make the launch without waiting for it."""
+        with self._changed:
+            self._skipped.add(passage.turn)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        while self._next in self._skipped:
+            self._skipped.discard(self._next)
+            self._next += 1
+        self._changed.notify_all()
 
     def end(self, passage: Passage) -> None:
         """Record that a launch was made."""
@@ -141,7 +151,21 @@ class Ordering:
 
 
 class Threads:
-    """Distinguishes threads that run the learner's code from threads that wait.
+    """Distinguishes threads that may still launch something from threads that can't.
+
+    A thread is *quiet* if it can't go on before a launch of this process is answered. What is not
+    known to be quiet is taken to run: a late verdict is better than a false one. Quiet are:
+
+    - threads that wait for the answer to a launch, and threads that join a quiet one;
+    - idle threads of a pool, and threads of libraries that have nothing to do with the learner's
+      code or with JAX, as a progress bar's;
+    - threads that are blocked, without a time limit, in what only another thread of Python can
+      end: `Thread.join`, `Future.result`, `Event.wait`, `Condition.wait`, `Queue.get` and the
+      like, or an event loop that waits for such a thread. They are quiet if all other threads
+      are, if no computation with callbacks is under way, and if no timer of the process is set.
+
+    A lock that the learner's code acquires by itself is not seen, and neither is what waits in
+    native code.
 
     Create it before the learner's code starts a thread.
 
@@ -157,9 +181,7 @@ class Threads:
             self._others = frames.keys() - {threading.main_thread().ident}
 
     def others_run(self, waiting: Iterable[int], main: int | None = None) -> bool:
-        """Return whether a thread other than this one and those waiting runs the learner's code.
-
-        A thread that joins a waiting thread also waits.
+        """Return whether a thread that neither is this one nor waits may launch something.
 
         Args:
             waiting: The threads that wait.
@@ -167,31 +189,171 @@ class Threads:
         """
         quiet = {*waiting, threading.get_ident()}
         with current_frames() as frames:
-            others = frames.keys() - self._others - quiet
-            return any(self._runs(frames[thread], quiet, thread == main) for thread in others)
-
-    def _runs(self, frame: FrameType | None, quiet: set[int], is_main: bool) -> bool:
-        if _joined_thread(frame) in quiet:
-            return False
-        if is_main:
+            doing = {
+                self._doing(stack_of(frames[thread]), quiet, frames.keys(), thread == main)
+                for thread in frames.keys() - self._others - quiet
+            }
+        if "runs" in doing:
             return True
+        # A thread that only its library knows may be the one that a blocked thread waits for. So
+        # may the callback of a computation, which a thread of mcnb's then waits for.
+        return "blocked" in doing and ("apart" in doing or _timer_is_set())
+
+    def _doing(
+        self, stack: list[FrameType], quiet: set[int], alive: Collection[int], is_main: bool
+    ) -> str:
+        """Return `"runs"`, `"blocked"`, `"waits"`, or `"apart"` for a library's own thread."""
+        joined = _joined_thread(stack)
+        if joined in quiet or (_is_idle(stack) and not is_main):
+            return "waits"
+        blocked = joined in alive or _is_blocked(stack)
         # A thread that has just started, or a timer, has not reached the learner's code yet.
-        only_threading = True
-        while frame is not None:
-            if self._is_learners(frame):
+        only_threading = all(_module(frame) == "threading" for frame in stack)
+        if is_main or only_threading or any(map(self._may_launch, stack)):
+            return "blocked" if blocked else "runs"
+        return "waits" if blocked else "apart"
+
+    def _may_launch(self, frame: FrameType) -> bool:
+        """Return whether a frame belongs to the learner's code or to JAX, or may call it."""
+        return (
+            self._is_learners(frame)
+            or _uses_jax(frame)
+            or frame.f_code is _WORK_ITEM  # what a pool was given
+            or any(self._calls_learners(value) for value in list(frame.f_locals.values()))
+        )
+
+    def _calls_learners(self, value: Any, depth: int = 2) -> bool:
+        """Return whether a value is, or holds, a function of the learner's."""
+        if isinstance(value, functools.partial):
+            value = value.func
+        if isinstance(value, MethodType):
+            if self._calls_learners(value.__func__, depth):
                 return True
-            only_threading &= frame.f_globals.get("__name__") == "threading"
-            frame = frame.f_back
-        return only_threading
+            held = [value.__self__]
+        elif isinstance(value, FunctionType):
+            if self._is_learners(_Called(value.__code__)):  # type: ignore[arg-type]
+                return True
+            held = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
+        elif isinstance(value, (type, ModuleType)):
+            return False
+        else:
+            held = list(_attributes(value).values())
+        return depth > 0 and any(self._calls_learners(one, depth - 1) for one in held)
 
 
-def _joined_thread(frame: FrameType | None) -> int | None:
+_WORK_ITEM = concurrent.futures.thread._WorkItem.run.__code__
+_POOL_WORKER = concurrent.futures.thread._worker.__code__
+
+
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """Stands in for the frame of a function that has not been called."""
+
+    f_code: CodeType
+    f_locals: dict[str, Any] = field(default_factory=dict)
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    try:
+        return dict(object.__getattribute__(value, "__dict__"))
+    except Exception:  # it has none, or stands in for something else
+        return {}
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def stack_of(frame: FrameType | None) -> list[FrameType]:
+    """Return a frame and its callers, innermost first."""
+    stack = []
+    while frame is not None:
+        stack.append(frame)
+        frame = frame.f_back
+    return stack
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def _uses_jax(frame: FrameType) -> bool:
+    """Return whether a frame runs code of JAX, or of a module that imports JAX."""
+    module = _module(frame)
+    if module not in _using_jax:
+        of_jax = module.partition(".")[0] in ("jax", "jaxlib")
+        _using_jax[module] = of_jax or any(
+            str(getattr(value, "__name__", "")).partition(".")[0] == "jax"
+            for value in list(frame.f_globals.values())
+            if isinstance(value, ModuleType)
+        )
+    return _using_jax[module]
+
+
+# By the name of the module.
+_using_jax: dict[str, bool] = {}
+
+
+def _is_idle(stack: list[FrameType]) -> bool:
+    """Return whether a thread of a pool waits for work."""
+    frame = stack[0]
+    if frame.f_code is not _POOL_WORKER:
+        return False
+    work = frame.f_locals
+    return work.get("work_item") is None and work["work_queue"].empty()
+
+
+def _is_blocked(stack: list[FrameType]) -> bool:
+    """Return whether a thread waits, without a time limit, for another thread."""
+    frame = stack[0]
+    module, name = _module(frame), frame.f_code.co_name
+    if module == "selectors":
+        return name == "select" and _only_threads_wake(stack)
+    if (module, name) != ("threading", "wait") or "waiter" not in frame.f_locals:
+        return False
+    # Whoever notifies it releases the lock, and then takes it off the list.
+    waiter, condition = frame.f_locals["waiter"], frame.f_locals["self"]
+    waits = waiter.locked() and waiter in list(condition._waiters)
+    return waits and not any(map(_has_time_limit, stack)) and not any(map(_is_pending, stack))
+
+
+def _has_time_limit(frame: FrameType) -> bool:
+    of_library = _module(frame).partition(".")[0] in ("threading", "queue", "concurrent")
+    return of_library and frame.f_locals.get("timeout") is not None
+
+
+def _is_pending(frame: FrameType) -> bool:
+    """Return whether a frame waits for the result of what has not begun yet."""
+    future = frame.f_locals.get("self")  # its methods would take its lock
+    return isinstance(future, concurrent.futures.Future) and future._state == "PENDING"
+
+
+def _only_threads_wake(stack: list[FrameType]) -> bool:
+    """Return whether an event loop waits for nothing but calls from other threads."""
+    for frame in stack:
+        if frame.f_code.co_name == "_run_once" and _module(frame) == "asyncio.base_events":
+            loop = frame.f_locals["self"]
+            # The loop's own pipe, through which other threads wake it.
+            only_pipe = len(loop._selector.get_map()) == 1
+            return only_pipe and not loop._scheduled and not loop._ready
+    return False
+
+
+def _timer_is_set() -> bool:
+    return signal.getitimer(signal.ITIMER_REAL)[0] > 0
+
+
+def _joined_thread(stack: list[FrameType]) -> int | None:
     """Return the thread that a thread joins without a timeout, or None."""
-    while frame is not None and frame.f_globals.get("__name__") == "threading":
+    for frame in stack:
+        if _module(frame) != "threading":
+            return None
         if frame.f_code.co_name == "join" and frame.f_locals.get("timeout") is None:
             joined = frame.f_locals.get("self")
             return joined.ident if isinstance(joined, threading.Thread) else None
-        frame = frame.f_back
     return None
 
 
@@ -200,3 +362,36 @@ def interrupt_main() -> None:
     main = threading.main_thread().ident
     assert main is not None
     signal.pthread_kill(main, signal.SIGINT)
+
+
+def has_signal_handlers() -> bool:
+    """Return whether the learner's program handles signals by functions of its own."""
+    handlers = map(signal.getsignal, signal.valid_signals())
+    modules = {
+        str(getattr(handler, "__module__", "")).partition(".")[0]
+        for handler in handlers
+        if callable(handler)
+    }
+    return bool(modules - {"mcnb", "_signal", "signal", "asyncio", "ipykernel", "ipyparallel"})
+
+
+def raise_after_call(caller: FrameType, error: BaseException) -> None:
+    """Raise an error in a frame of this thread, once the native code that it has called returns.
+
+    Call it while that native code calls Python. Native code would fail if the error were raised at
+    once.
+    """
+    outer: list[FrameType] = []
+    frame: FrameType | None = caller
+    while frame is not None:
+        outer.append(frame)
+        frame = frame.f_back
+
+    def trace(inner: FrameType, event: str, _: Any) -> Any:
+        if event != "call" and any(inner is one for one in outer):
+            raise error  # CPython ends the tracing of a thread when its trace function raises
+        return trace
+
+    for one in outer:
+        one.f_trace = trace
+    sys.settrace(trace)

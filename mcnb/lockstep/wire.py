@@ -19,7 +19,8 @@ A client sends, on "launches" except for the first message, which opens each con
     ["quiet", cell, over, tickets]          only the threads with these tickets remain, during the
                                             cell or after it
     ["sync", ticket]                        a request for "synced"
-    ["back", ticket]                        the thread that waits with that ticket was interrupted
+    ["back", ticket]                        the thread that waits with that ticket was interrupted,
+                                            or is to make another launch first
     ["detail", ticket, data]                the answer to "explain"
     ["failed", error]                       the process exits with an error
     ["left"]                                the process exits normally
@@ -55,6 +56,8 @@ from typing import Any, TypeAlias
 Message: TypeAlias = list[Any]
 
 MOST_BYTES = 1 << 16
+# Ends what was sent of messages whose sender was interrupted: ASCII's "cancel", which JSON escapes.
+TORN = b"\x18"
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,8 @@ class Inbox:
         >>> inbox = Inbox()
         >>> inbox.feed(b'["go",1]\n["g')
         [['go', 1]]
-        >>> inbox.feed(b'o",2]\n')
-        [['go', 2]]
+        >>> inbox.feed(b'o",2]\n["torn\x18\n["go",3]\n')
+        [['go', 2], ['go', 3]]
     """
 
     def __init__(self) -> None:
@@ -131,7 +134,14 @@ class Inbox:
     def feed(self, data: bytes) -> list[Message]:
         """Add received bytes; return the messages that are now complete."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in lines if not line.endswith(TORN)]
+
+
+class DisconnectedError(Exception):
+    """The connection to the server is broken.
+
+    It is no `OSError`: a signal handler of the learner's may raise one in the middle of a call.
+    """
 
 
 class Channel:
@@ -151,27 +161,63 @@ class Channel:
         self.socket = address.connect()
         self._inbox = Inbox()
         self._sending = threading.RLock()
-        [[_, theirs]] = self.receive()
+        self._torn = False
         mine = nonce()
-        self.send(["hello", role, process, mine, proof(address.key, "client", theirs)])
-        if self.receive() != [["welcome", proof(address.key, "server", mine)]]:
+        try:
+            [[_, theirs]] = self.receive()
+            self.send(["hello", role, process, mine, proof(address.key, "client", theirs)])
+            welcome = self.receive()
+        except DisconnectedError as error:
+            raise ConnectionError(str(error)) from error
+        if welcome != [["welcome", proof(address.key, "server", mine)]]:
             self.socket.close()
             raise PermissionError("the referee's server and this process know different keys")
 
     def send(self, *messages: Message) -> None:
-        """Send messages in order, without messages of other threads in between."""
+        """Send messages in order, without messages of other threads in between.
+
+        If an exception of a signal handler ends the call, it is not known whether they were sent.
+
+        Raises:
+            DisconnectedError: The connection is broken.
+        """
         data = b"".join(map(encode, messages))
         with self._sending:
-            self.socket.sendall(data)
+            if self._torn:
+                data = TORN + b"\n" + data
+            self._torn = True
+            try:
+                self.socket.sendall(data)
+            except OSError as error:
+                _raise_if_own(error)
+                raise
+            self._torn = False
 
     def receive(self) -> list[Message]:
-        """Wait for messages; an empty list means that the connection is closed."""
+        """Wait for messages; an empty list means that the connection is closed.
+
+        Raises:
+            DisconnectedError: The connection is broken.
+        """
         messages: list[Message] = []
-        while not messages and (data := self.socket.recv(MOST_BYTES)):
-            messages = self._inbox.feed(data)
+        try:
+            while not messages and (data := self.socket.recv(MOST_BYTES)):
+                messages = self._inbox.feed(data)
+        except OSError as error:
+            _raise_if_own(error)
+            raise
         return messages
 
     def close(self) -> None:
         """Shut the connection down, which wakes a thread that waits for messages."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
+
+
+def _raise_if_own(error: OSError) -> None:
+    """Raise `DisconnectedError` for an error of a socket, rather than of a signal handler.
+
+    The error was caught by the function that called the socket: a handler has a frame of its own.
+    """
+    if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+        raise DisconnectedError(str(error)) from error

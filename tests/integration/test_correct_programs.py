@@ -115,6 +115,62 @@ CORRECT: dict[str, tuple[str, str | dict[int, str]]] = {
         "    s = pool.submit(lambda: float(jnp.sum(x))).result()\ns",
         "496.0",
     ),
+    "a pool whose library waits before it calls": (
+        "from concurrent.futures import ThreadPoolExecutor\nimport sched\n"
+        "later = sched.scheduler()\ngot = []\n"
+        "later.enter(0.5 * (k == 0), 1, lambda: got.append(float(total(x))))\n"
+        "pool = ThreadPoolExecutor(1)\ndone = pool.submit(later.run)\n"
+        "while not got: time.sleep(0.01)\ngot",
+        "[496.0]",
+    ),
+    "a thread whose library waits before it calls": (
+        "import sched\nlater = sched.scheduler()\ngot = []\n"
+        "later.enter(0.5 * (k == 1), 1, lambda: got.append(float(total(x))))\n"
+        "t = threading.Thread(target=later.run)\nt.start()\nt.join()\ngot",
+        "[496.0]",
+    ),
+    "a library's function, slow before it launches": (
+        "class Slow:\n    def __array__(self, *_, **__):\n"
+        "        time.sleep(0.4 * (k == 2))\n        return np.ones(3)\n"
+        "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(1) as pool:\n"
+        "    v = pool.submit(mu.process_allgather, Slow()).result()\nfloat(np.sum(v))",
+        "12.0",
+    ),
+    "a result that a thread sets later": (
+        "import queue\nq = queue.Queue()\n"
+        "def run():\n    time.sleep(0.3 * (k == 3))\n    q.put(float(total(x)))\n"
+        "threading.Thread(target=run).start()\nq.get()",
+        "496.0",
+    ),
+    "an event that a callback sets": (
+        "e = threading.Event()\ndef slow(v):\n    time.sleep(0.4 * (k == 1))\n    e.set()\n"
+        "f = jax.jit(lambda v: (jax.debug.callback(slow, v[0]), v + 1)[1])\n"
+        "got = []\nt = threading.Thread(target=lambda: got.append(float(total(x))))\n"
+        "f(jnp.ones(3))\nif k: t.start()\ne.wait()\nif not k: t.start()\nt.join()\ngot",
+        "[496.0]",
+    ),
+    "an event that a timer's signal sets": (
+        "import signal\ne = threading.Event()\n"
+        "before = signal.signal(signal.SIGALRM, lambda *_: e.set())\n"
+        "got = []\nt = threading.Thread(target=lambda: got.append(float(total(x))))\n"
+        "if k != 2: t.start()\nelse: signal.setitimer(signal.ITIMER_REAL, 0.4); e.wait(); t.start()"
+        "\nt.join()\nsignal.signal(signal.SIGALRM, before)\ngot",
+        "[496.0]",
+    ),
+    "the same closed-over array": (
+        "c = np.random.default_rng(0).random((8, 4))\n"
+        "f = lambda v: jnp.sum(v * c)\nfloat(jax.jit(f)(x)) == float(jax.jit(f)(x))",
+        "True",
+    ),
+    "other constants in what stays here": (
+        "c = np.full(64, float(k))\nv = float(jax.jit(lambda v: jnp.sum(v * c))(jnp.ones(64)))\n"
+        "float(jnp.sum(x)) + v - 64 * k",
+        "496.0",
+    ),
+    "a computation that nobody uses": (
+        "f = lambda v: (jnp.sin(v) * k, jnp.sum(v))[1]\nfloat(jax.jit(f)(x))",
+        "496.0",
+    ),
     "a callback": (
         "seen = []\ndef see(v): seen.append(float(jnp.sin(v)))\n"
         "def f(v):\n    jax.debug.callback(see, jnp.sum(v))\n    return jnp.sum(v)\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 
 from mcnb.lockstep.client import Client
@@ -39,8 +40,7 @@ class Learner:
         process = client.process  # noqa: F841
         try:
             for launch in launches:
-                with client.passing(launch, Place(1)):
-                    self.made.append(launch.name)
+                client.make(launch, Place(1), partial(self.made.append, launch.name))
         except BaseException as error:
             self.error = error
 

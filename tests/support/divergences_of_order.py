@@ -129,6 +129,40 @@ ORDERS = {
         {},
         {0: DONE},
     ),
+    "in a pool, its result waited for": Divergence(
+        "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(1) as pool:\n"
+        "    pool.submit(lambda: (total if k == 0 else meet)(x)).result()",
+        "mismatch",
+        all_at(3),
+    ),
+    "in a thread, a queue waited for": Divergence(
+        "import queue\nq = queue.Queue()\n"
+        "threading.Thread(target=lambda: q.put((total if k else meet)(x)), daemon=True).start()\n"
+        "q.get()",
+        "mismatch",
+        all_at(3),
+    ),
+    "in a thread, an event waited for": Divergence(
+        "e = threading.Event()\n"
+        "def run():\n    (total if k else meet)(x)\n    e.set()\n"
+        "threading.Thread(target=run, daemon=True).start()\ne.wait()",
+        "mismatch",
+        all_at(3),
+    ),
+    "in an executor of asyncio": Divergence(
+        "import asyncio\nasync def run():\n"
+        "    call = lambda: (total if k else meet)(x)\n"
+        "    return await asyncio.get_running_loop().run_in_executor(None, call)\n"
+        "asyncio.run(run())",
+        "mismatch",
+        all_at(3),
+    ),
+    "one finishes, the others' pools wait": Divergence(
+        "from concurrent.futures import ThreadPoolExecutor\nif k != 1:\n"
+        "    with ThreadPoolExecutor(2) as pool: list(pool.map(lambda _: total(x), [0]))",
+        "missing",
+        **left(1, 3),
+    ),
     "in a callback": Divergence(
         "def ask(v):\n    if k == 0: jnp.sum(x)\n    return v\n"
         "s = jax.ShapeDtypeStruct((), np.float32)\n"

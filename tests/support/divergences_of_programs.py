@@ -123,6 +123,80 @@ PROGRAMS = {
         all_at(2),
         says=("the compiled program; first different line: ", "was compiled into the program"),
     ),
+    "other closed-over array of NumPy": Divergence(
+        "c = np.arange(32).reshape(8, 4)\nc[5, 1] += k == 2\njax.jit(lambda v: jnp.sum(v * c))(x)",
+        "mismatch",
+        all_at(3),
+        says=("a constant, f32[8,4] at [5, 1]: 21 on processes 0,1,3; 22 on process 2",),
+    ),
+    "other closed-over array of JAX": Divergence(
+        "c = jax.random.normal(jax.random.key(k // 3), (8, 4))\n"
+        "jax.jit(lambda v: jnp.sum(v * c))(x)",
+        "mismatch",
+        all_at(2),
+        says=("a constant, f32[8,4] at [0, 0]: ",),
+    ),
+    "other large constant": Divergence(
+        "c = np.random.default_rng(0).random((2048, 1024))\nc[2000, 3] += k == 1\n"
+        "jax.jit(lambda v: jnp.sum(v) + jnp.sum(c * v[0, 0]))(x)",
+        "mismatch",
+        all_at(3),
+        says=("What differs: the compiled program. Hint: a value that differs",),
+    ),
+    "other constant inside shard_map": Divergence(
+        "table = np.random.default_rng(k == 3).integers(0, 1000, 64)\n"
+        "f = jax.shard_map(lambda v: lax.psum(v.sum() * table, ('a', 'b')), mesh=mesh,"
+        " in_specs=P('a', 'b'), out_specs=P())\njax.jit(f)(x)",
+        "mismatch",
+        all_at(3),
+        says=("a constant, f32[64] at [0]: ",),
+    ),
+    "other bytes": Divergence(
+        "c = np.arange(64, dtype=np.int8).reshape(4, 16)\nc[3, 15] = k == 0\n"
+        "jax.jit(lambda v: jnp.sum(v) + jnp.sum(c * v[0, 0].astype(np.int8)))(x)",
+        "mismatch",
+        all_at(3),
+        says=("a constant, s8[4,16] at [3, 15]: 1 on process 0; 0 on processes 1-3",),
+    ),
+    "other half of a triangular system": Divergence(
+        "m = put(np.eye(4) + np.ones((4, 4)), P())\n"
+        "solve = jax.scipy.linalg.solve_triangular\n"
+        "jax.jit(lambda m, v: jnp.sum(solve(m, v.T, lower=bool(k == 2))))(m, x)",
+        "mismatch",
+        all_at(3),
+        says=("the setting uplo of lapack_strsm_ffi: 'U' on processes 0,1,3; 'L' on process 2",),
+    ),
+    "transposed triangular system": Divergence(
+        "m = put(np.eye(4) + np.ones((4, 4)), P())\n"
+        "solve = jax.scipy.linalg.solve_triangular\n"
+        "jax.jit(lambda m, v: jnp.sum(solve(m, v.T, trans=int(k == 1))))(m, x)",
+        "mismatch",
+        all_at(3),
+    ),
+    "other half of a symmetric matrix": Divergence(
+        "m = put(np.eye(4) * 9 + np.ones((4, 4)), P())\n"
+        "f = lambda m: jnp.linalg.eigh(m, UPLO='L' if k else 'U', symmetrize_input=False)[0]\n"
+        "jax.jit(lambda m, v: jnp.sum(v) + jnp.sum(f(m)))(m, x)",
+        "mismatch",
+        all_at(3),
+        says=("the setting uplo of lapack_ssyevd_ffi: 'U' on process 0; 'L' on processes 1-3",),
+    ),
+    "other precision of a product": Divergence(
+        "p = lax.Precision.HIGHEST if k else lax.Precision.DEFAULT\n"
+        "jax.jit(lambda v: jnp.sum(jnp.matmul(v, v.T, precision=p)))(x)",
+        "mismatch",
+        all_at(2),
+    ),
+    "donated by one": Divergence(
+        "f = jax.jit(lambda v: v.at[0].set(jnp.sum(v)), donate_argnums=(0,) if k == 1 else ())\n"
+        "f(put(np.ones((8, 4)), P('a', 'b')))",
+        "mismatch",
+        all_at(2),
+        says=(
+            "the donation of argument v: kept on processes 0,2,3; donated on process 1. Hint: "
+            "donate the argument on all processes, or on none",
+        ),
+    ),
     "other output sharding": Divergence(
         "jax.jit(lambda v: v * 2, out_shardings=NamedSharding(mesh, P('b' if k else None)))(x)",
         "mismatch",

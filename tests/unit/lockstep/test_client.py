@@ -7,7 +7,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -52,8 +54,8 @@ def test_a_launch_without_partners_needs_nobody(clients: list[Client]) -> None:
 
 
 def test_suspended(clients: list[Client]) -> None:
-    with clients[0].suspended(), clients[0].passing(F, Place(1)):
-        pass
+    with clients[0].suspended():
+        assert clients[0].make(F, Place(1), lambda: "made") == "made"
     assert clients[0].take_records() == ()
 
 
@@ -87,8 +89,7 @@ def test_a_thread_that_still_runs_may_come(server: Server, clients: list[Client]
     def learner_comes_later() -> None:
         process = 1  # noqa: F841
         go.wait()
-        with clients[1].passing(F, Place(2)):
-            pass
+        clients[1].make(F, Place(2), lambda: None)
 
     later = threading.Thread(target=learner_comes_later)
     later.start()
@@ -219,8 +220,10 @@ def test_an_interrupt_is_heard_at_once(server: Server, clients: list[Client]) ->
     def attempt() -> float:
         thread = Interrupt(waits)
         began = time.monotonic()
-        with pytest.raises(KeyboardInterrupt), clients[0].passing(F, Place(1)):
-            raise AssertionError
+        made: list[str] = []
+        with pytest.raises(KeyboardInterrupt):
+            clients[0].make(F, Place(1), lambda: made.append("f"))
+        assert not made
         took = since(began)
         thread.join()
         # It is as if it had never come.
@@ -244,23 +247,149 @@ def test_an_interrupt_that_comes_too_late_lets_the_launch_be_made(
 
     monkeypatch.setattr(clients[0]._channel, "receive", slow)
     other = Learner(clients[1], F)
-    made = []
-    with pytest.raises(KeyboardInterrupt), clients[0].passing(F, Place(1)):
-        made.append("f")
+    made: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        clients[0].make(F, Place(1), lambda: made.append("f"))
     assert made == ["f"]
     monkeypatch.setattr(clients[0]._channel, "receive", receive)
     learners = [Learner(client, G) for client in clients]
     assert [one.joined().made for one in learners] == [["jit(g)"], ["jit(g)"]]
 
 
+@contextmanager
+def signalled_while_it_waits(
+    server: Server, handler: Callable[..., object], then: Callable[[], object] = lambda: None
+) -> Iterator[None]:
+    """Send this process a signal once its main thread waits for an answer."""
+    main = threading.get_ident()
+    before = signal.signal(signal.SIGUSR1, handler)
+
+    def reads() -> bool:
+        frame = sys._current_frames()[main]
+        return bool(server.waits()) and frame.f_code is Channel.receive.__code__
+
+    def run() -> None:
+        wait_until(reads, HANG_S)
+        signal.pthread_kill(main, signal.SIGUSR1)
+        then()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join(HANG_S)
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_handlers_launch_comes_after_the_one_that_waits(
+    server: Server, clients: list[Client]
+) -> None:
+    made: list[str] = []
+    others: list[Learner] = []
+    called = threading.Event()
+
+    def handler(*_: object) -> None:
+        called.set()
+        for launch in (G, LONG):
+            clients[0].make(launch, Place(2), partial(made.append, launch.name))
+
+    def then() -> None:
+        assert called.wait(HANG_S)
+        others.append(Learner(clients[1], F, G, LONG, F))
+
+    with signalled_while_it_waits(server, handler, then):
+        assert clients[0].make(F, Place(1), lambda: made.append("jit(f)") or "f") == "f"
+    assert made == ["jit(f)", "jit(g)", "jit(long)"]
+    clients[0].make(F, Place(3), lambda: None)
+    assert others[0].joined().made == ["jit(f)", "jit(g)", "jit(long)", "jit(f)"]
+    records = [(record.launch, record.line) for record in clients[0].take_records()]
+    assert sorted(records, key=str) == sorted([(F, 1), (G, 2), (LONG, 2), (F, 3)], key=str)
+
+
+def test_what_the_launch_below_a_handler_raises_is_raised_there(
+    server: Server, clients: list[Client]
+) -> None:
+    def fail() -> None:
+        raise ValueError("of the launch")
+
+    def handler(*_: object) -> None:
+        clients[0].make(G, Place(2), lambda: None)
+
+    other: list[Learner] = []
+    with (
+        signalled_while_it_waits(server, handler, lambda: other.append(Learner(clients[1], F, G))),
+        pytest.raises(ValueError, match=r"^of the launch$"),
+    ):
+        clients[0].make(F, Place(1), fail)
+    assert other[0].joined().made == ["jit(f)", "jit(g)"]
+
+
+def test_a_handler_in_the_middle_of_native_code_may_not_launch(
+    server: Server, clients: list[Client]
+) -> None:
+    errors: list[str] = []
+
+    def handler(*_: object) -> None:
+        with pytest.raises(LockstepError) as raised:
+            clients[0].make(G, Place(2), lambda: None)
+        errors.append(str(raised.value))
+
+    other: list[Learner] = []
+    with signalled_while_it_waits(server, handler, lambda: other.append(Learner(clients[1], F))):
+        clients[0].arrive(F, Place(1), sys._getframe())
+    assert other[0].joined().made == ["jit(f)"]
+    assert errors == [
+        "order: a signal handler or a finalizer launched jit(g) in the middle of the launch of "
+        "jit(f), which has to come first. Set a flag in the handler, and launch at the end of a "
+        "step"
+    ]
+
+
+@pytest.mark.parametrize("error", [TimeoutError("late"), BrokenPipeError(), KeyError("k")])
+def test_a_signal_handlers_error_ends_the_wait(
+    server: Server, clients: list[Client], error: Exception
+) -> None:
+    def handler(*_: object) -> None:
+        raise error
+
+    made: list[str] = []
+    with signalled_while_it_waits(server, handler), pytest.raises(type(error)) as raised:
+        clients[0].make(F, Place(1), lambda: made.append("f"))
+    assert (raised.value, made, server.waits()) == (error, [], {})
+    learners = [Learner(client, G) for client in clients]
+    assert [one.joined().made for one in learners] == [["jit(g)"], ["jit(g)"]]
+
+
+@pytest.mark.parametrize("sent", [0, 10, 10_000])
+def test_an_interrupt_in_the_middle_of_an_announcement(
+    server: Server, clients: list[Client], monkeypatch: pytest.MonkeyPatch, sent: int
+) -> None:
+    channel = clients[0]._channel
+
+    class Interrupted:
+        def sendall(self, data: bytes) -> None:
+            monkeypatch.setattr(channel, "socket", whole)
+            whole.sendall(data[:sent])
+            raise KeyboardInterrupt
+
+    whole = channel.socket
+    monkeypatch.setattr(channel, "socket", Interrupted())
+    made: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        clients[0].make(F, Place(1), lambda: made.append("f"))
+    assert (made, server.waits()) == ([], {})
+    learners = [Learner(client, F, G) for client in clients]
+    assert [one.joined().made for one in learners] == [["jit(f)", "jit(g)"]] * 2
+
+
 def test_a_launch_in_the_middle_of_a_launch(clients: list[Client]) -> None:
     made: list[list[str]] = [[], []]
 
     def learner_nests(k: int) -> None:
-        with clients[k].passing(F, Place(1)), clients[k].passing(G, Place(2)):
-            made[k].append("both")
-        with clients[k].passing(F, Place(3)):
-            made[k].append("f")
+        client = clients[k]
+        client.make(F, Place(1), lambda: client.make(G, Place(2), lambda: made[k].append("both")))
+        client.make(F, Place(3), lambda: made[k].append("f"))
 
     threads = [threading.Thread(target=learner_nests, args=(k,)) for k in range(2)]
     for thread in threads:
@@ -278,14 +407,11 @@ def test_who_does_not_hold_back_is_followed_all_the_same(
         client.begin(cell, holding=False)
     for launch in (F, G, F):
         for client in clients:
-            with client.passing(launch, Place(1)):
-                pass
-    with clients[0].passing(F, Place(4)):
-        pass
+            client.make(launch, Place(1), lambda: None)
+    clients[0].make(F, Place(4), lambda: None)
     assert wait_until(lambda: server.waits())
     assert server.verdict is None
-    with clients[1].passing(G, Place(5)):
-        pass
+    clients[1].make(G, Place(5), lambda: None)
     assert wait_until(lambda: server.verdict)
     verdict = server.verdict
     assert verdict is not None

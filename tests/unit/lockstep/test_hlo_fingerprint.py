@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnb.lockstep.hlo import Operation, by_process, fingerprint, partners
+from mcnb.lockstep.hlo import Operation, by_process, constants, fingerprint, partners
 from mcnb.lockstep.model import Collective
 from tests.support.hlo_texts import COLUMNS, DEVICES, ROWS, Groups, as_lists, iotas
 
@@ -26,6 +26,8 @@ num_partitions=4
 ENTRY %(param: f32[4,4]) -> f32[4,4] {
   tmp_0 = f32[4,4]{1,0} parameter(0), sharding={devices=[2,2]<=[4]}
   tmp_1 = f32[4,4]{1,0} copy(tmp_0)
+  tmp_8 = f32[4,4]{1,0} custom-call(tmp_1), custom_call_target="f", backend_config={uplo = 76 : ui8}
+  tmp_9 = () custom-call(tmp_1), custom_call_target="python_callback", backend_config={index = 0}
   tmp_2 = f32[4,4]{1,0} collective-permute(tmp_1), source_target_pairs={{0,1},{1,0}}
   ROOT tmp_3 = f32[4,4]{1,0} all-reduce(tmp_2), channel_id=1, \
 replica_groups=mesh['a'=2,'b'=2] {'a'}, use_global_device_ids=true, to_apply=%region_0
@@ -54,6 +56,9 @@ ROOT = "use_global_device_ids=true, to_apply=%region_0"
         (ROOT, f'{ROOT}, frontend_attributes={{_name="a"}}'),
         (ROOT, f'{ROOT}, sharding={{replicated}}, frontend_attributes={{x="1",y={{2}}}}'),
         ("HloModule ,", "HloModule jit_step,"),
+        ("HloModule ,", "HloModule , input_output_alias={ {}: (0, {}, may-alias) },"),
+        ('"f", backend', '"f", sharding={replicated}, frontend_attributes={x="{1}"}, backend'),
+        ("index = 0", "index = 1"),
     ],
 )
 def test_equal_programs_have_one_fingerprint(old: str, new: str) -> None:
@@ -63,6 +68,8 @@ def test_equal_programs_have_one_fingerprint(old: str, new: str) -> None:
 
 
 CHANGES = [
+    ("uplo = 76", "uplo = 85"),
+    ('"f", backend', '"g", backend'),
     ("f32", "bf16"),
     ("[4,4]", "[4,8]"),
     ("f32[4,4]{1,0} copy", "f32[4,4]{0,1} copy"),
@@ -91,6 +98,37 @@ def test_different_programs_have_different_fingerprints() -> None:
         == len(set(texts))
         == 1 + len(CHANGES)
     )
+
+
+def test_other_values_make_another_program() -> None:
+    prints = {fingerprint(PROGRAM, 4, DEVICES, values) for values in ((), ("1",), ("1", "2"))}
+    assert len(prints) == 3
+
+
+def field(number: int, content: bytes | int) -> bytes:
+    """Return a field of a protocol buffer."""
+    if isinstance(content, int):
+        return bytes([number << 3, content])
+    size, rest = len(content) & 0x7F, len(content) >> 7
+    length = bytes([size | 0x80, rest]) if rest else bytes([size])
+    return bytes([number << 3 | 2]) + length + content
+
+
+@given(st.lists(st.lists(st.binary(min_size=1, max_size=300), max_size=4), max_size=4))
+def test_the_constants_of_a_serialized_program(computations: list[list[bytes]]) -> None:
+    module = field(1, b"jit_f") + b"\x09" + bytes(8) + b"\x0d" + bytes(4)
+    for literals in computations:
+        instructions = [field(1, b"name") + field(9, 3) + field(8, one) for one in literals]
+        module += field(3, b"".join(field(2, one) for one in instructions))
+    flat = [literal for literals in computations for literal in literals]
+    found = constants(module)
+    assert len(found) == len(flat)
+    assert [found.index(one) for one in found] == [flat.index(one) for one in flat]
+
+
+def test_a_serialized_program_that_is_none() -> None:
+    with pytest.raises(ValueError, match=r"^a field of kind 3 in a serialized program$"):
+        constants(b"\x0b")
 
 
 def test_other_devices_or_another_order_of_them_make_another_program() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcnb.lockstep.model import Detail, Launch
+from mcnb.lockstep.model import Collective, Detail, Launch
 from tests.support.verdicts import FINISHED, MAX, ORDER, PROGRAM, SUM, at, launch, sentence
 
 SHAPE = (
@@ -56,6 +56,17 @@ OTHERS = {
 
 def other(**more: Any) -> Launch:
     return replace(FULL, program="2", **more)
+
+
+def constants(kind: str, *values: str) -> dict[int, Detail]:
+    lines = [f"tmp_1 = {kind} constant({value})" for value in values]
+    return {k: Detail(program=("same", line)) for k, line in enumerate(lines)}
+
+
+def calls(*settings: str) -> dict[int, Detail]:
+    call = 'tmp_1 = f32[4] custom-call(tmp_0), custom_call_target="solve", api_version=1'
+    lines = [f"{call}, backend_config={{{one}}}" for one in settings]
+    return {k: Detail(program=("same", line)) for k, line in enumerate(lines)}
 
 
 @pytest.mark.parametrize(
@@ -172,6 +183,72 @@ def other(**more: Any) -> Launch:
             {0: Detail(program=("a", "b")), 1: Detail(program=("a",))},
             "the compiled program; first different line: `b` on process 0; nothing on process 1",
             PROGRAM,
+        ),
+        (
+            FULL,
+            other(),
+            constants("f32[2,3]{1,0}", "{ {1, 2, 3}, {4, 5, 6} }", "{ {1, 2, 3}, {4, 7, 6} }"),
+            "a constant, f32[2,3] at [1, 1]: 5 on process 0; 7 on process 1",
+            PROGRAM,
+        ),
+        (
+            FULL,
+            other(),
+            constants("c64[2]{0}", "{(1, -0.5), (0, 2)}", "{(1, -0.5), (0, 3)}"),
+            "a constant, c64[2] at [1]: (0, 2) on process 0; (0, 3) on process 1",
+            PROGRAM,
+        ),
+        (
+            FULL,
+            other(),
+            constants("s8[1,1,2]{2,1,0}", "{ { /*i1=0*/ {1, 2} } }", "{ { /*i1=0*/ {3, 2} } }"),
+            "a constant, s8[1,1,2] at [0, 0, 0]: 1 on process 0; 3 on process 1",
+            PROGRAM,
+        ),
+        (
+            FULL,
+            other(),
+            constants("pred[]", "true", "false"),
+            "a constant, pred[]: true on process 0; false on process 1",
+            PROGRAM,
+        ),
+        (
+            FULL,
+            other(),
+            calls("diag = 78 : ui8, uplo = 76 : ui8", "diag = 78 : ui8, uplo = 85 : ui8"),
+            "the setting uplo of solve: 'L' on process 0; 'U' on process 1",
+            PROGRAM,
+        ),
+        (
+            FULL,
+            other(),
+            calls("axes = 2 : i64", "axes = 3 : i64"),
+            "the setting axes of solve: 2 on process 0; 3 on process 1",
+            PROGRAM,
+        ),
+        (
+            FULL,
+            other(),
+            {k: Detail(program=("a = f32[8] add(" + "b, " * 60 + f"{k})",)) for k in range(2)},
+            "the compiled program; first different line: "
+            f"`... {'b, ' * 11}0)` on process 0; `... {'b, ' * 11}1)` on process 1",
+            PROGRAM,
+        ),
+        (
+            replace(FULL, donated=(1,)),
+            other(donated=(0, 1)),
+            {1: Detail(names=("v", "n"))},
+            "the donation of argument v: kept on process 0; donated on process 1",
+            "donate the argument on all processes, or on none: what XLA compiles depends on it",
+        ),
+        (
+            replace(FULL, lowered="a", collectives=(Collective("all-reduce", 4, ((0, 1),)),)),
+            other(lowered="a", collectives=(Collective("all-gather", 8, ((0, 1),)),)),
+            {},
+            "the collectives that XLA compiled from one program: all-reduce of 4 B among (0,1) on "
+            "process 0; all-gather of 8 B among (0,1) on process 1",
+            "XLA compiled one program in two ways: compare the versions of jaxlib and the "
+            "XLA_FLAGS of the processes",
         ),
         (FULL, other(), {}, "the compiled program", PROGRAM),
         (

@@ -1,0 +1,235 @@
+"""Which threads may still launch something."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import FrameType
+
+import pytest
+
+from mcnb.lockstep.threads import Threads, has_signal_handlers
+from tests.conftest import wait_until
+
+LATE_S = 60
+
+
+def is_learners(frame: FrameType) -> bool:
+    return frame.f_code.co_name.startswith("learner")
+
+
+class Scene:
+    """Threads of a learner's program, one of which waits for the answer to a launch."""
+
+    def __init__(self) -> None:
+        self.threads = Threads(is_learners)
+        self.answer = threading.Event()
+        self.waiting: list[int] = []
+        self.begun: list[threading.Thread] = []
+        self.called = False
+
+    def learner_launches(self, *_: object) -> int:
+        self.waiting.append(threading.get_ident())
+        self.answer.wait(LATE_S)
+        return 1
+
+    def learner_calls(self, function: Callable[[], object]) -> None:
+        self.called = True
+        function()
+
+    def begin(self, target: Callable[..., object], *args: object) -> None:
+        thread = threading.Thread(target=target, args=args)
+        self.begun.append(thread)
+        thread.start()
+
+    def is_quiet(self) -> bool:
+        return not self.threads.others_run(self.waiting)
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    monkeypatch.setattr(signal, "getitimer", lambda _: (0.0, 0.0))  # a test has a time limit
+    scene = Scene()
+    yield scene
+    scene.answer.set()
+    for thread in scene.begun:
+        thread.join(LATE_S)
+        assert not thread.is_alive()
+
+
+def result_of(scene: Scene) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        scene.learner_calls(pool.submit(scene.learner_launches).result)
+
+
+def taken_from_a_queue(scene: Scene) -> None:
+    filled: queue.Queue[int] = queue.Queue()
+    scene.begin(lambda: filled.put(scene.learner_launches()))
+    scene.learner_calls(filled.get)
+
+
+def an_event(scene: Scene) -> None:
+    event = threading.Event()
+    scene.begin(lambda: scene.learner_launches() and event.set())
+    scene.learner_calls(event.wait)
+
+
+def a_barrier(scene: Scene) -> None:
+    barrier = threading.Barrier(2)
+    scene.begin(lambda: scene.learner_launches() and barrier.wait())
+    scene.learner_calls(barrier.wait)
+
+
+def a_thread_that_joins_another(scene: Scene) -> None:
+    first = threading.Thread(target=scene.learner_launches)
+    first.start()
+    second = threading.Thread(target=scene.learner_calls, args=(first.join,))
+    second.start()
+    scene.learner_calls(second.join)
+
+
+def awaited_in_a_loop(scene: Scene) -> None:
+    async def learner_awaits() -> None:
+        scene.called = True
+        await asyncio.get_running_loop().run_in_executor(None, scene.learner_launches)
+
+    asyncio.run(learner_awaits())
+
+
+def mapped_by_a_pool(scene: Scene) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        scene.learner_calls(lambda: list(pool.map(scene.learner_launches, [0])))
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        result_of,
+        taken_from_a_queue,
+        an_event,
+        a_barrier,
+        a_thread_that_joins_another,
+        awaited_in_a_loop,
+        mapped_by_a_pool,
+    ],
+    ids=lambda waits: waits.__name__,
+)
+def test_who_waits_for_a_launch_of_another_thread_is_quiet(
+    scene: Scene, waits: Callable[[Scene], None]
+) -> None:
+    scene.begin(waits, scene)
+    assert wait_until(lambda: scene.waiting and scene.called)
+    assert wait_until(scene.is_quiet)
+
+
+@pytest.mark.parametrize(
+    "waits", [result_of, taken_from_a_queue, an_event], ids=lambda waits: waits.__name__
+)
+def test_a_timer_of_the_process_may_wake_it(
+    scene: Scene, waits: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.begin(waits, scene)
+    assert wait_until(lambda: scene.waiting and scene.called)
+    assert wait_until(scene.is_quiet)
+    monkeypatch.setattr(signal, "getitimer", lambda _: (LATE_S, 0.0))
+    assert not scene.is_quiet()
+
+
+def test_a_wait_with_a_time_limit_is_not_quiet(scene: Scene) -> None:
+    event = threading.Event()
+    scene.begin(scene.learner_launches)
+    scene.begin(scene.learner_calls, functools.partial(event.wait, LATE_S))
+    assert wait_until(lambda: scene.waiting and scene.called)
+    assert not wait_until(scene.is_quiet, 0.3)
+    event.set()
+
+
+def test_a_thread_of_a_library_may_be_the_one_that_is_waited_for(scene: Scene) -> None:
+    event, end = threading.Event(), threading.Event()
+
+    def listens() -> None:  # as a client of a server does: not the learner's, and blocked outside
+        while not end.is_set():
+            time.sleep(0.01)
+
+    scene.begin(listens)
+    scene.begin(scene.learner_launches)
+    assert wait_until(lambda: scene.waiting)
+    assert wait_until(scene.is_quiet)  # by itself it launches nothing
+    scene.begin(scene.learner_calls, event.wait)
+    assert wait_until(lambda: scene.called)
+    assert not wait_until(scene.is_quiet, 0.3)
+    event.set()
+    end.set()
+
+
+def test_work_that_has_not_begun_is_not_quiet(scene: Scene) -> None:
+    begun: Future[int] = Future()
+    scene.begin(scene.learner_launches)
+    scene.begin(scene.learner_calls, begun.result)
+    assert wait_until(lambda: scene.waiting and scene.called)
+    assert not wait_until(scene.is_quiet, 0.3)
+    begun.set_running_or_notify_cancel()
+    assert wait_until(scene.is_quiet)
+    begun.set_result(1)
+
+
+def retried(function: Callable[[], object], began: threading.Event, go: threading.Event) -> None:
+    """Wait before calling a function, as a library that tries again does."""
+    began.set()
+    while not go.is_set():
+        time.sleep(0.01)
+    function()
+
+
+def held(function: Callable[[], object]) -> list[Callable[[], object]]:
+    class Step:
+        def __init__(self) -> None:
+            self.run = function
+
+        def call(self) -> object:
+            return self.run()
+
+    wrapped = functools.wraps(function)(lambda: function())
+    return [function, functools.partial(function), wrapped, Step().call]
+
+
+@pytest.mark.parametrize("way", range(4))
+@pytest.mark.parametrize("pool", [False, True])
+def test_a_library_that_will_call_the_learners_function_is_not_quiet(
+    scene: Scene, way: int, pool: bool
+) -> None:
+    began, go = threading.Event(), threading.Event()
+    work = functools.partial(retried, held(scene.learner_launches)[way], began, go)
+    executor = ThreadPoolExecutor(1)
+    if pool:
+        executor.submit(work)
+    else:
+        scene.begin(work)
+    assert began.wait(LATE_S)
+    assert not wait_until(scene.is_quiet, 0.2)
+    go.set()
+    assert wait_until(scene.is_quiet)
+    scene.answer.set()
+    executor.shutdown()
+
+
+def test_an_idle_pool_is_quiet(scene: Scene) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda n: n + 1, range(3))) == [1, 2, 3]
+        assert wait_until(scene.is_quiet)
+
+
+def test_handlers_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers: dict[int, object] = {signal.SIGINT: signal.default_int_handler}
+    monkeypatch.setattr(signal, "getsignal", lambda one: handlers.get(one, signal.SIG_DFL))
+    assert not has_signal_handlers()
+    handlers[signal.SIGTERM] = None  # of native code, as JAX's own
+    assert not has_signal_handlers()
+    handlers[signal.SIGUSR2] = functools.partial(print)
+    assert has_signal_handlers()

@@ -211,7 +211,7 @@ class Client:
         ticket = next(self._tickets)
         if not self._holding:
             self._passed[ticket] = place
-            self._announce(ticket, launch, place, held=False)
+            self._announce(ticket, Slot(place, thread, launch), held=False)
             self._record(launch, place, announced, announced)
             return None
         outer = self._make_outer(thread, launch)
@@ -264,7 +264,8 @@ class Client:
             LockstepError: One of them is made by native code.
         """
         outer = [slot for slot in list(self._slots.values()) if slot.thread == thread]
-        waiting = [slot for slot in outer if slot.launch is not None and slot.outcome is None]
+        # A handler that came before the announcement also comes before the launch.
+        waiting = [slot for slot in outer if slot.announced and slot.outcome is None]
         for slot in waiting:
             while not slot.answer:
                 self._hear_or_sleep(slot)
@@ -274,7 +275,8 @@ class Client:
                 slot.outcome = self._made(passage, slot.make)
                 if passage.interrupt is not None:
                     raise passage.interrupt
-        natively = [slot for slot in waiting if slot.answer[0] != "stop" and slot.outcome is None]
+        gone = [slot for slot in waiting if slot.answer[0] in ("go", "went")]
+        natively = [slot for slot in gone if slot.outcome is None]
         if natively or thread in self._going:
             self._rouse(outer)
             other = next((f" of {slot.launch.name}" for slot in natively if slot.launch), "")
@@ -368,7 +370,9 @@ class Client:
         for end in (self._control.socket, self._channel.socket, self._bell, self._rung):
             end.close()
 
-    def _announce(self, ticket: int, launch: Launch, place: Place, *, held: bool = True) -> None:
+    def _announce(self, ticket: int, slot: Slot, *, held: bool = True) -> None:
+        launch, place = slot.launch, slot.place
+        assert launch is not None
         number = self._numbers.get(launch)
         described: list[Message] = []
         if number is None:
@@ -380,6 +384,7 @@ class Client:
         at = ["at", ticket, number, place.line, place.name, alone, list(waiting), held]
         try:
             self._channel.send(*described, at)
+            slot.announced = True  # at once: a signal handler may launch from here on
         except DisconnectedError:
             self._let_all_pass()
         self._numbers[launch] = number  # now the referee knows it
@@ -398,8 +403,7 @@ class Client:
                 if interrupt is not None:
                     slot.woken.acquire()
                 elif slot.launch is not None and not slot.announced:
-                    self._announce(ticket, slot.launch, slot.place)
-                    slot.announced = True
+                    self._announce(ticket, slot)
                 else:
                     self._hear_or_sleep(slot)
             except BaseException as error:

@@ -211,7 +211,7 @@ class Threads:
         only_threading = all(_module(frame) == "threading" for frame in stack)
         if is_main or only_threading or any(map(self._may_launch, stack)):
             return "blocked" if blocked else "runs"
-        return "waits" if blocked else "apart"
+        return "waits" if blocked or _is_kernels(stack) else "apart"
 
     def _may_launch(self, frame: FrameType) -> bool:
         """Return whether a frame belongs to the learner's code or to JAX, or may call it."""
@@ -241,6 +241,8 @@ class Threads:
         return depth > 0 and any(self._calls_learners(one, depth - 1) for one in held)
 
 
+# The packages of a notebook kernel that start threads of their own, at any time.
+KERNEL = frozenset(("zmq", "ipykernel", "ipyparallel"))
 _WORK_ITEM = concurrent.futures.thread._WorkItem.run.__code__
 _POOL_WORKER = concurrent.futures.thread._worker.__code__
 
@@ -295,6 +297,12 @@ def _uses_jax(frame: FrameType) -> bool:
 
 # By the name of the module.
 _using_jax: dict[str, bool] = {}
+
+
+def _is_kernels(stack: list[FrameType]) -> bool:
+    """Return whether a thread belongs to the notebook kernel, and wakes none of the learner's."""
+    outer = next((frame for frame in reversed(stack) if _module(frame) != "threading"), None)
+    return outer is not None and _module(outer).partition(".")[0] in KERNEL
 
 
 def _is_idle(stack: list[FrameType]) -> bool:

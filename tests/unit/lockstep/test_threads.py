@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -164,6 +165,20 @@ def test_a_thread_of_a_library_may_be_the_one_that_is_waited_for(scene: Scene) -
     scene.begin(scene.learner_calls, event.wait)
     assert wait_until(lambda: scene.called)
     assert not wait_until(scene.is_quiet, 0.3)
+    event.set()
+    end.set()
+
+
+def test_a_thread_of_the_kernel_is_not(scene: Scene) -> None:
+    event, end = threading.Event(), threading.Event()
+    source = "def collects(end):\n    while not end.wait(0.01): pass"
+    names: dict[str, Any] = {"__name__": "zmq.utils.garbage"}
+    exec(source, names)  # as if that module had started it
+    scene.begin(names["collects"], end)
+    scene.begin(scene.learner_launches)
+    scene.begin(scene.learner_calls, event.wait)
+    assert wait_until(lambda: scene.waiting and scene.called)
+    assert wait_until(scene.is_quiet)
     event.set()
     end.set()
 

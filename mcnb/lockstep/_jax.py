@@ -287,7 +287,7 @@ def _replace(pxla: Any, pjit: Any) -> None:
 
         def checked_shard_constants(self: Any, constants: Sequence[Any]) -> Any:
             if constants and _guard is not None and _spans(self.unsafe_call):
-                _closed_over[self.unsafe_call] = [*map(digest_of_value, constants)]
+                _closed_over[self.unsafe_call] = [*map(_digest_of, constants)]
             return shard_constants(self, constants)
 
         pxla.MeshExecutable.shard_const_args = checked_shard_constants
@@ -302,7 +302,7 @@ def _note_lowered(executable: Any, given: Sequence[Any]) -> None:
             _lowered[executable.unsafe_call] = hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def digest_of_value(value: Any) -> str:
+def _digest_of(value: Any) -> str:
     """Return a digest of an array's type, and of its elements if this process has all of them."""
     import jax
 

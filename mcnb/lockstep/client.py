@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from types import FrameType
 from typing import Any, TypeVar
 
-from mcnb.errors import LockstepError
+from mcnb.errors import LockstepError, McnbError
 from mcnb.lockstep.model import Detail, Launch, LaunchRecord
 from mcnb.lockstep.source import Place
 from mcnb.lockstep.threads import Ordering, Passage, Threads, current_frames, interrupt_main
@@ -199,6 +199,7 @@ class Client:
 
         Raises:
             LockstepError: The launch may never be made, because the processes diverged.
+            McnbError: A signal handler launches in the middle of a launch of native code.
         """
         thread = threading.get_ident()
         if thread in self._suspended:
@@ -261,7 +262,7 @@ class Client:
         They come first, and the thread can't make them by itself before the handler returns.
 
         Raises:
-            LockstepError: One of them is made by native code.
+            McnbError: One of them is made by native code.
         """
         outer = [slot for slot in list(self._slots.values()) if slot.thread == thread]
         # A handler that came before the announcement also comes before the launch.
@@ -280,10 +281,11 @@ class Client:
         if natively or thread in self._going:
             self._rouse(outer)
             other = next((f" of {slot.launch.name}" for slot in natively if slot.launch), "")
-            raise LockstepError(
-                f"order: a signal handler or a finalizer launched {launch.name} in the middle of "
-                f"the launch{other}, which has to come first. Set a flag in the handler, and "
-                "launch at the end of a step"
+            # No verdict: the cause, which the result shows before what follows from it.
+            raise McnbError(
+                f"a signal handler or a finalizer launched {launch.name} in the middle of the "
+                f"launch{other}, which has to come first. Set a flag in the handler, and launch at "
+                "the end of a step"
             )
         return outer
 

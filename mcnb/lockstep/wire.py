@@ -18,9 +18,8 @@ A client sends, on "launches" except for the first message, which opens each con
                                             alone: only threads with these tickets remain
     ["quiet", cell, over, tickets]          only the threads with these tickets remain, during the
                                             cell or after it
-    ["sync", ticket]                        a request for "synced"
-    ["back", ticket]                        the thread that waits with that ticket was interrupted,
-                                            or is to make another launch first
+    ["sync", ticket]                        a request for "synced"; ticket -1: only to be read
+    ["back", ticket]                        the thread that waits with that ticket was interrupted
     ["detail", ticket, data]                the answer to "explain"
     ["failed", error]                       the process exits with an error
     ["left"]                                the process exits normally

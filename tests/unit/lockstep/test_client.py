@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from mcnb.errors import LockstepError
+from mcnb.errors import LockstepError, McnbError
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.model import Launch
 from mcnb.lockstep.server import Server
@@ -331,7 +331,7 @@ def test_a_handler_in_the_middle_of_native_code_may_not_launch(
     errors: list[str] = []
 
     def handler(*_: object) -> None:
-        with pytest.raises(LockstepError) as raised:
+        with pytest.raises(McnbError) as raised:
             clients[0].make(G, Place(2), lambda: None)
         errors.append(str(raised.value))
 
@@ -340,9 +340,8 @@ def test_a_handler_in_the_middle_of_native_code_may_not_launch(
         clients[0].arrive(F, Place(1), sys._getframe())
     assert other[0].joined().made == ["jit(f)"]
     assert errors == [
-        "order: a signal handler or a finalizer launched jit(g) in the middle of the launch of "
-        "jit(f), which has to come first. Set a flag in the handler, and launch at the end of a "
-        "step"
+        "a signal handler or a finalizer launched jit(g) in the middle of the launch of jit(f), "
+        "which has to come first. Set a flag in the handler, and launch at the end of a step"
     ]
 
 

@@ -133,6 +133,7 @@ class Client:
         self._told_alone = False
         self._busy = False
         self._cell = 0
+        self._stopped = -1  # the last cell in which a thread received a verdict
         self._main: int | None = None  # the thread that runs the cell
         self._over = False  # whether the cell is over; a script has no cells
         self._holding = True
@@ -447,7 +448,8 @@ class Client:
         return {t: slot.thread for t, slot in slots if slot.announced and not slot.answer}
 
     def _others_run(self, waiting: dict[int, int]) -> bool:
-        return self._threads.others_run(waiting.values(), self._main)
+        stopped = self._stopped == self._cell
+        return self._threads.others_run(waiting.values(), self._main, stopped=stopped)
 
     def _listen(self) -> None:
         poller = select.poll()
@@ -508,6 +510,8 @@ class Client:
             others_wait = len(self._slots) > 1
             if others_wait:
                 self._told_alone = False  # the thread continues, and may end without a launch
+            if kind == "stop":
+                self._stopped = self._cell
             if kind == "stop" and slot.thread != self._main:
                 self._busy = others_wait = True  # the cell may wait for the thread for ever
         slot.wake()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import concurrent.futures.thread
 import functools
@@ -159,10 +160,13 @@ class Threads:
     - threads that wait for the answer to a launch, and threads that join a quiet one;
     - idle threads of a pool, and threads of libraries that have nothing to do with the learner's
       code or with JAX, as a progress bar's;
-    - threads that are blocked, without a time limit, in what only another thread of Python can
-      end: `Thread.join`, `Future.result`, `Event.wait`, `Condition.wait`, `Queue.get` and the
-      like, or an event loop that waits for such a thread. They are quiet if all other threads
-      are, if no computation with callbacks is under way, and if no timer of the process is set.
+    - threads that are blocked, without a time limit, in what another thread of Python ends:
+      `Thread.join`, `Future.result` of a pool's work, `Event.wait`, `Condition.wait`, `Queue.get`
+      and the like, or an event loop all of whose tasks wait for work of a pool. They are quiet if
+      all other threads are, if no computation with callbacks is under way, and if no timer of the
+      process is set. The thread that runs the cell or the script is so only if another thread
+      waits for a launch, or has received a verdict: otherwise it may wait for native code, such as
+      that of a library that writes a file.
 
     A lock that the learner's code acquires by itself is not seen, and neither is what waits in
     native code.
@@ -180,33 +184,55 @@ class Threads:
         with current_frames() as frames:
             self._others = frames.keys() - {threading.main_thread().ident}
 
-    def others_run(self, waiting: Iterable[int], main: int | None = None) -> bool:
+    def others_run(
+        self, waiting: Iterable[int], main: int | None = None, *, stopped: bool = False
+    ) -> bool:
         """Return whether a thread that neither is this one nor waits may launch something.
 
         Args:
             waiting: The threads that wait.
             main: A thread that runs the learner's code even if no frame shows it.
+            stopped: Whether a thread has received a verdict in the cell.
         """
+        waiting = {*waiting}
         quiet = {*waiting, threading.get_ident()}
         with current_frames() as frames:
-            doing = {
-                self._doing(stack_of(frames[thread]), quiet, frames.keys(), thread == main)
-                for thread in frames.keys() - self._others - quiet
+            stacks = {
+                thread: stack_of(frames[thread]) for thread in frames.keys() - self._others - quiet
             }
+            of_waiting = [stack_of(frames.get(thread)) for thread in waiting]
+            work = {id(one) for stack in (*stacks.values(), *of_waiting) for one in _work_of(stack)}
+            by_thread = {
+                thread: self._doing(stack, quiet, frames.keys(), work, thread == main)
+                for thread, stack in stacks.items()
+            }
+            del stacks, of_waiting
+        doing = {*by_thread.values()}
         if "runs" in doing:
+            return True
+        runner = threading.main_thread().ident if main is None else main
+        if runner is not None and by_thread.get(runner) == "blocked" and not (waiting or stopped):
             return True
         # A thread that only its library knows may be the one that a blocked thread waits for. So
         # may the callback of a computation, which a thread of mcnb's then waits for.
         return "blocked" in doing and ("apart" in doing or _timer_is_set())
 
     def _doing(
-        self, stack: list[FrameType], quiet: set[int], alive: Collection[int], is_main: bool
+        self,
+        stack: list[FrameType],
+        quiet: set[int],
+        alive: Collection[int],
+        work: Collection[int],
+        is_main: bool,
     ) -> str:
-        """Return `"runs"`, `"blocked"`, `"waits"`, or `"apart"` for a library's own thread."""
+        """Return `"runs"`, `"blocked"`, `"waits"`, or `"apart"` for a library's own thread.
+
+        `work` are the ids of the futures of what pools are working on.
+        """
         joined = _joined_thread(stack)
         if joined in quiet or (_is_idle(stack) and not is_main):
             return "waits"
-        blocked = joined in alive or _is_blocked(stack)
+        blocked = joined in alive or _is_blocked(stack, work)
         # A thread that has just started, or a timer, has not reached the learner's code yet.
         only_threading = all(_module(frame) == "threading" for frame in stack)
         if is_main or only_threading or any(map(self._may_launch, stack)):
@@ -314,18 +340,26 @@ def _is_idle(stack: list[FrameType]) -> bool:
     return work.get("work_item") is None and work["work_queue"].empty()
 
 
-def _is_blocked(stack: list[FrameType]) -> bool:
+def _work_of(stack: list[FrameType]) -> list[Any]:
+    """Return the futures of the work that a pool's thread does."""
+    return [frame.f_locals["self"].future for frame in stack if frame.f_code is _WORK_ITEM]
+
+
+def _is_blocked(stack: list[FrameType], work: Collection[int]) -> bool:
     """Return whether a thread waits, without a time limit, for another thread."""
     frame = stack[0]
     module, name = _module(frame), frame.f_code.co_name
     if module == "selectors":
-        return name == "select" and _only_threads_wake(stack)
+        return name == "select" and _only_threads_wake(stack, work)
     if (module, name) != ("threading", "wait") or "waiter" not in frame.f_locals:
         return False
     # Whoever notifies it releases the lock, and then takes it off the list.
     waiter, condition = frame.f_locals["waiter"], frame.f_locals["self"]
     waits = waiter.locked() and waiter in list(condition._waiters)
-    return waits and not any(map(_has_time_limit, stack)) and not any(map(_is_pending, stack))
+    futures = [frame.f_locals.get("self") for frame in stack]
+    if any(isinstance(one, concurrent.futures.Future) and id(one) not in work for one in futures):
+        return False  # it waits for work that has not begun, or that no pool of Python does
+    return waits and not any(map(_has_time_limit, stack))
 
 
 def _has_time_limit(frame: FrameType) -> bool:
@@ -333,21 +367,44 @@ def _has_time_limit(frame: FrameType) -> bool:
     return of_library and frame.f_locals.get("timeout") is not None
 
 
-def _is_pending(frame: FrameType) -> bool:
-    """Return whether a frame waits for the result of what has not begun yet."""
-    future = frame.f_locals.get("self")  # its methods would take its lock
-    return isinstance(future, concurrent.futures.Future) and future._state == "PENDING"
-
-
-def _only_threads_wake(stack: list[FrameType]) -> bool:
-    """Return whether an event loop waits for nothing but calls from other threads."""
+def _only_threads_wake(stack: list[FrameType], work: Collection[int]) -> bool:
+    """Return whether all tasks of an event loop wait for work of pools."""
     for frame in stack:
         if frame.f_code.co_name == "_run_once" and _module(frame) == "asyncio.base_events":
             loop = frame.f_locals["self"]
             # The loop's own pipe, through which other threads wake it.
             only_pipe = len(loop._selector.get_map()) == 1
-            return only_pipe and not loop._scheduled and not loop._ready
+            if not only_pipe or loop._scheduled or loop._ready:
+                return False
+            try:
+                tasks = list(asyncio.all_tasks(loop))
+            except RuntimeError:  # they change all the time
+                return False
+            awaited = [getattr(task, "_fut_waiter", None) for task in tasks]
+            return bool(tasks) and all(_awaits_work(one, work) for one in awaited)
     return False
+
+
+def _awaits_work(awaited: Any, work: Collection[int]) -> bool:
+    """Return whether a future of an event loop waits for what a pool is working on.
+
+    Native code may set a future, too, so any other future is not known to wait for a thread.
+    """
+    if isinstance(awaited, asyncio.Task):
+        return True  # which is looked at by itself
+    children = getattr(awaited, "_children", None)  # of `asyncio.gather`
+    if children:
+        return all(_awaits_work(one, work) for one in children if not one.done())
+    callbacks = [one for one, _ in getattr(awaited, "_callbacks", None) or ()]
+    # What `asyncio.wrap_future` adds refers to the future of the pool.
+    held = [
+        cell.cell_contents
+        for one in callbacks
+        if isinstance(one, FunctionType) and one.__module__ == "asyncio.futures"
+        for cell in one.__closure__ or ()
+        if _is_filled(cell)
+    ]
+    return any(isinstance(one, concurrent.futures.Future) and id(one) in work for one in held)
 
 
 def _timer_is_set() -> bool:

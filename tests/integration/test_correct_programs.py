@@ -7,6 +7,22 @@ import pytest
 import mcnb
 from tests.integration.test_divergences import SETUP
 
+# Has a thread that is none of Python's call a function: see timer_create(2).
+NATIVE = """
+import ctypes
+class SigEvent(ctypes.Structure):
+    _fields_ = [("value", ctypes.c_void_p), ("signo", ctypes.c_int), ("notify", ctypes.c_int),
+                ("function", ctypes.c_void_p), ("rest", ctypes.c_char * 64)]
+def natively(seconds, function):
+    global called
+    called = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: function())
+    by_thread = SigEvent(notify=2, function=ctypes.cast(called, ctypes.c_void_p))
+    timer = ctypes.c_void_p()
+    assert libc.timer_create(1, ctypes.byref(by_thread), ctypes.byref(timer)) == 0
+    once = (ctypes.c_long * 4)(0, 0, 0, int(seconds * 1e9))
+    assert libc.timer_settime(timer, 0, ctypes.byref(once), None) == 0
+libc = ctypes.CDLL(None)
+"""
 # The text of the last expression's value on each process, or on all.
 CORRECT: dict[str, tuple[str, str | dict[int, str]]] = {
     "sleep on one": ("if k == 1: time.sleep(1.2)\nfloat(jnp.sum(x))", "496.0"),
@@ -156,6 +172,28 @@ CORRECT: dict[str, tuple[str, str | dict[int, str]]] = {
         "if k != 2: t.start()\nelse: signal.setitimer(signal.ITIMER_REAL, 0.4); e.wait(); t.start()"
         "\nt.join()\nsignal.signal(signal.SIGALRM, before)\ngot",
         "[496.0]",
+    ),
+    "an event that native code sets": (
+        NATIVE + "e = threading.Event()\nif k == 2: natively(0.6, e.set); e.wait()\n"
+        "float(total(x))",
+        "496.0",
+    ),
+    "an event loop that native code wakes": (
+        NATIVE + "import asyncio\nasync def wait():\n"
+        "    loop = asyncio.get_running_loop()\n    future = loop.create_future()\n"
+        "    natively(0.6, lambda: loop.call_soon_threadsafe(future.set_result, None))\n"
+        "    await future\nif k == 1: asyncio.run(wait())\nfloat(total(x))",
+        "496.0",
+    ),
+    "a loop that native code wakes, beside a thread that launches": (
+        NATIVE + "import asyncio\nasync def wait():\n"
+        "    loop = asyncio.get_running_loop()\n    future = loop.create_future()\n"
+        "    natively(0.6, lambda: loop.call_soon_threadsafe(future.set_result, None))\n"
+        "    await future\ngot = []\n"
+        "t = threading.Thread(target=lambda: got.append(float(total(x))))\n"
+        "if k: t.start()\nif k == 1: asyncio.run(wait())\ngot.append(float(jnp.max(x)))\n"
+        "if not k: t.start()\nt.join()\nsorted(got)",
+        "[31.0, 496.0]",
     ),
     "the same closed-over array": (
         "c = np.random.default_rng(0).random((8, 4))\n"

@@ -189,9 +189,55 @@ def test_work_that_has_not_begun_is_not_quiet(scene: Scene) -> None:
     scene.begin(scene.learner_calls, begun.result)
     assert wait_until(lambda: scene.waiting and scene.called)
     assert not wait_until(scene.is_quiet, 0.3)
-    begun.set_running_or_notify_cancel()
-    assert wait_until(scene.is_quiet)
+    begun.set_running_or_notify_cancel()  # by what is no pool of Python's
+    assert not wait_until(scene.is_quiet, 0.3)
     begun.set_result(1)
+
+
+def test_the_main_thread_may_wait_for_native_code(scene: Scene) -> None:
+    event = threading.Event()
+    scene.begin(scene.learner_calls, event.wait)
+    main = scene.begun[0].ident
+    assert wait_until(lambda: scene.called)
+    quiet = functools.partial(scene.threads.others_run, (), main)
+    assert not wait_until(lambda: not quiet(), 0.3)
+    assert wait_until(lambda: not quiet(stopped=True))
+    scene.begin(scene.learner_launches)
+    assert wait_until(lambda: scene.waiting)
+    assert wait_until(lambda: not scene.threads.others_run(scene.waiting, main))
+    event.set()
+
+
+def test_native_code_may_wake_an_event_loop(scene: Scene) -> None:
+    loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+
+    async def learner_awaits() -> None:
+        loop = asyncio.get_running_loop()
+        loops.append((loop, loop.create_future()))
+        await loops[0][1]
+
+    scene.begin(scene.learner_launches)
+    scene.begin(lambda: asyncio.run(learner_awaits()))
+    assert wait_until(lambda: scene.waiting and loops)
+    assert not wait_until(scene.is_quiet, 0.3)
+    [(loop, future)] = loops
+    loop.call_soon_threadsafe(future.set_result, None)
+
+
+def test_a_loop_whose_tasks_all_wait_for_pools_is_quiet(scene: Scene) -> None:
+    done: list[int] = []
+
+    async def learner_awaits() -> None:
+        loop = asyncio.get_running_loop()
+        both = (loop.run_in_executor(None, scene.learner_launches) for _ in range(2))
+        one = asyncio.create_task(asyncio.to_thread(scene.learner_launches))
+        done.extend(await asyncio.gather(*both, one))
+
+    scene.begin(lambda: asyncio.run(learner_awaits()))
+    assert wait_until(lambda: len(scene.waiting) == 3)
+    assert wait_until(scene.is_quiet)
+    scene.answer.set()
+    assert wait_until(lambda: done == [1, 1, 1])
 
 
 def retried(function: Callable[[], object], began: threading.Event, go: threading.Event) -> None:

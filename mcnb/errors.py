@@ -8,6 +8,8 @@ from typing import Self
 
 # A notebook breaks longer lines inside words.
 WIDTH = 80
+# The begin of the note that JAX adds to an error whose traceback it has shortened.
+_JAX_REMOVED = "For simplicity, JAX has removed its internal frames"
 
 
 class McnbError(Exception):
@@ -81,6 +83,14 @@ class LockstepError(CellError):
     def __init__(self, message: str, lines: Sequence[str] = (), kind: str = "") -> None:
         super().__init__(message, lines)
         self.kind = kind
+
+    def add_note(self, note: str) -> None:
+        """Add a note, unless it is JAX's own about frames that it has removed from the traceback.
+
+        JAX adds it to what passes its Python code, but not to what passes its native code.
+        """
+        if _JAX_REMOVED not in note:
+            super().add_note(note)
 
 
 class ClusterError(McnbError):

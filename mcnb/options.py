@@ -113,12 +113,17 @@ def field_values(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
         >>> field_values("start", {"processes": "3", "devices": None, "unchecked": True})
         {'processes': '3', 'checked': False}
     """
-    found = ((option, given.get(option.name)) for option in options_of(command) if option.field)
-    return {
-        option.field: value if option.read is None else option.read(value)
-        for option, value in found
-        if value is not None and value is not False
-    }
+    found: dict[str, Any] = {}
+    flags: dict[str, str] = {}
+    for option in options_of(command):
+        value = given.get(option.name)
+        if not option.field or value is None or value is False:
+            continue
+        other = flags.setdefault(option.field, option.flags[0])
+        if other != option.flags[0]:
+            raise OptionError(f"{other} and {option.flags[0]} contradict each other: give one")
+        found[option.field] = value if option.read is None else option.read(value)
+    return found
 
 
 @dataclass(frozen=True)
@@ -146,6 +151,7 @@ For example: -n 4
     hosts: tuple[str, ...] = ()
     launcher_options: str = ""
     listen: str = ""
+    values: bool | None = None
     profile: str = ""
     cluster_id: str = ""
 
@@ -372,6 +378,24 @@ OPTIONS = (
         "when processes diverge",
         ("start", "connect", CELL, RUN),
         "checked",
+        operator.not_,
+    ),
+    Option(
+        ("--values",),
+        "",
+        "compare replicated arguments bit for bit at every launch, which takes time; by default, "
+        "they are compared when a computation is launched for the first time, and then now and "
+        "again",
+        ("start", "connect", CELL, RUN),
+        "values",
+        bool,
+    ),
+    Option(
+        ("--no-values",),
+        "",
+        "never compare replicated arguments",
+        ("start", "connect", CELL, RUN),
+        "values",
         operator.not_,
     ),
     Option(("--timeout",), "SECONDS", "interrupt the cell after this many seconds", (CELL,)),

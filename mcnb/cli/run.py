@@ -437,9 +437,12 @@ class Running:
             word.replace("{processes}", str(self._count)).replace("{process}", str(k))
             for word in self._command.arguments
         ]
-        unchecked = [] if self._command.options.checked else ["--unchecked"]
+        options = self._command.options
+        flags = [] if options.checked else ["--unchecked"]
+        if options.values is not None:
+            flags.append("--values" if options.values else "--no-values")
         popen = subprocess.Popen(
-            [sys.executable, "-m", "mcnb.lockstep", *unchecked, str(self._command.path), *words],
+            [sys.executable, "-m", "mcnb.lockstep", *flags, str(self._command.path), *words],
             env={**environment, PROCESS: str(k), REPORT: str(report)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

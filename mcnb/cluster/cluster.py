@@ -39,6 +39,9 @@ class Cluster:
             shell syntax.
         listen: The address of this machine at which the processes reach the notebook kernel;
             determined automatically by default.
+        values: Whether to compare the values of replicated arguments at each launch, bit for bit,
+            or never; by default, at the first launch of a computation, and for a sample of the
+            others, where differences of the size of rounding are accepted.
 
     Raises:
         OptionError: A value is invalid.
@@ -66,6 +69,7 @@ class Cluster:
         hosts: str | Sequence[str] = (),
         launcher_options: str = "",
         listen: str = "",
+        values: bool | None = None,
     ) -> None:
         self._set(
             Options(
@@ -78,6 +82,7 @@ class Cluster:
                 host_list(hosts),
                 launcher_options,
                 listen,
+                values,
             )
         )
 
@@ -147,6 +152,7 @@ class Cluster:
         label: str | None = None,
         first_line: int = 1,
         checked: bool | None = None,
+        values: bool | None = None,
         timeout: float | None = None,
         watcher: Watcher | None = None,
     ) -> Result:
@@ -161,6 +167,8 @@ class Cluster:
             checked: Whether each launch waits until all its participants have reached it; by
                 default, as the cluster was started. With the check off, launches go ahead, and a
                 divergence is reported afterwards.
+            values: Whether to compare the values of replicated arguments at each launch, or never;
+                by default, as the cluster was started.
             timeout: The time limit of the cell in seconds; by default, none.
             watcher: Called about ten times a second while the cell runs.
 
@@ -182,6 +190,7 @@ class Cluster:
                 first_line,
                 self.options.checked if checked is None else checked,
                 None if timeout is None else seconds("--timeout", timeout),
+                self.options.values if values is None else values,
             )
             return self._run(now, cell, watcher)
 
@@ -444,6 +453,7 @@ def connect(
     env: Mapping[str, str] | None = None,
     checked: bool = True,
     listen: str = "",
+    values: bool | None = None,
 ) -> Cluster:
     """Connect to the engines of an ipyparallel cluster that mcnb did not start.
 
@@ -457,6 +467,7 @@ def connect(
         checked: Whether each launch waits until all its participants have reached it.
         listen: The address of this machine at which the processes reach the notebook kernel;
             determined automatically by default.
+        values: As for `Cluster`.
 
     Returns:
         The cluster, whose processes have joined.
@@ -472,6 +483,7 @@ def connect(
             devices_per_process,
             env=dict(env or {}),
             checked=checked,
+            values=values,
             launcher=CONNECTED,
             listen=listen,
             profile=profile,

@@ -73,7 +73,7 @@ class Execution:
         Raises:
             ClusterError: The connection to the processes broke, or a process can't run the cell.
         """
-        arguments = cell.source, cell.label, cell.first_line, cell.checked
+        arguments = cell.source, cell.label, cell.first_line, cell.checked, cell.values
         outcome, pending = self._see_through(cell, run_cell, *arguments)
         if not cell.checked and outcome.verdict is not None:
             happened = _happened(outcome, pending)

@@ -20,6 +20,8 @@ class Cell:
         first_line: The line number, in the notebook's cell, of the first line of `source`.
         checked: Whether each launch waits until all its participants have reached it.
         timeout: The time limit in seconds; None if there is none.
+        values: Whether to compare the values of replicated arguments at each launch, or never; None
+            for the first launch of a computation, and for a sample of the others.
     """
 
     source: str
@@ -28,6 +30,7 @@ class Cell:
     first_line: int = 1
     checked: bool = True
     timeout: float | None = None
+    values: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from types import CodeType, FrameType, ModuleType
@@ -41,9 +41,11 @@ import numpy as np
 from mcnb.lockstep.hlo import constants
 from mcnb.lockstep.model import Launch
 from mcnb.lockstep.threads import has_signal_handlers
+from mcnb.lockstep.values import Replicas
 
-# Makes a launch by calling a function, and returns its result; it may wait before, or raise.
-Guard = Callable[[Launch, Callable[[], Any]], Any]
+# Makes a launch by calling a function, and returns its result; it may wait before, or raise. It
+# also receives the launch's arguments.
+Guard = Callable[[Launch, Callable[[], Any], Replicas], Any]
 # Describes a computation, from JAX's executable and its arguments.
 Describe = Callable[[Any, Sequence[Any]], Launch]
 # Waits, or raises, before native code makes a launch on behalf of a frame.
@@ -64,6 +66,9 @@ _described: weakref.WeakKeyDictionary[Any, Launch | None] = weakref.WeakKeyDicti
 _lowered: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 _closed_over: weakref.WeakKeyDictionary[Any, list[str]] = weakref.WeakKeyDictionary()
 _lasting: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+# Computations whose arguments' values were digested.
+_digested: weakref.WeakSet[Any] = weakref.WeakSet()
+_from_python = False  # whether each launch is made from Python
 _left_behind: list[Any] = []
 # Tokens of computations with callbacks, for a thread that waits until they are over: as long as it
 # waits, `mcnb.lockstep.threads` knows that a callback may wake another thread.
@@ -83,7 +88,11 @@ PRIVATE_NAMES = {
     ),
     "jax._src.layout": ("Layout._to_xla_layout",),
     "jax._src.mesh": ("get_concrete_mesh",),
-    "jax._src.pjit": ("_get_fastpath_data",),
+    "jax._src.pjit": (
+        "_cpp_pjit_cache_explicit_attributes.clear",
+        "_cpp_pjit_cache_fun_only.clear",
+        "_get_fastpath_data",
+    ),
     "jax._src.sharding": ("Sharding._device_assignment",),
     "jax._src.sharding_impls": (
         "GSPMDSharding._hlo_sharding",
@@ -243,7 +252,7 @@ def _replace(pxla: Any, pjit: Any) -> None:
                 _note(str(self.name), sys._getframe(1))
             results = execute(self, *args)
         else:
-            results = guard(launch, partial(execute, self, *args))
+            results = guard(launch, partial(execute, self, *args), _replicas(self, args))
         if guard is not None and self.has_host_callbacks:  # JAX's C++ launches none of these
             _follow_callbacks()
         return results
@@ -253,7 +262,7 @@ def _replace(pxla: Any, pjit: Any) -> None:
         known = _guard is not None and execute is not None
         launch = _described.get(execute) if known else None
         data = fastpath(executable, *args, **kwargs)
-        if launch is not None and has_signal_handlers():
+        if launch is not None and (_from_python or has_signal_handlers()):
             return None  # only from Python can a launch be made before a handler's
         if launch is not None:
             before = partial(_pass_gate, launch)
@@ -313,6 +322,31 @@ def _digest_of(value: Any) -> str:
     if not array or value.is_fully_replicated or value.is_fully_addressable:
         digest.update(np.asarray(value).tobytes())
     return digest.hexdigest()[:16]
+
+
+def _replicas(execute: Any, args: Sequence[Any]) -> Replicas:
+    """Return what a launch's arguments have in common with those of other processes."""
+
+    def pairs() -> Iterable[tuple[Any, Any]]:
+        kept = [arg for i, arg in enumerate(args) if i in execute.kept_var_idx]
+        return zip(kept, execute.in_handler.in_shardings, strict=False)
+
+    return Replicas(pairs, execute not in _digested, partial(_digested.add, execute))
+
+
+def launch_from_python(always: bool) -> None:
+    """Have each computation that communicates launched from Python, where its arguments are known.
+
+    Args:
+        always: Whether to do so until the next call; otherwise, native code makes the launches of a
+            computation again after one from Python.
+    """
+    global _from_python
+    from jax._src import pjit
+
+    _from_python = always
+    pjit._cpp_pjit_cache_fun_only.clear()
+    pjit._cpp_pjit_cache_explicit_attributes.clear()
 
 
 class Gate:

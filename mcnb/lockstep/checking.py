@@ -19,6 +19,7 @@ from mcnb.lockstep.client import Client
 from mcnb.lockstep.model import Detail, Launch
 from mcnb.lockstep.source import Place, Places, around
 from mcnb.lockstep.threads import raise_after_call
+from mcnb.lockstep.values import Replicas
 from mcnb.lockstep.wire import Address
 
 # The delay of an interrupt that arrived while a launch was on its way.
@@ -32,6 +33,7 @@ def check_launches(
     gone: Callable[[], None] | None = None,
     interrupt: Callable[[int, int], None] = lambda *_: None,
     note: Callable[[str, Place], None] | None = None,
+    values: bool | None = None,
 ) -> Client | None:
     """Check this process's launches.
 
@@ -44,6 +46,7 @@ def check_launches(
             the number of its interrupts so far.
         note: Called with the name and the place of each launch that may take long, including
             launches on devices of this process alone.
+        values: Whether to compare the values of replicated arguments; see `Client`.
 
     Returns:
         The client; None, with a warning, if this version of JAX can't be checked.
@@ -58,7 +61,17 @@ def check_launches(
     def abort_here(ports: list[int]) -> None:
         abort(ports, runs)
 
-    client = Client(address, process, runs, _detail, abort_here, gone or (lambda: None), interrupt)
+    client = Client(
+        address,
+        process,
+        runs,
+        _detail,
+        abort_here,
+        gone or (lambda: None),
+        interrupt,
+        values,
+        _jax.launch_from_python,
+    )
 
     def locate(name: str, caller: FrameType) -> tuple[Place, CodeType | None]:
         place, called = places.find(caller)
@@ -66,10 +79,10 @@ def check_launches(
             note(_known_as(name, called), place)
         return place, called
 
-    def make_launch(launch: Launch, make: Callable[[], Any]) -> Any:
+    def make_launch(launch: Launch, make: Callable[[], Any], replicas: Replicas) -> Any:
         # Skips the frames of the hook and of this function.
         place, called = locate(launch.name, sys._getframe(2))
-        return client.make(_named(launch, called), place, make)
+        return client.make(_named(launch, called), place, make, replicas)
 
     def before_launch(launch: Launch, caller: FrameType) -> None:
         place, called = locate(launch.name, caller)
@@ -94,6 +107,8 @@ def check_launches(
             stacklevel=2,
         )
         return None
+    if values:
+        _jax.launch_from_python(True)
     # Called before JAX's exit handlers, which wait for processes that may wait for this one.
     atexit.register(client.close)
     return client

@@ -24,6 +24,7 @@ from mcnb.errors import LockstepError, McnbError
 from mcnb.lockstep.model import Detail, Launch, LaunchRecord
 from mcnb.lockstep.source import Place
 from mcnb.lockstep.threads import Ordering, Passage, Threads, current_frames, interrupt_main
+from mcnb.lockstep.values import NO_ANSWER, Replicas
 from mcnb.lockstep.wire import Address, Channel, DisconnectedError, Message
 
 T = TypeVar("T")
@@ -44,6 +45,14 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
+def _answer(slot: Slot | None, name: str, blocks: list[int] | None) -> Message:
+    """Return the answer to "compare", which is empty if the thread no longer waits."""
+    with contextlib.suppress(Exception):  # of any kind: the digests are enough for a verdict
+        if slot is not None and slot.replicas is not None:
+            return slot.replicas.answer(name, blocks)
+    return list(NO_ANSWER)
+
+
 @dataclass(slots=True)
 class Slot:
     """A waiting thread.
@@ -58,6 +67,8 @@ class Slot:
         announced: Whether the referee knows that the thread waits.
         make: Makes the launch; None if native code does.
         outcome: What `make` returned or raised, if a signal handler's launch had to wait for it.
+        replicas: The arguments whose values are compared; None if they are not.
+        digests: The digests of these values.
     """
 
     place: Place
@@ -69,6 +80,8 @@ class Slot:
     announced: bool = False
     make: Callable[[], Any] | None = None
     outcome: tuple[Any, BaseException | None] | None = None
+    replicas: Replicas | None = None
+    digests: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.woken.acquire()
@@ -92,6 +105,10 @@ class Client:
         gone: Called when the referee is gone before this client has closed the connection.
         interrupt: Called with the number of the cell to interrupt, and the number of its
             interrupts so far.
+        values: Whether to compare the values of replicated arguments at each launch, or never;
+            None for the first launch of a computation, and for a sample of the others.
+        reroute: Called to have each launch made from Python, if given True, or only the next launch
+            of each computation. Native code does not know the arguments.
 
     Raises:
         OSError: The referee can't be reached.
@@ -110,8 +127,13 @@ class Client:
         abort: Callable[[list[int]], None] = lambda _: None,
         gone: Callable[[], None] = lambda: None,
         interrupt: Callable[[int, int], None] = lambda *_: interrupt_main(),
+        values: bool | None = None,
+        reroute: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self.process = process
+        self._values = values
+        self._reroute = reroute
+        self._sampled: set[Launch] = set()  # computations whose next launch compares values
         self.records: list[LaunchRecord] = []
         self._detail = detail
         self._abort = abort
@@ -145,18 +167,25 @@ class Client:
         # After that thread, which is none of the learner's.
         self._threads = Threads(is_learners)
 
-    def make(self, launch: Launch, place: Place, make: Callable[[], T]) -> T:
+    def make(
+        self,
+        launch: Launch,
+        place: Place,
+        make: Callable[[], T],
+        replicas: Replicas | None = None,
+    ) -> T:
         """Wait until a launch may be made, make it, and return its result.
 
         Args:
             launch: The launch.
             place: The place of the launch.
             make: Makes the launch.
+            replicas: The launch's arguments, whose values may be compared.
 
         Raises:
             LockstepError: The launch may never be made, because the processes diverged.
         """
-        passage = self.arrive(launch, place, make=make)
+        passage = self.arrive(launch, place, make=make, replicas=replicas)
         if passage is None:
             return make()
         error = None
@@ -188,6 +217,7 @@ class Client:
         place: Place,
         caller: FrameType | None = None,
         make: Callable[[], Any] | None = None,
+        replicas: Replicas | None = None,
     ) -> Passage | None:
         """Wait until a launch may be made; the caller makes it next.
 
@@ -197,6 +227,7 @@ class Client:
             caller: The frame from which native code makes the launch, if it does: the launch is
                 over when that frame continues.
             make: Makes the launch, if the launch of a signal handler has to come after it.
+            replicas: The launch's arguments, whose values may be compared; None if not known.
 
         Raises:
             LockstepError: The launch may never be made, because the processes diverged.
@@ -216,8 +247,11 @@ class Client:
             self._announce(ticket, Slot(place, thread, launch), held=False)
             self._record(launch, place, announced, announced)
             return None
+        digests = self._digests(launch, replicas)
         outer = self._make_outer(thread, launch)
         slot = self._slots[ticket] = Slot(place, thread, launch, make=make)
+        if digests:
+            slot.replicas, slot.digests = replicas, digests
         try:
             interrupt = self._wait(ticket, slot)
             if slot.answer[0] == "stop":
@@ -232,6 +266,9 @@ class Client:
             del self._slots[ticket]
             if outer:
                 self._rouse(outer)
+        if len(slot.answer) > 2 and self._values is None:
+            self._sampled.add(launch)
+            self._reroute(False)
         passage = Passage(
             thread, slot.turn, interrupt, *((id(caller), caller.f_lasti) if caller else (0, 0))
         )
@@ -240,6 +277,14 @@ class Client:
             self._take(passage)
         self._record(launch, place, announced, time.monotonic())
         return passage
+
+    def _digests(self, launch: Launch, replicas: Replicas | None) -> dict[str, str]:
+        """Return the digests with which a launch is announced."""
+        if replicas is None or self._values is False:
+            return {}
+        sampled = launch in self._sampled
+        self._sampled.discard(launch)
+        return replicas.digests() if self._values or sampled or replicas.first else {}
 
     def _take(self, passage: Passage) -> None:
         """Wait for the turn of a launch that the other participants make, whatever happens here."""
@@ -315,12 +360,16 @@ class Client:
         finally:
             self._suspended.discard(threading.get_ident())
 
-    def begin(self, cell: int, *, holding: bool = True) -> None:
+    def begin(self, cell: int, *, holding: bool = True, values: bool | None = None) -> None:
         """Begin a cell in this thread.
 
         The server gave the cell its number. Launches wait if `holding`, or are only announced.
+        Values are compared as the client's argument `values` says.
         """
         self._passed.clear()
+        if values != self._values:
+            self._values = values
+            self._reroute(values is True)
         with self._hearing:
             self._cell, self._main, self._over = cell, threading.get_ident(), False
             self._holding = holding
@@ -385,6 +434,8 @@ class Client:
             waiting = self._waiting()
             self._told_alone = alone = not self._others_run(waiting)
         at = ["at", ticket, number, place.line, place.name, alone, list(waiting), held]
+        if slot.replicas is not None:
+            at.append([slot.digests, self._values is True, slot.replicas.seconds])
         try:
             self._channel.send(*described, at)
             slot.announced = True  # at once: a signal handler may launch from here on
@@ -499,6 +550,9 @@ class Client:
         slot = self._slots.get(ticket)
         if kind == "explain":
             self._channel.send(["detail", ticket, asdict(self._explain(ticket, slot))])
+            return
+        if kind == "compare":
+            self._channel.send(["values", ticket, _answer(slot, *message[2:])])
             return
         with self._hearing:
             if slot is None or slot.answer:

@@ -203,6 +203,11 @@ _HINTS = {
         "the processes took different branches, or one of them has an extra or a missing launch. "
         "Every participant must run the same launches in the same order"
     ),
+    "value": (
+        "a replicated argument must be equal on all processes. Compute it from one seed or one "
+        "file on every process, or send it from process 0 to the others: "
+        "jax.experimental.multihost_utils.broadcast_one_to_all(x)"
+    ),
     "not invited": (
         "run the cell on all participants, or place the computation on a mesh of devices that "
         "belong to the processes of the cell"
@@ -220,6 +225,7 @@ _HEADINGS = {
     "died": "Processes diverged: a process died",
     "stalled": "The cell did not finish within its time limit",
 }
+_DIFFERENT_VALUES = "Processes diverged: a replicated argument is not equal"
 _HAPPENED = {
     "hung": "the processes hung until mcnb aborted the computations",
     "crashed": "the processes crashed",
@@ -265,7 +271,7 @@ reaching it'
     rest = [heading + text for heading, text in (*parts, ("", consequence)) if text]
     sentence = ". ".join([f"{kind}: {'; '.join(said)}", *rest])
     width = max(len(label(ks, count)) for ks, _ in groups)
-    lines = [_HEADINGS[kind], ""]
+    lines = [_DIFFERENT_VALUES if why == "value" else _HEADINGS[kind], ""]
     for ks, state in groups:
         lines.append(f"{label(ks, count):<{width}} {_does(state, ks, kind)}")
         detail = _detail(verdict, ks)
@@ -290,7 +296,7 @@ def _groups(verdict: Verdict) -> list[_Group]:
     """Group the processes by state: failed processes first, then waiting ones."""
     groups: dict[object, _Group] = {}
     for k, state in sorted(verdict.states.items()):
-        key = replace(state, launch=None, launches=0), str(state.launch)
+        key = replace(state, launch=None, launches=0, value=None), str(state.launch)
         groups.setdefault(key, ([], state))[0].append(k)
     order = {"waits": 0, "raised": -1, "died": -1}
     return sorted(groups.values(), key=lambda group: (order.get(group[1].doing, 1), group[0]))
@@ -331,6 +337,8 @@ def _detail(verdict: Verdict, ks: Iterable[int]) -> Detail | None:
 
 def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
     """Return the first difference between the launches, and the kind of difference."""
+    if say := _value(verdict, count):
+        return say, "value"
     stood: dict[object, tuple[list[int], Launch]] = {}
     for k, state in sorted(verdict.states.items()):
         if state.launch is not None:
@@ -394,6 +402,23 @@ def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
             say = told(f"`{line}`" if line else "nothing" for line in shown)
             return f"the compiled program; first different line: {say}", "program"
     return "the compiled program", "program"
+
+
+def _value(verdict: Verdict, count: int) -> str:
+    """Return which replicated argument differs, where, and its values; empty if none does."""
+    by_text: dict[str, list[int]] = {}
+    values = {k: state.value for k, state in sorted(verdict.states.items())}
+    known = {k: value for k, value in values.items() if value is not None}
+    for k, value in known.items():
+        by_text.setdefault(value.text, []).append(k)
+    if not known:
+        return ""
+    first = next(iter(known.values()))
+    names = next((d.names for k, d in verdict.details.items() if d.names and k in known), ())
+    name = names[first.argument] if first.argument < len(names) else str(first.argument)
+    where = f" at [{', '.join(map(str, first.index))}]" if first.index else ""
+    said = "; ".join(f"{text} on {name_processes(ks, count)}" for text, ks in by_text.items())
+    return f"the value of argument {name}{where}: {said}"
 
 
 def _collective(one: Collective) -> str:
@@ -474,6 +499,8 @@ def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
     loops = {detail.loop for detail, _ in known}
     if verdict.kind in ("not invited", "cycle"):
         return _HINTS[verdict.kind]
+    if why == "value":
+        return _HINTS[why]
     if any(state.doing == "raised" for _, state in groups) or verdict.kind == "died":
         return ""
     if len(conditions) == 1 and "" not in conditions and verdict.kind == "missing":

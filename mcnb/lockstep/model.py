@@ -155,6 +155,21 @@ Doing: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True)
+class SharedValue:
+    """A process's value of what should be equal on several processes, and is not.
+
+    Attributes:
+        argument: The position of the argument of the launch.
+        index: The first index at which the values differ; empty for a scalar, or if not known.
+        text: The value as text.
+    """
+
+    argument: int
+    index: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessState:
     """The state of a process in a cell.
 
@@ -168,6 +183,7 @@ class ProcessState:
         launches: The number of its launches with the same participants in this cell.
         error: The text of its error, if it raised one.
         exit: How it ended, if it died.
+        value: Its value of a replicated argument of the launch, if the processes' values differ.
     """
 
     doing: Doing
@@ -177,6 +193,7 @@ class ProcessState:
     launches: int = 0
     error: str = ""
     exit: ProcessExit | None = None
+    value: SharedValue | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +229,8 @@ class Verdict:
     """The finding that processes diverged, and how.
 
     Attributes:
-        kind: `"mismatch"`: they wait at different launches. `"missing"`: a participant has ended.
+        kind: `"mismatch"`: they wait at different launches, or at a launch with different values of
+            a replicated argument. `"missing"`: a participant has ended.
             `"not invited"`: a participant was not given the cell. `"cycle"`: they wait for each
             other in a ring. `"died"`: a process died. `"stalled"`: nothing is proven, and the user
             or a time limit ended the cell.

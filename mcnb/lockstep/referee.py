@@ -15,11 +15,20 @@ A process may wait in several threads at once, and is hopeful if one of its thre
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from mcnb.lockstep.model import Doing, Kind, Launch, ProcessExit, ProcessState, Verdict
+from mcnb.lockstep.comparison import differing_slices
+from mcnb.lockstep.model import (
+    Doing,
+    Kind,
+    Launch,
+    ProcessExit,
+    ProcessState,
+    SharedValue,
+    Verdict,
+)
 from mcnb.lockstep.sameness import Sameness
 
 # Announcements match if they are of the same computation and have the same participants.
@@ -51,7 +60,20 @@ class Stop:
     verdict: Verdict
 
 
-Ruling: TypeAlias = Go | Stop
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """The ruling that values must be compared before a launch may go ahead; see `compared`.
+
+    Attributes:
+        waiters: Process and thread of each participant that waits for the launch.
+        digests: The digests of what the processes have in common, by process and slice.
+    """
+
+    waiters: tuple[tuple[int, int], ...]
+    digests: Mapping[int, Mapping[str, str]]
+
+
+Ruling: TypeAlias = Go | Stop | Compare
 
 
 @dataclass(slots=True)
@@ -60,6 +82,8 @@ class _Waiting:
     line: int | None
     place: str
     key: _Key
+    digests: Mapping[str, str]
+    value: SharedValue | None = None
 
 
 @dataclass(slots=True)
@@ -137,6 +161,7 @@ class Referee:
         place: str = "",
         *,
         alone: bool = True,
+        digests: Mapping[str, str] | None = None,
     ) -> list[Ruling]:
         """Record that a thread of process k announces a launch and waits.
 
@@ -147,22 +172,53 @@ class Referee:
             line: The line that makes the launch.
             place: The file and line, for a script.
             alone: Whether no other thread of the process may announce a launch meanwhile.
+            digests: Digests of what the process has in common with others, by slice, if it made
+                them for this launch.
         """
         process = self._processes[k]
         if process.diverged is not None and process.doing == "runs":
             assert self.verdict is not None
             return [Stop(((k, thread),), self.verdict)]
-        if self._same.add(launch):
+        merged = self._same.add(launch)
+        if merged:
             self._sort_anew()
-        process.waiting[thread] = waiting = _Waiting(launch, line, place, self._key(launch))
+        key = self._key(launch)
+        process.waiting[thread] = waiting = _Waiting(launch, line, place, key, digests or {})
         self._waiting.setdefault(waiting.key, {}).setdefault(k, thread)
         process.free = not alone
-        together = self._waiting[waiting.key]
-        if len(together) == len(launch.participants):
-            return [self._release(waiting.key)]
+        complete = [
+            one
+            for one in (list(self._waiting) if merged else [waiting.key])
+            if len(self._waiting[one]) == len(one[1])
+        ]
+        if complete:
+            return [self._compare(one) or self._release(one) for one in complete]
         if process.free or not self._suspicious():
             return []
         return self._stuck()
+
+    def compared(
+        self, waiters: Iterable[tuple[int, int]], values: Mapping[int, SharedValue]
+    ) -> list[Ruling]:
+        """Record that the values of a launch's arguments were compared.
+
+        Args:
+            waiters: Process and thread of each participant, from the ruling `Compare`. If a thread
+                no longer waits, there is nothing to rule on.
+            values: The value on each process; empty if the values are equal.
+        """
+        waiters = tuple(waiters)
+        waiting = [self._processes[k].waiting.get(thread) for k, thread in waiters]
+        if not all(waiting):
+            return []
+        (first, *_) = waiting
+        assert first is not None
+        if not values:
+            return [self._release(first.key)]
+        for (k, _), one in zip(waiters, waiting, strict=True):
+            assert one is not None
+            one.value = values.get(k)
+        return self._refuse(waiters, "mismatch", ())
 
     def quiet(self, k: int) -> list[Ruling]:
         """Record that all remaining threads of process k wait."""
@@ -245,6 +301,12 @@ class Referee:
             del self._waiting[waiting.key]
         return True
 
+    def _compare(self, key: _Key) -> Compare | None:
+        """Return a ruling if digests of what processes have in common differ."""
+        waiters = tuple(sorted(self._waiting[key].items()))
+        digests = {k: self._processes[k].waiting[thread].digests for k, thread in waiters}
+        return Compare(waiters, digests) if differing_slices(digests) else None
+
     def _release(self, key: _Key) -> Go:
         waiters = tuple(sorted(self._waiting[key].items()))
         for k, thread in waiters:
@@ -292,14 +354,19 @@ class Referee:
         }
         if not blocked:
             return []
-        kind, ring = self._kind(blocked)
+        return self._refuse(blocked, *self._kind(blocked))
+
+    def _refuse(
+        self, waiters: Iterable[tuple[int, int]], kind: Kind, ring: tuple[int, ...]
+    ) -> list[Ruling]:
+        """End waits by a verdict; return it, and the rulings that follow from it."""
+        waiters = tuple(sorted(waiters))
         involved: set[int] = set()
-        for k, thread in blocked:
+        for k, thread in waiters:
             process = self._processes[k]
             process.diverged = process.diverged or process.waiting[thread]
             involved.update(process.waiting[thread].launch.participants)
         states = {p: self._state(p) for p in sorted(involved)}
-        waiters = tuple(sorted(blocked))
         for k, thread in waiters:
             self._forget(k, thread)
             # The process may run on, but its announcements in this cell are refused.
@@ -361,4 +428,5 @@ class Referee:
         error = process.error if doing == "raised" else ""
         launch, line, place = (at.launch, at.line, at.place) if at else (None, None, "")
         launch = launch and self._same.common(launch)
-        return ProcessState(doing, launch, line, place, made, error, process.exit)
+        value = at.value if at else None
+        return ProcessState(doing, launch, line, place, made, error, process.exit, value)

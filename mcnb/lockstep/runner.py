@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import functools
 import inspect
+import itertools
 import json
 import linecache
 import os
@@ -30,7 +31,7 @@ from mcnb.lockstep.threads import line_at
 from mcnb.lockstep.wire import Address
 
 USAGE = """\
-usage: python -m mcnb.lockstep [--unchecked] FILE.py [ARGS]
+usage: python -m mcnb.lockstep [--unchecked] [--values | --no-values] FILE.py [ARGS]
 
 Run a JAX program in one of several processes, with its launches checked: if processes diverge, the
 error names the process and the line. Put it in front of the program in the launcher's command:
@@ -38,7 +39,12 @@ error names the process and the line. Put it in front of the program in the laun
   srun python -m mcnb.lockstep train.py
   mpirun -np 4 python -m mcnb.lockstep train.py
 
+With --values, replicated arguments are compared bit for bit at every launch, and with --no-values
+never. By default, they are compared when a computation is launched for the first time, and then now
+and again.
+
 On one machine, mcnb run train.py -n 4 -d 2 starts them, too."""
+_OPTIONS = ("--unchecked", "--values", "--no-values")
 EXIT_USAGE = 2
 REFEREE, COORDINATOR = "MCNB_REFEREE", "MCNB_COORDINATOR"
 REPORT = "MCNB_REPORT"
@@ -47,15 +53,17 @@ EXIT_RAISED, EXIT_INTERRUPTED = 1, 130
 
 def main(words: Sequence[str]) -> int:
     """Run a program in this process; return its exit code, or 2 for a wrong command line."""
-    checked = "--unchecked" not in words[:1]
-    words = words if checked else words[1:]
+    given = [*itertools.takewhile(_OPTIONS.__contains__, words)]
+    words = words[len(given) :]
     if not words or words[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if words else EXIT_USAGE
     path = Path(words[0])
     try:
         if words[0].startswith("-"):
-            raise McnbError(f"{words[0]}: unknown option. Options: --unchecked")
+            raise McnbError(f"{words[0]}: unknown option. Options: {', '.join(_OPTIONS)}")
+        if {"--values", "--no-values"} <= {*given}:
+            raise McnbError("--values and --no-values contradict each other: give one")
         if not path.is_file():
             raise McnbError(f"{path}: there is no such file")
         identity = identify(os.environ)
@@ -66,7 +74,9 @@ def main(words: Sequence[str]) -> int:
         print(f"python -m mcnb.lockstep: {error}", file=sys.stderr)
         return EXIT_USAGE
 
-    return run_program(path, words[1:], identity, checked=checked)
+    values = True if "--values" in given else False if "--no-values" in given else None
+    checked = "--unchecked" not in given
+    return run_program(path, words[1:], identity, checked=checked, values=values)
 
 
 def encode_address(address: Address) -> str:
@@ -74,12 +84,16 @@ def encode_address(address: Address) -> str:
     return json.dumps(asdict(address))
 
 
-def install() -> None:
+def install(values: bool | None = None) -> None:
     """Check this process's launches from its call of `jax.distributed.initialize` on.
 
     Call it before that, in every process. Processes that diverge raise `LockstepError`. The index
     of this process and the number of processes are read from the environment of `srun` or `mpirun`,
     or from the arguments `num_processes` and `process_id`. The call imports JAX.
+
+    Args:
+        values: Whether to compare the values of replicated arguments at each launch, or never; by
+            default, at the first launch of a computation, and for a sample of the others.
 
     Raises:
         ClusterError: Later, by `jax.distributed.initialize`: neither contains the index of this
@@ -90,7 +104,7 @@ def install() -> None:
         >>> mcnb.lockstep.install()  # doctest: +SKIP
         >>> jax.distributed.initialize("10.0.0.1:1234", 4, rank)  # doctest: +SKIP
     """
-    CheckedInitialize(None, checked=True).install()
+    CheckedInitialize(None, checked=True, values=values).install()
 
 
 class CheckedInitialize:
@@ -99,6 +113,7 @@ class CheckedInitialize:
     Args:
         identity: The identity of this process; None to read it at the program's call.
         checked: Whether to check launches.
+        values: Whether to compare the values of replicated arguments; see `install`.
 
     Attributes:
         client: The client that announces this process's launches, once it has joined.
@@ -106,9 +121,12 @@ class CheckedInitialize:
         referee_process: The referee, if this is process 0 and started one itself.
     """
 
-    def __init__(self, identity: Identity | None, *, checked: bool) -> None:
+    def __init__(
+        self, identity: Identity | None, *, checked: bool, values: bool | None = None
+    ) -> None:
         self.identity = identity
         self.checked = checked
+        self.values = values
         self.client: Client | None = None
         self.joined = False
         # Removed, so that the program's own child processes do not inherit them.
@@ -135,7 +153,9 @@ class CheckedInitialize:
             original(*given.args, **given.kwargs)
             self.joined = True
             if find is not None:
-                self.client = check_launches(find(), _jax.process_index(), Places(is_script))
+                places = Places(is_script)
+                index = _jax.process_index()
+                self.client = check_launches(find(), index, places, values=self.values)
 
         jax.distributed.initialize = initialize
 
@@ -193,12 +213,19 @@ class Ending:
     verdict: str = ""
 
 
-def run_program(path: Path, arguments: Sequence[str], identity: Identity, *, checked: bool) -> int:
+def run_program(
+    path: Path,
+    arguments: Sequence[str],
+    identity: Identity,
+    *,
+    checked: bool,
+    values: bool | None = None,
+) -> int:
     """Run a program with arguments for its `sys.argv`, and return its exit code."""
     report = os.environ.pop(REPORT, "")
     at_the_end = contextlib.ExitStack()
     atexit.register(at_the_end.close)  # registered first, so called last
-    joining = CheckedInitialize(identity, checked=checked)
+    joining = CheckedInitialize(identity, checked=checked, values=values)
     joining.install()
     sys.argv = [str(path), *arguments]
     if not sys.flags.safe_path:

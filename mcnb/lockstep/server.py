@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mcnb.lockstep.comparison import Comparison
 from mcnb.lockstep.messages import explain
 from mcnb.lockstep.model import Detail, Doing, Launch, ProcessExit, ProcessState, Verdict
-from mcnb.lockstep.referee import Go, Referee, Ruling, Stop
+from mcnb.lockstep.referee import Compare, Go, Referee, Ruling, Stop
 from mcnb.lockstep.wire import MOST_BYTES, Address, Inbox, Message, at_once, encode, nonce, proof
 
 CONNECTIONS = 2  # of each process
@@ -200,6 +201,9 @@ def _user_of(connection: socket.socket) -> int:
 # milliseconds, or within seconds on a very busy machine; without details, the same divergence would
 # be reported in different words. Only a process whose native code keeps Python's lock never does.
 DETAILS_S = 10.0
+# The share of the time that processes spend on digests after the first launch of a computation, and
+# the shortest time between two launches with digests, in seconds.
+SAMPLED_SHARE, SAMPLED_S = 0.005, 1.0
 # More launches than a process makes between the end of a wait and the news of it.
 MOST_TICKETS = 1000
 
@@ -219,6 +223,21 @@ class _Hearing:
     waiters: set[tuple[int, int]] = field(default_factory=set)
     asked: set[tuple[int, int]] = field(default_factory=set)
     details: dict[int, Detail] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Comparing:
+    """A launch that waits until values are compared.
+
+    Attributes:
+        since: The start of the comparison, on the monotonic clock.
+        comparison: The comparison.
+        tickets: The tickets of the waiting threads, by process.
+    """
+
+    since: float
+    comparison: Comparison
+    tickets: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +314,10 @@ finished the cell without reaching it...
         self._quiet_after = [-1] * count  # each process's last cell without running threads
         self._hearing: _Hearing | None = None
         self._details: dict[int, Detail] = {}
+        # Whether processes compare values exactly, by process and ticket of their digests.
+        self._exact: dict[tuple[int, int], bool] = {}
+        self._comparing: list[_Comparing] = []
+        self._sample_at = time.monotonic() + SAMPLED_S
         self._listener = Listener(count, folder, host, self._hear, self._miss)
         self.address: Address = self._listener.address
         self._thread = threading.Thread(target=self._run, name="mcnb referee", daemon=True)
@@ -396,15 +419,24 @@ finished the cell without reaching it...
             while self._listener.poll(self._time_left()):
                 if self._time_left() == 0:
                     with self._lock:
-                        if self._hearing is not None:
-                            self._give_verdict()
+                        self._give_up_waiting()
         finally:
             self._listener.close()
 
     def _time_left(self) -> float | None:
-        """Return the time left to receive details, in seconds; None if no verdict waits."""
-        hearing = self._hearing
-        return None if hearing is None else max(hearing.until - time.monotonic(), 0)
+        """Return the time left to receive details, in seconds; None if nothing waits for them."""
+        until = [one.since + DETAILS_S for one in list(self._comparing)]
+        if (hearing := self._hearing) is not None:
+            until.append(hearing.until)
+        return max(min(until) - time.monotonic(), 0) if until else None
+
+    def _give_up_waiting(self) -> None:
+        now = time.monotonic()
+        if self._hearing is not None and self._hearing.until <= now:
+            self._give_verdict()
+        for comparing in [one for one in self._comparing if one.since + DETAILS_S <= now]:
+            comparing.comparison.give_up()
+            self._go_on_comparing(comparing)
 
     def _miss(self, k: int, role: str) -> None:
         # For a notebook, `lost` or the launcher reports the exit reason of the process.
@@ -428,6 +460,8 @@ finished the cell without reaching it...
                 self._send(k, ["synced", rest[0]])
             elif kind == "detail":
                 self._explained(k, *rest)
+            elif kind == "values":
+                self._answered(k, *rest)
             elif kind in ("left", "failed") and not self._cells and k not in self._told:
                 self._told.add(k)
                 doing: Doing = "raised" if rest else "left"
@@ -443,12 +477,19 @@ finished the cell without reaching it...
         alone: bool,
         tickets: list[int],
         held: bool,
+        values: tuple[dict[str, str], bool, float] | None = None,
     ) -> None:
         launch = self._launches[k, number]
+        digests: dict[str, str] = {}
+        if values is not None:
+            digests, self._exact[k, ticket], took = values
+            self._put_off_samples(took)
         alone = alone and self._still_wait(k, tickets)
         self._arrivals[k, ticket] = time.monotonic()
         if held:
-            self._rule(self._referee.announce(k, ticket, launch, line, place, alone=alone))
+            self._rule(
+                self._referee.announce(k, ticket, launch, line, place, alone=alone, digests=digests)
+            )
         else:
             self._unheld[k].append((ticket, launch, line, place))
             if len(self._unheld[k]) == 1:
@@ -497,20 +538,64 @@ finished the cell without reaching it...
             return
         if self._arrivals.pop((k, ticket), None) is not None:
             self._referee.withdraw(k, ticket)
+            self._exact.pop((k, ticket), None)
+            self._comparing = [one for one in self._comparing if one.tickets.get(k) != ticket]
         self._send(k, ["backed", ticket], "control")
+
+    def _put_off_samples(self, took: float) -> None:
+        self._sample_at = time.monotonic() + max(took / SAMPLED_SHARE, SAMPLED_S)
+
+    def _compare(self, ruling: Compare) -> None:
+        """Ask the processes for the values of a launch whose digests differ."""
+        tickets = dict(ruling.waiters)
+        if any(one.tickets == tickets for one in self._comparing):
+            return
+        exact = any(self._exact.get(waiter) for waiter in ruling.waiters)
+        comparison = Comparison(ruling.digests, exact=exact)
+        comparing = _Comparing(time.monotonic(), comparison, tickets)
+        self._comparing.append(comparing)
+        self._go_on_comparing(comparing)
+        if threading.current_thread() is not self._thread:
+            self._listener.wake()  # it must observe the deadline
+
+    def _answered(self, k: int, ticket: int, answer: Message) -> None:
+        for comparing in self._comparing:
+            if comparing.tickets.get(k) == ticket:
+                before = comparing.comparison.question
+                comparing.comparison.hear(k, answer)
+                if comparing.comparison.question is not before:
+                    self._go_on_comparing(comparing)
+                return
+
+    def _go_on_comparing(self, comparing: _Comparing) -> None:
+        question, tickets = comparing.comparison.question, comparing.tickets
+        if question is not None:
+            for k in question.processes:
+                self._send(k, ["compare", tickets[k], question.name, question.blocks], "control")
+            return
+        self._comparing.remove(comparing)
+        self._put_off_samples(time.monotonic() - comparing.since)
+        self._rule(self._referee.compared(tickets.items(), comparing.comparison.found))
 
     def _rule(self, rulings: list[Ruling]) -> None:
         for ruling in rulings:
-            if isinstance(ruling, Go):
+            if isinstance(ruling, Compare):
+                self._compare(ruling)
+            elif isinstance(ruling, Go):
                 met = []
+                sampled = self._sample_at <= time.monotonic()
+                if sampled:
+                    self._put_off_samples(SAMPLED_S * SAMPLED_SHARE)
                 for k, ticket in ruling.waiters:
                     self._arrivals.pop((k, ticket), None)
+                    self._exact.pop((k, ticket), None)
                     if self._is_unheld(k, ticket):
                         self._unheld[k].popleft()
                         met.append(k)
                     else:
                         self._went[k].append(ticket)
-                        self._listener.send(k, b'["go",%d]\n' % ticket)
+                        go = b'["go",%d,true]\n' if sampled else b'["go",%d]\n'
+                        self._listener.send(k, go % ticket)
                 for k in met:
                     self._announce_next(k)
             else:
@@ -541,6 +626,7 @@ finished the cell without reaching it...
         wording = explain(verdict, self.count)
         for k, ticket in sorted(hearing.waiters):
             self._arrivals.pop((k, ticket), None)
+            self._exact.pop((k, ticket), None)
             if not self._is_unheld(k, ticket):
                 self._send(k, ["stop", ticket, wording.sentence, wording.lines, verdict.kind])
 

@@ -13,14 +13,16 @@ A client sends, on "launches" except for the first message, which opens each con
 
     ["hello", role, process, nonce, proof]  the client's identity
     ["launch", number, data]                the launch that a number refers to from now on
-    ["at", ticket, number, line, place, alone, tickets, held]
+    ["at", ticket, number, line, place, alone, tickets, held, values]
                                             a thread is about to make a launch, and waits if held;
-                                            alone: only threads with these tickets remain
+                                            alone: only threads with these tickets remain; values:
+                                            null, or [digests by slice, exact, seconds]
     ["quiet", cell, over, tickets]          only the threads with these tickets remain, during the
                                             cell or after it
     ["sync", ticket]                        a request for "synced"; ticket -1: only to be read
     ["back", ticket]                        the thread that waits with that ticket was interrupted
     ["detail", ticket, data]                the answer to "explain"
+    ["values", ticket, data]                the answer to "compare"
     ["failed", error]                       the process exits with an error
     ["left"]                                the process exits normally
 
@@ -28,6 +30,8 @@ The server sends on "launches":
 
     ["nonce", nonce], ["welcome", proof]
     ["go", ticket]                          the launch may go ahead
+    ["go", ticket, true]                    the same; the next launch of the computation is to be
+                                            announced with digests
     ["stop", ticket, message, lines, kind]  the launch will never go ahead; the verdict's kind
     ["synced", ticket]                      all messages before "sync" were received
 
@@ -35,6 +39,7 @@ and on "control":
 
     ["backed", ticket], ["went", ticket]    the launch was withdrawn, or has gone ahead before
     ["explain", ticket]                     a request for "detail"
+    ["compare", ticket, slice, blocks]      a request for "values"
     ["abort", ports]                        abort the collectives that hang
     ["interrupt", cell, attempt]            interrupt the cell of that number; the process may not
                                             have begun it

@@ -202,7 +202,7 @@ class McjaxMagics(Magics):
                 processes=args.processes,
                 label=str(self.number),
                 first_line=2,  # the magic's own line is the first
-                checked=False if args.unchecked else None,
+                **field_values(CELL, vars(args)),
                 timeout=args.timeout,
                 watcher=live,
             )

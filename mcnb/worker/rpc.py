@@ -33,11 +33,17 @@ class Call:
 
 
 def run_cell(
-    shell: WorkerShell, number: int, source: str, label: str, first_line: int, checked: bool
+    shell: WorkerShell,
+    number: int,
+    source: str,
+    label: str,
+    first_line: int,
+    checked: bool,
+    values: bool | None,
 ) -> Reply:
     """Run a cell and return the reply."""
     with shell.worker.monitor.watching(label):
-        shell.worker.session.begin(number, label, checked=checked)
+        shell.worker.session.begin(number, label, checked=checked, values=values)
         signals.begin(number)
         reply: Reply = shell.run(source, label, first_line)
     launches, busy, trace = shell.worker.session.end()

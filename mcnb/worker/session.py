@@ -80,13 +80,16 @@ class Session:
             )
         return "; ".join(str(warning.message) for warning in caught)
 
-    def begin(self, number: int, label: str = "", *, checked: bool = True) -> None:
+    def begin(
+        self, number: int, label: str = "", *, checked: bool = True, values: bool | None = None
+    ) -> None:
         """Begin a cell, and identify launches by their lines in it.
 
         Args:
             number: The number that the referee's server gave the cell.
             label: The cell's label; empty for code that is no cell.
             checked: Whether launches wait until all participants have reached them.
+            values: Whether to compare the values of replicated arguments; see `Client`.
         """
         if label:
             self._places.cell, self._label = cell_name(label), label
@@ -94,7 +97,7 @@ class Session:
             self.tracer.begin()
         if self.client is not None:
             self.client.take_records()
-            self.client.begin(number, holding=checked)
+            self.client.begin(number, holding=checked, values=values)
 
     def end(self) -> tuple[tuple[LaunchRecord, ...], bool, Trace]:
         """End the cell; return its launches, whether its threads still run, and its trace."""

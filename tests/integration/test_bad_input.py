@@ -61,7 +61,8 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices is already running"
         (
             "start --launch mpi",
             "%mcjax start --launch mpi: there is no option --launch. Options: -n, -d, --platform, "
-            "--env, --unchecked, --launcher, --hosts, --options, --listen. Help: %mcjax?",
+            "--env, --unchecked, --values, --no-values, --launcher, --hosts, --options, --listen. "
+            "Help: %mcjax?",
         ),
         (
             "start -n",
@@ -109,7 +110,7 @@ def test_a_line_that_can_not_be_done(notebook: Notebook, line: str, sentence: st
         (
             "--lockstep",
             "%%mcjax --lockstep: there is no option --lockstep. Options: -p, --unchecked, "
-            "--timeout. Help: %%mcjax?",
+            "--values, --no-values, --timeout. Help: %%mcjax?",
         ),
     ],
 )

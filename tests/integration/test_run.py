@@ -374,7 +374,8 @@ def test_unchecked(tmp_path: Path) -> None:
         (
             ["--folds", "none.py"],
             "mcnb run --folds: unknown option. Options: -n, -d, --platform, --env, "
-            "--fold, --unchecked. The program's own options follow its file. Did you mean --fold?",
+            "--fold, --unchecked, --values, --no-values. The program's own options follow its "
+            "file. Did you mean --fold?",
         ),
         (
             [__file__, "-n", "0"],

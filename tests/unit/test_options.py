@@ -103,9 +103,11 @@ def test_numbers_may_be_text() -> None:
 
 LINE = (
     "start -n 3 -d 1 --platform cuda --env A=1 --env B=2 --unchecked --launcher ssh "
-    "--hosts one,two --options '-v' --listen here"
+    "--hosts one,two --options '-v' --listen here --values"
 )
-WANTED = Options(3, 1, "cuda", {"A": "1", "B": "2"}, False, "ssh", ("one", "two"), "-v", "here")
+WANTED = Options(
+    3, 1, "cuda", {"A": "1", "B": "2"}, False, "ssh", ("one", "two"), "-v", "here", True
+)
 
 
 def test_each_option_of_start_sets_its_field() -> None:
@@ -143,9 +145,19 @@ def test_connect_takes_what_its_command_takes() -> None:
     assert taken == {name: getattr(Options(), name) for name in taken}
 
 
-def test_each_field_has_one_option() -> None:
+def test_each_field_has_an_option() -> None:
     declared = [option.field for option in OPTIONS if option.field]
-    assert sorted(declared) == sorted(field.name for field in fields(Options))
+    # One option turns the comparison of values on, and one turns it off.
+    assert sorted(declared) == sorted([*(field.name for field in fields(Options)), "values"])
+
+
+def test_values_are_compared_always_never_or_by_default() -> None:
+    for words, expected in (("", {}), ("--values", True), ("--no-values", False)):
+        given = vars(line_parser().parse(f"start {words}"))
+        assert field_values("start", given) == ({"values": expected} if words else {})
+    with pytest.raises(OptionError) as caught:
+        field_values("start", vars(line_parser().parse("start --no-values --values")))
+    assert str(caught.value) == "--values and --no-values contradict each other: give one"
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)

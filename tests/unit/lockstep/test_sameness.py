@@ -57,6 +57,17 @@ def test_one_lowered_program_with_the_same_collectives_goes_ahead() -> None:
     assert referee.announce(1, 0, replace(SUM, program="2")) == [Go(((0, 0), (1, 0)))]
 
 
+def test_a_launch_of_others_may_complete_a_meeting() -> None:
+    referee = Referee(3)
+    pair = replace(SUM, program="1", lowered="", participants=(0, 1))
+    assert referee.announce(0, 0, replace(pair, program="1")) == []
+    assert referee.announce(2, 0, replace(SUM, program="2", participants=(2, 0))) == []
+    assert referee.announce(1, 0, replace(pair, program="2"), alone=False) == []
+    # This one shows that programs 1 and 2 are the same.
+    rulings = referee.announce(2, 1, replace(SUM, program="1", participants=(1, 2)), alone=False)
+    assert rulings == [Go(((0, 0), (1, 0)))]
+
+
 def test_one_lowered_program_with_other_collectives_is_stopped() -> None:
     referee = Referee(2)
     referee.announce(0, 0, SUM)

@@ -1,0 +1,191 @@
+"""Digest the values of replicated arguments in a process.
+
+A program computes right results only if what is replicated is equal on all processes. JAX does not
+verify that, because it would have to communicate: an array that claims to be replicated may have
+other elements on one process, and the results are wrong without an error.
+
+What an argument has in common with other processes is cut into *slices*: all of an array that is
+fully replicated, or one slice of the array for each shard that several processes hold. A slice is
+named by the position of the argument and by its bounds, such as `"2"` or `"0 0:4,8:16"`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mcnb.lockstep.wire import Message
+
+# The elements of a slice are compared in blocks of this many.
+BLOCK = 4096
+# The answer of a process that does not know a slice.
+NO_ANSWER: tuple[Any, ...] = ("", (), ())
+# The start and the stop of a slice in each dimension; empty for the whole array.
+_Bounds: TypeAlias = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a value of this process alone, which it places on its devices."""
+
+    value: Any
+    bounds: _Bounds
+
+
+def slice_name(position: int, bounds: Sequence[tuple[int, int]] = ()) -> str:
+    """Return the name of a slice.
+
+    Args:
+        position: The position of the argument.
+        bounds: The start and the stop in each dimension; none for the whole array.
+
+    Example:
+        >>> slice_name(2), slice_name(0, [(0, 4), (8, 16)])
+        ('2', '0 0:4,8:16')
+    """
+    return f"{position} {','.join(f'{start}:{stop}' for start, stop in bounds)}".strip()
+
+
+def digest(elements: np.ndarray) -> str:
+    """Return a digest of the bytes of an array's elements."""
+    flat = np.ascontiguousarray(elements).reshape(-1).view(np.uint8)
+    return hashlib.sha256(flat.data).hexdigest()[:16]
+
+
+@dataclass
+class Replicas:
+    """The slices of a launch's arguments that this process has in common with others.
+
+    Args:
+        arguments: Returns the arguments, which are JAX arrays, NumPy arrays or numbers, each with
+            the sharding with which the launch takes it.
+        first: Whether the computation is launched for the first time.
+        looked: Called when the digests were made.
+
+    Example:
+        >>> Replicas(lambda: [(np.ones(2), None)], first=True).digests()
+        {}
+    """
+
+    arguments: Callable[[], Iterable[tuple[Any, Any]]]
+    first: bool
+    looked: Callable[[], object] = lambda: None
+    seconds: float = field(default=0.0, init=False)
+
+    def digests(self) -> dict[str, str]:
+        """Return the digest of each slice, by the slice's name.
+
+        It waits for computations that still make the arguments. `seconds` is the time that it took.
+        """
+        import jax
+
+        began = time.monotonic()
+        self.looked()
+        found = {}
+        for name, value in self._slices():
+            # Computations that failed have no values; the launch itself will raise the error.
+            with contextlib.suppress(Exception):
+                # Interrupts end this wait, but not NumPy's.
+                jax.block_until_ready(value.value if isinstance(value, _Part) else value)
+                found[name] = digest(_on_host(value))
+        self.seconds = time.monotonic() - began
+        return found
+
+    def answer(self, name: str, blocks: Sequence[int] | None) -> Message:
+        """Return the digests of a slice's blocks, or the elements of some of its blocks.
+
+        Args:
+            name: The name of the slice.
+            blocks: The numbers of the blocks; None for the digests of all blocks.
+
+        Returns:
+            The name of the elements' type, the slice's shape, and the digests or the elements, as
+            hexadecimal text for each block.
+        """
+        for other, value in self._slices():
+            if other == name:
+                elements = _on_host(value)
+                flat = np.ascontiguousarray(elements).reshape(-1)
+                shape = [*_shape(value)]
+                dtype = str(flat.dtype)
+                if flat.size > math.prod(shape) > 0:  # random keys, of several words each
+                    dtype = f"V{flat.nbytes // math.prod(shape)}"
+                    flat = flat.view(dtype)
+                numbers = range(-(-flat.size // BLOCK)) if blocks is None else blocks
+                parts = [flat[i * BLOCK : (i + 1) * BLOCK] for i in numbers]
+                texts = [digest(p) if blocks is None else p.tobytes().hex() for p in parts]
+                return [dtype, shape, texts]
+        return list(NO_ANSWER)
+
+    def _slices(self) -> Iterator[tuple[str, Any]]:
+        for position, (argument, sharding) in enumerate(self.arguments()):
+            for bounds, value in _common_slices(argument, sharding):
+                yield slice_name(position, bounds), value
+
+
+def _common_slices(argument: Any, sharding: Any) -> Iterator[tuple[_Bounds, Any]]:
+    """Return the bounds and the value of the slices that several processes hold."""
+    import jax
+
+    if isinstance(argument, jax.Array) and argument.is_deleted():
+        return
+    if not isinstance(argument, jax.Array) or argument.is_fully_addressable:
+        # Each process places its own value on its devices, all of it or a part.
+        if getattr(sharding, "is_fully_addressable", True):
+            return
+        if sharding.is_fully_replicated:
+            yield (), argument
+            return
+        whole = np.shape(argument)
+        own = sharding.addressable_devices_indices_map(whole).values()
+        for bounds in _held_by_several(sharding, whole, own):
+            yield bounds, _Part(argument, bounds)
+        return
+    if argument.is_fully_replicated:
+        yield (), argument.addressable_shards[0].data
+        return
+    shards = {_bounds(shard.index, argument.shape): shard for shard in argument.addressable_shards}
+    indices = (shard.index for shard in shards.values())
+    for bounds in _held_by_several(argument.sharding, argument.shape, indices):
+        yield bounds, shards[bounds].data
+
+
+def _held_by_several(
+    sharding: Any, shape: Sequence[int], indices: Iterable[Sequence[slice]]
+) -> Iterator[_Bounds]:
+    """Return the bounds of those slices that other processes hold, too, each once."""
+    holders: dict[_Bounds, set[int]] = {}
+    for device, index in sharding.devices_indices_map(tuple(shape)).items():
+        holders.setdefault(_bounds(index, shape), set()).add(device.process_index)
+    for bounds in dict.fromkeys(_bounds(index, shape) for index in indices):
+        if len(holders[bounds]) > 1:
+            yield bounds
+
+
+def _bounds(index: Sequence[slice], shape: Sequence[int]) -> _Bounds:
+    return tuple(one.indices(size)[:2] for one, size in zip(index, shape, strict=True))
+
+
+def _on_host(value: Any) -> np.ndarray:
+    """Return a value as a NumPy array of the type that JAX gives it."""
+    import jax
+
+    if isinstance(value, _Part):
+        return _on_host(value.value)[tuple(slice(*one) for one in value.bounds)]
+    dtype = jax.typeof(value).dtype
+    if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        return np.asarray(jax.random.key_data(value))
+    return np.asarray(value, dtype)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    if isinstance(value, _Part):
+        return tuple(stop - start for start, stop in value.bounds)
+    return tuple(np.shape(value))

@@ -1,0 +1,273 @@
+"""Programs whose replicated arguments are not equal: the process, the argument and the index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mcnb
+from mcnb.lockstep import server
+from tests.integration.test_divergences import NEXT, SETUP
+from tests.integration.test_run import BEGIN, run
+
+VALUES = """
+dot = jax.jit(lambda v, params: jax.tree.map(lambda w: jnp.sum(v @ w), params))
+def replicated(v, spec=P(), on=mesh):
+    return jax.make_array_from_callback(v.shape, NamedSharding(on, spec), lambda i: v[i])
+ones = np.ones((4, 3), np.float32)
+"""
+HINT = (
+    "Hint: a replicated argument must be equal on all processes. Compute it from one seed or one "
+    "file on every process, or send it from process 0 to the others: "
+    "jax.experimental.multihost_utils.broadcast_one_to_all(x)"
+)
+
+
+@pytest.fixture
+def values_cluster(shared_cluster: mcnb.Cluster) -> mcnb.Cluster:
+    if not shared_cluster.running:
+        shared_cluster.start()
+    shared_cluster.run(SETUP + VALUES).raise_for_errors()
+    return shared_cluster
+
+
+def goes_on(cluster: mcnb.Cluster) -> bool:
+    return cluster.run(NEXT).text() == "[all 4] 500.0\n"
+
+
+# The cell, what differs, and the line of the launch.
+DIFFERENT: dict[str, tuple[str, str, int]] = {
+    "one element of a NumPy array": (
+        "w = ones.copy()\nif k == 2: w[1, 2] = 7\ndot(x, {'w': w, 'b': ones})",
+        "the value of argument params['w'] at [1, 2]: 1.0 on processes 0,1,3; 7.0 on process 2",
+        3,
+    ),
+    "memory that nobody has set, as np.empty leaves it": (
+        "buffer = replicated(np.full((4, 3), k + 0.5, np.float32))\ndot(x, [buffer])",
+        "the value of argument params[0] at [0, 0]: 0.5 on process 0; 1.5 on process 1; 2.5 on "
+        "process 2; 3.5 on process 3",
+        2,
+    ),
+    "nested parameters": (
+        "params = {'layers': [{'w': ones}, {'w': ones + (k == 1), 'b': ones}]}\ndot(x, params)",
+        "the value of argument params['layers'][1]['w'] at [0, 0]: 1.0 on processes 0,2,3; 2.0 on "
+        "process 1",
+        2,
+    ),
+    "replicated along one axis of the mesh": (
+        "v = np.arange(32.0).reshape(4, 8)\nif k == 3: v[3, 5] = -1\n"
+        "dot(x, [replicated(v, P(None, 'b'))])",
+        "the value of argument params[0] at [3, 5]: 29.0 on processes 0-2; -1.0 on process 3",
+        3,
+    ),
+    "between two processes": (
+        "if k in (1, 3):\n    w = replicated(np.full(5, k), on=of(1, 3))\n"
+        "    jax.jit(lambda v, w: jnp.sum(v) * w)(among(1, 3), w)",
+        "the value of argument w at [0]: 1 on process 1; 3 on process 3",
+        3,
+    ),
+    "a number": (
+        "jax.jit(lambda v, rate: jnp.sum(v) * rate)(x, 0.1 + (k == 0))",
+        "the value of argument rate: 1.1 on process 0; 0.1 on processes 1-3",
+        1,
+    ),
+    "a flag": (
+        "jax.jit(lambda v, on: jnp.where(on, jnp.sum(v), 0))(x, k != 3)",
+        "the value of argument on: True on processes 0-2; False on process 3",
+        1,
+    ),
+    "a random key": (
+        "key = jax.random.key(k // 2)\n"
+        "jax.jit(lambda key, v: jnp.sum(v + jax.random.normal(key, v.shape)))(key, x)",
+        "the value of argument key: [0 0] on processes 0,1; [0 1] on processes 2,3",
+        2,
+    ),
+    "bfloat16": (
+        "w = jnp.full((4, 3), 1 + (k == 1), jnp.bfloat16)\ndot(x, [w])",
+        "the value of argument params[0] at [0, 0]: 1 on processes 0,2,3; 2 on process 1",
+        2,
+    ),
+    "an array of this process alone": (
+        "w = jnp.asarray(ones).at[2, 0].set(k)\ndot(x, [w])",
+        "the value of argument params[0] at [2, 0]: 0.0 on process 0; 1.0 on process 1; 2.0 on "
+        "process 2; 3.0 on process 3",
+        2,
+    ),
+    "compiled ahead of time": (
+        "step = dot.lower(x, [replicated(ones)]).compile()\nw = ones + (k == 2)\n"
+        "step(x, [replicated(w)])",
+        "the value of argument 1 at [0, 0]: 1.0 on processes 0,1,3; 2.0 on process 2",
+        3,
+    ),
+    "not a number on one": (
+        "w = ones.copy()\nif k == 1: w[3, 1] = np.nan\ndot(x, [w])",
+        "the value of argument params[0] at [3, 1]: 1.0 on processes 0,2,3; nan on process 1",
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "differs", "line"), DIFFERENT.values(), ids=DIFFERENT)
+@pytest.mark.promise("replicated values are compared")
+def test_a_replicated_argument_that_is_not_equal(
+    values_cluster: mcnb.Cluster, source: str, differs: str, line: int
+) -> None:
+    result = values_cluster.run(source)
+    assert result.verdict is not None, result.text()
+    assert result.verdict.kind == "mismatch"
+    assert {state.line for state in result.verdict.states.values()} == {line}
+    error = str(result.error())
+    assert (
+        f". What differs: {differs}. {HINT}. The cluster is intact; all variables are kept" in error
+    )
+    assert goes_on(values_cluster)
+
+
+def test_the_whole_verdict(values_cluster: mcnb.Cluster) -> None:
+    result = values_cluster.run("w = ones * 2\nif k == 3:\n    w[0, 1] = 3\ndot(x, [w])")
+    assert result.text() == (
+        "LockstepError: Processes diverged: a replicated argument is not equal\n"
+        "\n"
+        "[all 4] are waiting in jit(<lambda>) f32[8,4] f32[4,3], line 4\n"
+        "        ----> 4 dot(x, [w])\n"
+        "\n"
+        "What differs: the value of argument params[0] at [0, 1]: 2.0 on processes 0-2; 3.0 on "
+        f"process 3\n{HINT}\n"
+        "The cluster is intact; all variables are kept\n"
+    )
+
+
+def test_an_initialisation_without_a_seed(values_cluster: mcnb.Cluster) -> None:
+    # As before Keras seeded the initialisers of all processes alike: keras-team/keras, pull 21261.
+    result = values_cluster.run(
+        "w = np.random.default_rng().normal(size=(4, 3)).astype(np.float32)\nprint(w[0, 0])\n"
+        "dot(x, {'kernel': w})"
+    )
+    drawn = "; ".join(f"{result.stdout[k].strip()} on process {k}" for k in range(4))
+    assert f"the value of argument params['kernel'] at [0, 0]: {drawn}" in str(result.error())
+
+
+def test_a_file_that_differs_on_one_host(values_cluster: mcnb.Cluster, tmp_path: Path) -> None:
+    weights = np.arange(12, dtype=np.float32).reshape(4, 3)
+    np.save(tmp_path / "old.npy", weights)
+    weights[3, 1] += 1e-2
+    np.save(tmp_path / "new.npy", weights)
+    values_cluster.push({"folder": str(tmp_path)})
+    result = values_cluster.run(
+        "w = np.load(f'{folder}/{\"old\" if k == 2 else \"new\"}.npy')\ndot(x, {'w': w})"
+    )
+    assert (
+        "the value of argument params['w'] at [3, 1]: 10.01 on processes 0,1,3; 10.0 on process 2"
+    ) in str(result.error())
+
+
+def test_jax_itself_compares_what_device_put_replicates(values_cluster: mcnb.Cluster) -> None:
+    # sgl-project/sglang-jax, pull 155: an array of np.empty
+    result = values_cluster.run("jax.device_put(np.full(3, k), NamedSharding(mesh, P()))")
+    assert {error.name for error in result.errors.values()} == {"AssertionError"}
+    assert goes_on(values_cluster)
+
+
+SAME = {
+    "equal values of other types": "dot(x, [ones.astype(np.float64) if k else ones])",
+    "rounding": "dot(x, [ones * np.float32(1 + 1e-6 * (k == 1))])",
+    "0 and -0": "dot(x, [ones * (0.0 if k else -0.0)])",
+    "not a number on all": "dot(x, [ones * np.nan])",
+    "replicated in groups that differ": (
+        "w = np.full(4, float(k // 2))\n"
+        "on = of(0, 1) if k < 2 else of(2, 3)\n"
+        "jax.jit(lambda v, w: jnp.sum(v) + w[0])(put(np.arange(16.0), P(('a', 'b')), on), w)"
+    ),
+    "an argument that is not used": "jax.jit(lambda v, w: jnp.sum(v), keep_unused=False)(x, k)",
+    "no launch of others": "jax.jit(lambda v, w: v + w)(x, k)",
+    "sharded over all devices": "dot(put(np.arange(32.0).reshape(8, 4), P(('a', 'b'))), [ones])",
+    "donated": (
+        "give = jax.jit(lambda w, v: w + jnp.sum(v), donate_argnums=0)\nw = replicated(ones)\n"
+        "for _ in range(3): w = give(w, x)"
+    ),
+    "of no elements": "jax.jit(lambda v, w: jnp.sum(v) + jnp.sum(w))(x, np.zeros((0, 3)))",
+    "large": "jax.jit(lambda v, w: jnp.sum(v) + jnp.sum(w))(x, np.zeros(3_000_000, np.float32))",
+}
+
+
+@pytest.mark.parametrize("source", SAME.values(), ids=SAME)
+def test_what_is_equal_passes(values_cluster: mcnb.Cluster, source: str) -> None:
+    values_cluster.run(source).raise_for_errors()
+
+
+@pytest.mark.parametrize("values", [True, None, False])
+def test_every_launch_is_compared_on_request(
+    values_cluster: mcnb.Cluster, values: bool | None
+) -> None:
+    values_cluster.run("for i in range(5): dot(x, [ones])").raise_for_errors()
+    source = "for i in range(5):\n    w = ones + 1e-6 * (i == 3) * (k == 1)\n    dot(x, [w])\ni"
+    result = values_cluster.run(source, values=values)
+    if values:
+        differs = "params[0] at [0, 0]: 1.0 on processes 0,2,3; 1.000001 on process 1"
+        assert f"What differs: the value of argument {differs}" in str(result.error())
+        assert result.verdict is not None
+        assert result.verdict.states[0].launches == 3
+    else:
+        assert result.text() == "[all 4] 4\n"
+    assert goes_on(values_cluster)
+
+
+def test_a_first_launch_is_not_compared_on_request(values_cluster: mcnb.Cluster) -> None:
+    result = values_cluster.run("jax.jit(lambda v, n: jnp.sum(v) * n)(x, k).shape", values=False)
+    assert result.text() == "[all 4] ()\n"
+
+
+def test_later_launches_are_sampled(
+    values_cluster: mcnb.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SAMPLED_S", 0.0)
+    monkeypatch.setattr(server, "SAMPLED_SHARE", 1e9)
+    values_cluster.run("for i in range(5): dot(x, [ones])").raise_for_errors()  # from native code
+    result = values_cluster.run(
+        "for i in range(50):\n    w = ones + (i >= 20) * (k == 1)\n    dot(x, [w])"
+    )
+    assert result.verdict is not None
+    assert result.verdict.states[0].launches in (20, 21)  # one launch asks for the next
+    assert "What differs: the value of argument params[0] at [0, 0]" in str(result.error())
+    assert goes_on(values_cluster)
+
+
+def test_threads_may_launch_while_others_are_sampled(
+    values_cluster: mcnb.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SAMPLED_S", 0.0)
+    monkeypatch.setattr(server, "SAMPLED_SHARE", 1e9)
+    result = values_cluster.run(
+        "fs = [jax.jit(lambda v, w, n=n: jnp.sum(v) * w + n) for n in range(3)]\n"
+        "got = {}\ndef run(n):\n    for i in range(100): got[n] = float(fs[n](x, 1.0))\n"
+        "ts = [threading.Thread(target=run, args=(n,)) for n in range(3)]\n"
+        "for t in ts: t.start()\nfor t in ts: t.join()\nsorted(got.items())"
+    )
+    assert result.text() == "[all 4] [(0, 496.0), (1, 497.0), (2, 498.0)]\n"
+
+
+PROGRAM = (
+    f"{BEGIN}f = jax.jit(lambda v, w: jnp.sum(v) * w)\nfor i in range(4):\n"
+    "    w = 1.0 + (i == 2) * 1e-6 * k\n    f(x, w)\nprint('done')\n"
+)
+LINE = PROGRAM[: PROGRAM.index("    f(x")].count("\n") + 1
+
+
+@pytest.mark.promise("mcnb run --values")
+def test_a_script_whose_values_are_compared(tmp_path: Path) -> None:
+    code, out, err = run(tmp_path, PROGRAM, "train.py", "-n", "2", "-d", "1", "--values")
+    assert (code, out) == (1, [])
+    assert err[-1] == (
+        "mcnb run: mismatch: both processes are waiting in jit(<lambda>) f32[12] f32[], "
+        f"train.py:{LINE}. What differs: the value of argument w: 1.0 on process 0; 1.000001 on "
+        f"process 1. {HINT}"
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["--no-values"]])
+def test_a_script_whose_values_are_compared_at_first(tmp_path: Path, words: list[str]) -> None:
+    program = PROGRAM.replace("(i == 2)", "(i == 0) * 1e6" if words else "(i == 2)")
+    code, out, err = run(tmp_path, program, "train.py", "-n", "2", "-d", "1", *words)
+    assert (code, out, err) == (0, ["[0] done", "[1] done"], [])

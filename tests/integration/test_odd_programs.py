@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -15,21 +16,36 @@ from tests.integration.test_divergences import NEXT, SETUP
 from tests.support.clients import F, G, Learner
 
 HANDLER = """
-import signal, mcnb
-def after(seconds, handler):
-    signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-def late(*_): raise TimeoutError("late")
-def launch(*_): got.append(float(total(x)))
+import signal, sys, mcnb
+from pathlib import Path
+def waits(thread):
+    frame = sys._current_frames().get(thread)
+    while frame is not None and frame.f_code.co_name != "_hear_or_sleep":
+        frame = frame.f_back
+    return frame is not None
+def when_waiting(handler):  # calls a handler while the main thread waits for a launch
+    def handle(*_):
+        Path(marker).touch()
+        handler()
+    def watch():
+        while not waits(threading.main_thread().ident): time.sleep(0.005)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
+    signal.signal(signal.SIGALRM, handle)
+    threading.Thread(target=watch).start()
+def until_called():
+    while not Path(marker).exists(): time.sleep(0.005)
+def late(): raise TimeoutError("late")
+def launch(): got.append(float(total(x)))
 signal.signal(signal.SIGALRM, signal.SIG_DFL)
 got = []
 """
 
 
 @pytest.fixture
-def odd_cluster(shared_cluster: mcnb.Cluster) -> mcnb.Cluster:
+def odd_cluster(shared_cluster: mcnb.Cluster, tmp_path: Path) -> mcnb.Cluster:
     if not shared_cluster.running:
         shared_cluster.start()
+    shared_cluster.push({"marker": str(tmp_path / "called")})
     shared_cluster.run(SETUP + HANDLER).raise_for_errors()
     return shared_cluster
 
@@ -47,7 +63,7 @@ def test_an_error_of_a_signal_handler_is_the_cells_own(
 ) -> None:
     before = f"for _ in range(3): {launch}\n" if launched_before else "pass\n"
     result = odd_cluster.run(
-        f"{before}if k == 2: after(0.3, late)\nelse: time.sleep(0.6)\n{launch}\ntime.sleep(0.2)"
+        f"{before}if k == 2: when_waiting(late)\nelse: until_called()\n{launch}\ntime.sleep(0.2)"
     )
     assert (result.errors[2].name, result.errors[2].message) == ("TimeoutError", "late")
     assert result.verdict is not None
@@ -58,8 +74,8 @@ def test_an_error_of_a_signal_handler_is_the_cells_own(
 
 def test_a_signal_handler_may_launch(odd_cluster: mcnb.Cluster) -> None:
     result = odd_cluster.run(
-        "if k == 2: after(0.3, launch); m = float(jnp.max(x + 0.25))\n"
-        "else: time.sleep(0.7); m = float(jnp.max(x + 0.25)); launch()\n"
+        "if k == 2: when_waiting(launch); m = float(jnp.max(x + 0.25))\n"
+        "else: until_called(); m = float(jnp.max(x + 0.25)); launch()\n"
         "m, got"
     )
     assert result.value == dict.fromkeys(range(4), "(31.25, [496.0])")
@@ -72,8 +88,8 @@ def test_a_handler_may_not_launch_below_a_launch_of_native_code(
     # JAX's C++ launches what was launched before there was a handler.
     odd_cluster.run("f = jax.jit(jnp.max)\nfor _ in range(3): f(x)").raise_for_errors()
     result = odd_cluster.run(
-        "if k == 2:\n    after(0.3, launch)\n    f(x)\n    time.sleep(0.3)\n"
-        "else: time.sleep(0.7); f(x); launch()"
+        "if k == 2:\n    when_waiting(launch)\n    f(x)\n    time.sleep(0.3)\n"
+        "else: until_called(); f(x); launch()"
     )
     assert str(result.error()) == (
         "process 2 raised McnbError: a signal handler or a finalizer launched jit(sum) in the "
@@ -86,8 +102,8 @@ def test_a_handler_may_not_launch_below_a_launch_of_native_code(
 
 def test_handlers_that_launch_in_another_order_diverge(odd_cluster: mcnb.Cluster) -> None:
     result = odd_cluster.run(
-        "if k == 2: after(0.3, launch); float(jnp.min(x))\n"
-        "else: time.sleep(0.6); launch(); float(jnp.min(x))"
+        "if k == 2: when_waiting(launch); float(jnp.min(x))\n"
+        "else: until_called(); launch(); float(jnp.min(x))"
     )
     assert result.verdict is not None
     assert result.verdict.kind == "mismatch"

@@ -6,8 +6,8 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -57,9 +57,19 @@ def listening(processes: set[psutil.Process]) -> set[tuple[str, int]]:
     return found
 
 
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
+def listening_with(token: str, ports: set[tuple[str, int]]) -> list[str]:
+    """Return the processes with a token in their environment that listen at one of the ports.
+
+    Another program may have taken a port that has become free.
+    """
+    found = []
+    for connection in psutil.net_connections("inet"):
+        at_it = connection.laddr and tuple(connection.laddr) in ports
+        if at_it and connection.status == psutil.CONN_LISTEN and connection.pid:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process = psutil.Process(connection.pid)
+                found += [process.name()] if token in process.environ().values() else []
+    return found
 
 
 def shared_memory() -> set[str]:
@@ -78,8 +88,10 @@ def in_use() -> set[str]:
 def kill_in_the_middle_of_a_cell(signal_number: int) -> float:
     """Kill a notebook's kernel; return how long its cluster takes to end, in seconds."""
     shared_before = shared_memory()
+    token = secrets.token_hex(8)
     with subprocess.Popen(
         [sys.executable, "-c", KERNEL],
+        env={**os.environ, "MCNB_TESTED_KERNEL": token},
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -93,13 +105,13 @@ def kill_in_the_middle_of_a_cell(signal_number: int) -> float:
             len(family) >= 6
         )  # the fork server, the controller, two processes, a stray child of each
         ports = listening(family)
-        assert ports
+        assert listening_with(token, ports)
         kernel.send_signal(signal_number)
     began = time.monotonic()
     assert wait_until(lambda: not any(p.is_running() for p in family), HANG_S), family
     assert wait_until(lambda: not folder.exists(), HANG_S)
     took = since(began)
-    assert all(is_free(port) for _, port in ports)
+    assert listening_with(token, ports) == []
     assert wait_until(lambda: shared_memory() <= shared_before | in_use())
     return took
 

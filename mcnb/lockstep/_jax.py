@@ -66,8 +66,8 @@ _described: weakref.WeakKeyDictionary[Any, Launch | None] = weakref.WeakKeyDicti
 _lowered: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 _closed_over: weakref.WeakKeyDictionary[Any, list[str]] = weakref.WeakKeyDictionary()
 _lasting: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
-# Computations whose arguments' values were digested.
-_digested: weakref.WeakSet[Any] = weakref.WeakSet()
+# How often the arguments of a computation were digested.
+_digested: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _from_python = False  # whether each launch is made from Python
 _left_behind: list[Any] = []
 # Tokens of computations with callbacks, for a thread that waits until they are over: as long as it
@@ -331,7 +331,8 @@ def _replicas(execute: Any, args: Sequence[Any]) -> Replicas:
         kept = [arg for i, arg in enumerate(args) if i in execute.kept_var_idx]
         return zip(kept, execute.in_handler.in_shardings, strict=False)
 
-    return Replicas(pairs, execute not in _digested, partial(_digested.add, execute))
+    before = _digested.get(execute, 0)
+    return Replicas(pairs, before, lambda: _digested.update({execute: before + 1}))
 
 
 def launch_from_python(always: bool) -> None:

@@ -284,7 +284,9 @@ class Client:
             return {}
         sampled = launch in self._sampled
         self._sampled.discard(launch)
-        return replicas.digests() if self._values or sampled or replicas.first else {}
+        if not (self._values or sampled or replicas.before == 0):
+            return {}
+        return replicas.digests(whole=self._values is True)
 
     def _take(self, passage: Passage) -> None:
         """Wait for the turn of a launch that the other participants make, whatever happens here."""

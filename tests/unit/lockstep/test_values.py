@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnb.lockstep import comparison
+from mcnb.lockstep import comparison, values
 from mcnb.lockstep.comparison import (
     Comparison,
     Question,
@@ -36,7 +36,7 @@ class Everywhere:
 
 
 def replicas(*arguments: Any) -> Replicas:
-    return Replicas(lambda: [(argument, Everywhere()) for argument in arguments], first=True)
+    return Replicas(lambda: [(argument, Everywhere()) for argument in arguments])
 
 
 def compared(
@@ -185,7 +185,46 @@ def test_only_what_several_processes_hold_is_digested() -> None:
     # On one process, nothing is shared.
     mesh = jax.make_mesh((1,), ("a",), devices=jax.devices()[:1])
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-    assert Replicas(lambda: [(np.ones(2), sharding), (2.0, None)], first=True).digests() == {}
+    assert Replicas(lambda: [(np.ones(2), sharding), (2.0, None)]).digests() == {}
+
+
+def test_of_very_large_arguments_a_part_counts_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "MOST_BYTES", 4 * BLOCK)
+    one = np.zeros(4 * BLOCK + 2, np.float32)
+    for at, found_by in (
+        (0, [0]),
+        (5, [0]),
+        (2 * BLOCK + 1, [2]),
+        (4 * BLOCK + 1, [0, 1, 2, 3, 4]),
+    ):
+        other = one.copy()
+        other[at] = 1
+        each = [
+            [
+                Replicas(lambda v=v: [(v, Everywhere())], n).digests(whole=False)
+                for v in (one, other)
+            ]
+            for n in range(5)
+        ]
+        assert [n for n, (a, b) in enumerate(each) if a != b] == found_by
+        assert replicas(one).digests() != replicas(other).digests()
+
+
+def test_an_argument_of_another_kind_is_left_out() -> None:
+    class Odd:
+        is_fully_addressable = is_fully_replicated = False
+
+    pairs = [(object(), Everywhere()), (1.0, Odd()), (2.0, Everywhere())]
+    assert {*Replicas(lambda: pairs).digests()} == {"2"}
+
+
+def test_an_error_of_a_signal_handler_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: object) -> None:
+        raise TimeoutError("late")
+
+    monkeypatch.setattr(jax, "block_until_ready", late)  # it comes in the middle of a wait
+    with pytest.raises(TimeoutError, match="late"):
+        replicas(1.0).digests()
 
 
 def test_slices_are_ordered_by_argument_and_start() -> None:

@@ -303,7 +303,10 @@ class Referee:
 
     def _compare(self, key: _Key) -> Compare | None:
         """Return a ruling if digests of what processes have in common differ."""
-        waiters = tuple(sorted(self._waiting[key].items()))
+        together = self._waiting[key].items()
+        if not any(self._processes[k].waiting[thread].digests for k, thread in together):
+            return None
+        waiters = tuple(sorted(together))
         digests = {k: self._processes[k].waiting[thread].digests for k, thread in waiters}
         return Compare(waiters, digests) if differing_slices(digests) else None
 

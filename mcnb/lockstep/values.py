@@ -85,7 +85,7 @@ class Replicas:
         arguments: Returns the arguments, which are JAX arrays, NumPy arrays or numbers, each with
             the sharding with which the launch takes it.
         before: How often the arguments of the computation's launches were digested before.
-        looked: Called when they are digested.
+        digested: Called when they are digested.
 
     Example:
         >>> Replicas(lambda: [(np.ones(2), None)]).digests()
@@ -94,7 +94,7 @@ class Replicas:
 
     arguments: Callable[[], Iterable[tuple[Any, Any]]]
     before: int = 0
-    looked: Callable[[], object] = lambda: None
+    digested: Callable[[], object] = lambda: None
     seconds: float = field(default=0.0, init=False)
 
     def digests(self, *, whole: bool = True) -> dict[str, str]:
@@ -109,7 +109,7 @@ class Replicas:
         import jax
 
         began = time.monotonic()
-        self.looked()
+        self.digested()
         found = {}
         slices = list(self._slices())
         size = sum(getattr(value, "nbytes", 0) for _, value in slices)

@@ -109,6 +109,14 @@ def budget_s(request: pytest.FixtureRequest) -> float:
     return 60.0 if request.config.getoption("--all") else 2.0
 
 
+def _contents(folder: Path) -> dict[str, str]:
+    """Return the files in a folder with the end of each, to tell whose folder it is."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {
+        str(path.relative_to(folder)): path.read_text(errors="replace")[-300:] for path in files
+    }
+
+
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     temporary = tmp_path_factory.mktemp("temporary")
@@ -121,7 +129,8 @@ def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         forkserver_client.close_idle()
         assert wait_until(lambda: descendants() <= before, RESIDUE_S), descendants() - before
         assert wait_until(lambda: not using(temporary), RESIDUE_S), using(temporary)
-        assert [path.name for path in temporary.iterdir() if "mcnb" in path.name] == []
+        left = [path for path in temporary.iterdir() if "mcnb" in path.name]
+        assert {path.name: _contents(path) for path in left} == {}
 
 
 @pytest.fixture(scope="session")

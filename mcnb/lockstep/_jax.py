@@ -89,8 +89,8 @@ PRIVATE_NAMES = {
     "jax._src.layout": ("Layout._to_xla_layout",),
     "jax._src.mesh": ("get_concrete_mesh",),
     "jax._src.pjit": (
-        "_cpp_pjit_cache_explicit_attributes.clear",
-        "_cpp_pjit_cache_fun_only.clear",
+        "_cpp_pjit_cache_explicit_attributes",
+        "_cpp_pjit_cache_fun_only",
         "_get_fastpath_data",
     ),
     "jax._src.sharding": ("Sharding._device_assignment",),

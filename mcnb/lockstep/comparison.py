@@ -154,7 +154,7 @@ class Comparison:
             for one, other in itertools.pairwise([*elements, elements[0]]):
                 where |= differ(one, other)
             if where.any():
-                at = int(where.argmax())
+                at = int(np.flatnonzero(where)[0])
                 index = _index(question.name, block * BLOCK + at, shape)
                 self.found = {
                     k: SharedValue(_position(question.name), index, _text(one[at]))

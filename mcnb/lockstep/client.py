@@ -115,6 +115,7 @@ class Client:
         PermissionError: One end of the connection does not know the key.
 
     Attributes:
+        values: Whether the values of replicated arguments are compared; see above.
         records: The launches since the last call of `take_records`.
     """
 
@@ -131,7 +132,7 @@ class Client:
         reroute: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self.process = process
-        self._values = values
+        self.values = values
         self._reroute = reroute
         self._sampled: set[Launch] = set()  # computations whose next launch compares values
         self.records: list[LaunchRecord] = []
@@ -266,7 +267,7 @@ class Client:
             del self._slots[ticket]
             if outer:
                 self._rouse(outer)
-        if len(slot.answer) > 2 and self._values is None:
+        if len(slot.answer) > 2 and self.values is None:
             self._sampled.add(launch)
             self._reroute(False)
         passage = Passage(
@@ -280,13 +281,13 @@ class Client:
 
     def _digests(self, launch: Launch, replicas: Replicas | None) -> dict[str, str]:
         """Return the digests with which a launch is announced."""
-        if replicas is None or self._values is False:
+        if replicas is None or self.values is False:
             return {}
         sampled = launch in self._sampled
         self._sampled.discard(launch)
-        if not (self._values or sampled or replicas.before == 0):
+        if not (self.values or sampled or replicas.before == 0):
             return {}
-        return replicas.digests(whole=self._values is True)
+        return replicas.digests(whole=self.values is True)
 
     def _take(self, passage: Passage) -> None:
         """Wait for the turn of a launch that the other participants make, whatever happens here."""
@@ -369,8 +370,8 @@ class Client:
         Values are compared as the client's argument `values` says.
         """
         self._passed.clear()
-        if values != self._values:
-            self._values = values
+        if values != self.values:
+            self.values = values
             self._reroute(values is True)
         with self._hearing:
             self._cell, self._main, self._over = cell, threading.get_ident(), False
@@ -437,7 +438,7 @@ class Client:
             self._told_alone = alone = not self._others_run(waiting)
         at = ["at", ticket, number, place.line, place.name, alone, list(waiting), held]
         if slot.replicas is not None:
-            at.append([slot.digests, self._values is True, slot.replicas.seconds])
+            at.append([slot.digests, self.values is True, slot.replicas.seconds])
         try:
             self._channel.send(*described, at)
             slot.announced = True  # at once: a signal handler may launch from here on

@@ -114,9 +114,12 @@ class Comparison:
             self._compare(question, answers)
 
     def give_up(self) -> None:
-        """End the comparison without the element that differs, as a process does not answer."""
+        """End the comparison without the element that differs, as a process does not answer.
+
+        Digests that differ are a difference only if rounding counts as one.
+        """
         question, self.question = self.question, None
-        if question is not None:
+        if question is not None and self._exact:
             texts = [self._digests[k][question.name] for k in question.processes]
             which = {text: i for i, text in enumerate(dict.fromkeys(texts))}
             self.found = {

@@ -89,7 +89,8 @@ class Session:
             number: The number that the referee's server gave the cell.
             label: The cell's label; empty for code that is no cell.
             checked: Whether launches wait until all participants have reached them.
-            values: Whether to compare the values of replicated arguments; see `Client`.
+            values: Whether to compare the values of replicated arguments; see `Client`. Code that
+                is no cell keeps what the cell before it had.
         """
         if label:
             self._places.cell, self._label = cell_name(label), label
@@ -97,7 +98,8 @@ class Session:
             self.tracer.begin()
         if self.client is not None:
             self.client.take_records()
-            self.client.begin(number, holding=checked, values=values)
+            kept = values if label else self.client.values
+            self.client.begin(number, holding=checked, values=kept)
 
     def end(self) -> tuple[tuple[LaunchRecord, ...], bool, Trace]:
         """End the cell; return its launches, whether its threads still run, and its trace."""

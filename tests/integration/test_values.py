@@ -219,6 +219,16 @@ def test_a_first_launch_is_not_compared_on_request(values_cluster: mcnb.Cluster)
     assert result.text() == "[all 4] ()\n"
 
 
+def test_a_pull_compares_as_the_cell_before_it(values_cluster: mcnb.Cluster) -> None:
+    source = "jax.jit(lambda v, n: jnp.sum(v) * n)(x, k).shape"
+    values_cluster.run("None", values=False).raise_for_errors()
+    assert values_cluster.pull(source) == dict.fromkeys(range(4), ())
+    values_cluster.run("None", values=True).raise_for_errors()
+    with pytest.raises(mcnb.CellError, match="the value of argument n: 0 on process 0; 1 on"):
+        values_cluster.pull(source)
+    assert goes_on(values_cluster)
+
+
 def test_later_launches_are_sampled(
     values_cluster: mcnb.Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,6 +181,13 @@ def test_a_process_that_does_not_answer() -> None:
     assert {*it.found} == {0, 1, 2, 3}
 
 
+def test_what_may_be_rounding_passes_if_a_process_does_not_answer() -> None:
+    each = [replicas(np.full(3, k)) for k in (1.0, 1.0, 1.0000001, 3.0)]
+    found, asked = compared(*each, exact=False, silent=2)
+    assert found == {}
+    assert asked == [Question((0, 1, 2, 3), "0")]
+
+
 def test_only_what_several_processes_hold_is_digested() -> None:
     # On one process, nothing is shared.
     mesh = jax.make_mesh((1,), ("a",), devices=jax.devices()[:1])

@@ -8,7 +8,7 @@ import pytest
 
 from mcnb.cluster import stopping
 from mcnb.cluster.outcome import Outcome
-from mcnb.cluster.stopping import INTERRUPT_S, TICK_S, Presses, Stopper
+from mcnb.cluster.stopping import INTERRUPT_S, SAME_PRESS_S, TICK_S, Presses, Stopper
 from mcnb.messages import Progress
 
 
@@ -67,6 +67,19 @@ def stopped(machine: Machine, monkeypatch: pytest.MonkeyPatch, *, asked: bool = 
         presses.press()
     Stopper(either, outcome, presses, lambda stage: None).stop(either)
     return outcome
+
+
+def test_presses_with_no_message_between_them_count_as_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine(1, replies_s=60)
+    monkeypatch.setattr(stopping, "time", machine)
+    presses = Presses(lambda: None)
+    seen = []
+    for machine.now in (10.0, 10.0 + SAME_PRESS_S, 10.01 + SAME_PRESS_S):
+        presses.press()
+        seen.append(presses.again)
+    assert seen == [False, False, True]
 
 
 def test_a_process_that_does_not_react_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

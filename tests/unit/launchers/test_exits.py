@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 
 from mcnb.launchers.exits import ExitReporter
 from mcnb.lockstep.model import ExitSource, ProcessExit
@@ -48,4 +49,25 @@ def test_a_loss_that_nobody_explains() -> None:
     reporter = ExitReporter(lambda _: None, lambda k, how: reported.put((k, how)), delay_s=0.0)
     reporter.add(1)
     assert reported.get(timeout=HANG_S) == (1, ProcessExit(ExitSource.UNKNOWN))
+    reporter.close()
+
+
+def test_of_two_losses_with_reasons_the_first_is_the_cause() -> None:
+    reported: queue.SimpleQueue[tuple[int, ProcessExit]] = queue.SimpleQueue()
+    known: dict[int, ProcessExit] = {}
+    killed = {2: ProcessExit(ExitSource.LAUNCHER, -9), 0: ProcessExit(ExitSource.LAUNCHER, -15)}
+    both_lost = threading.Event()
+
+    def exit_of(k: int) -> ProcessExit | None:
+        # Both reasons become known at once, when the reporter asks for that of the second loss.
+        if k == 0:
+            both_lost.set()
+        return known.get(k)
+
+    reporter = ExitReporter(exit_of, lambda k, how: reported.put((k, how)), delay_s=HANG_S)
+    for k in (2, 0):
+        reporter.add(k)
+    assert both_lost.wait(HANG_S)
+    known.update(killed)
+    assert [reported.get(timeout=HANG_S) for _ in range(2)] == [(2, killed[2]), (0, killed[0])]
     reporter.close()

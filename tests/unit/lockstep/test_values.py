@@ -25,6 +25,7 @@ from mcnb.lockstep.comparison import (
 from mcnb.lockstep.model import Launch, SharedValue
 from mcnb.lockstep.referee import Compare, Go, Referee, Stop
 from mcnb.lockstep.values import BLOCK, NO_ANSWER, Replicas, digest, slice_name
+from tests.support.fake_devices import fake_devices
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,22 @@ class Everywhere:
 
     is_fully_replicated: bool = True
     is_fully_addressable: bool = False
+
+
+@dataclass(frozen=True)
+class OnProcess0:
+    """A sharding over devices on paper, as process 0 sees it."""
+
+    sharding: jax.sharding.Sharding
+    is_fully_replicated: bool = False
+    is_fully_addressable: bool = False
+
+    def devices_indices_map(self, shape: tuple[int, ...]) -> Mapping[Any, Any]:
+        return self.sharding.devices_indices_map(shape)
+
+    def addressable_devices_indices_map(self, shape: tuple[int, ...]) -> Mapping[Any, Any]:
+        indices = self.devices_indices_map(shape).items()
+        return {device: index for device, index in indices if device.process_index == 0}
 
 
 def replicas(*arguments: Any) -> Replicas:
@@ -193,6 +210,18 @@ def test_only_what_several_processes_hold_is_digested() -> None:
     mesh = jax.make_mesh((1,), ("a",), devices=jax.devices()[:1])
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     assert Replicas(lambda: [(np.ones(2), sharding), (2.0, None)]).digests() == {}
+
+
+def test_slices_that_two_processes_hold_are_digested() -> None:
+    # Processes 0 and 2 hold the first half, 1 and 3 the second, with one device each.
+    mesh = jax.sharding.Mesh(fake_devices(4, per_process=1).reshape(2, 2), ("a", "b"))
+
+    def digested(*spec: Any) -> list[str]:
+        sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
+        return [*Replicas(lambda: [(np.arange(4), OnProcess0(sharding))]).digests()]
+
+    assert digested("b") == [slice_name(0, ((0, 2),))]
+    assert digested(("a", "b")) == []
 
 
 def test_of_very_large_arguments_a_part_counts_each_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,3 +156,11 @@ def test_what_jax_does_otherwise_is_said() -> None:
         "its own part, and no data is sent." in text
     )
     assert "from" not in text
+
+
+def test_the_holders_send_in_turn() -> None:
+    """Each of two processes that hold a part sends it to one of the two that need it."""
+    old = NamedSharding(Mesh(DEVICES[[0, 2]], "a"), P())
+    new = NamedSharding(Mesh(DEVICES[[4, 6]], "a"), P())
+    found = moves(*(layout_of(jax.ShapeDtypeStruct((3,), np.int8, sharding=s)) for s in (old, new)))
+    assert found.moved == (((0, 2), 3), ((1, 3), 3))

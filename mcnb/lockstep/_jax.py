@@ -8,7 +8,8 @@ The file fits jax 0.8 to 0.12. It only observes these parts, and passes calls on
 - `UnloadedMeshExecutable.from_hlo` compiles a lowered computation, and
   `MeshExecutable.shard_const_args` passes the constants that newer JAX keeps out of the program.
 - The devices and the compiled program of an executable.
-- The client of the coordination service, whose waits can't be interrupted.
+- The waits of the coordination service's client, which run in native code. Barriers are guarded
+  like launches, and a thread can run the waits, so that they can be interrupted.
 - The parts of arrays and shardings, to assemble new ones.
 
 If a version of JAX does not fit, `install` raises an error and changes nothing.
@@ -28,6 +29,7 @@ import operator
 import queue
 import sys
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -57,7 +59,13 @@ Note = Callable[[str, FrameType], object]
 LASTING_FLOPS = 1e9
 # Programs of more bytes than this are shown without the values of larger constants.
 MOST_WRITTEN_BYTES = 4_000_000
+# Reaches a barrier, given its description, its time limit in seconds, and a function that waits at
+# it until a time, on the monotonic clock; may wait before, or raise.
+Meet = Callable[[Launch, float, Callable[[float], Any]], Any]
+# The methods that wait in native code, where no signal reaches them.
+_WAITS = ("wait_at_barrier", "blocking_key_value_get", "blocking_key_value_get_bytes")
 _guard: Guard | None = None
+_meet: Meet | None = None
 _before: Before | None = None
 _note: Note | None = None
 _describe: Describe | None = None
@@ -69,6 +77,8 @@ _lasting: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 # How often the arguments of a computation were digested.
 _digested: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _from_python = False  # whether each launch is made from Python
+_interruptible = False  # whether a thread runs the waits of the coordination service's client
+_wrapped: set[type] = set()  # the classes of such clients that `_wrap_waits` has changed
 _left_behind: list[Any] = []
 # Tokens of computations with callbacks, for a thread that waits until they are over: as long as it
 # waits, `mcnb.lockstep.threads` knows that a callback may wake another thread.
@@ -100,55 +110,29 @@ PRIVATE_NAMES = {
     ),
     "jax._src.xla_bridge": ("_backends", "backends_are_initialized"),
     "jaxlib._hlo|jaxlib._jax": ("HloPrintOptions",),
+    "jaxlib._jax": ("DistributedRuntimeClient",),
 }
 # The logger to which JAX reports failed callbacks.
 CALLBACK_LOGGER = "jax._src.callback"
-
-
-class InterruptibleClient:
-    """A client of the coordination service whose waits Ctrl-C can end.
-
-    JAX's own client waits in native code, which no signal reaches. This one waits in a thread that
-    may be left behind, and that ends when the service is shut down.
-    """
-
-    _WAITS = ("wait_at_barrier", "blocking_key_value_get", "blocking_key_value_get_bytes")
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self.client, name)
-        if name not in self._WAITS:
-            return attribute
-
-        @functools.wraps(attribute)
-        def wait(*args: Any, **kwargs: Any) -> Any:
-            future: Future[Any] = Future()
-
-            def run() -> None:
-                try:
-                    future.set_result(attribute(*args, **kwargs))
-                except BaseException as error:
-                    future.set_exception(error)
-
-            threading.Thread(target=run, name=f"mcnb {name}", daemon=True).start()
-            return future.result()
-
-        return wait
 
 
 class UnsupportedJaxError(Exception):
     """An error for a version of JAX whose private names differ from those that this file uses."""
 
 
-def install(guard: Guard, before: Before, describe: Describe, note: Note | None = None) -> None:
-    """Install a guard before each launch that spans processes.
+def install(
+    guard: Guard,
+    before: Before,
+    describe: Describe,
+    note: Note | None = None,
+    meet: Meet | None = None,
+) -> None:
+    """Install a guard before each launch that spans processes, and each barrier.
 
     Raises:
         UnsupportedJaxError: This version of JAX does not fit; nothing was changed.
     """
-    global _guard, _before, _describe, _note
+    global _guard, _before, _describe, _note, _meet
     try:
         originals = _check()
     except (ImportError, AttributeError, TypeError, ValueError, AssertionError) as error:
@@ -156,7 +140,8 @@ def install(guard: Guard, before: Before, describe: Describe, note: Note | None 
     if _describe is None:
         _gates_work()  # tested now, not in the middle of a launch
         _replace(*originals)
-    _guard, _before, _describe, _note = guard, before, describe, note
+    _guard, _before, _describe, _note, _meet = guard, before, describe, note, meet
+    _wrap_waits()
 
 
 def _follow_callbacks() -> None:
@@ -521,12 +506,74 @@ def _print_options() -> Any:
 
 
 def make_waits_interruptible() -> None:
-    """Let Ctrl-C end waits in the coordination service, such as barriers."""
+    """Let Ctrl-C end waits in the coordination service, such as barriers.
+
+    Each of them runs in a thread then, which may be left behind, and which ends when the service is
+    shut down.
+    """
+    global _interruptible
+    _interruptible = True
+    _wrap_waits()
+
+
+def _wrap_waits() -> None:
+    """Change the waits of the coordination service's client, once JAX has one.
+
+    JAX gives the client itself to native code, so nothing can stand in for it.
+    """
     from jax._src import distributed
 
-    client = distributed.global_state.client
-    if client is not None and not isinstance(client, InterruptibleClient):
-        distributed.global_state.client = InterruptibleClient(client)
+    kind = type(distributed.global_state.client)
+    if distributed.global_state.client is None or kind in _wrapped:
+        return
+    _wrapped.add(kind)
+    for name in _WAITS:
+        wait = _in_thread(getattr(kind, name))
+        setattr(kind, name, _at_barrier(wait) if name == "wait_at_barrier" else wait)
+
+
+def _in_thread(wait: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(wait)
+    def waits(*args: Any, **kwargs: Any) -> Any:
+        if not _interruptible:
+            return wait(*args, **kwargs)
+        future: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(wait(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=run, name=f"mcnb {wait.__name__}", daemon=True).start()
+        return future.result()
+
+    return waits
+
+
+def _at_barrier(wait: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(wait)
+    def wait_at_barrier(
+        client: Any, barrier_id: str, timeout_in_ms: int, process_ids: Sequence[int] | None = None
+    ) -> Any:
+        from jax._src import distributed
+
+        state = distributed.global_state
+        launch = Launch.barrier(barrier_id, process_ids or range(state.num_processes or 1))
+        if (
+            _meet is None
+            or client is not state.client
+            or state.process_id not in launch.participants
+        ):
+            return wait(client, barrier_id, timeout_in_ms, process_ids)
+
+        def reach(until: float) -> Any:
+            left_ms = max(int((until - time.monotonic()) * 1000), 1)
+            return wait(client, barrier_id, left_ms, process_ids)
+
+        return _meet(launch, timeout_in_ms / 1000, reach)
+
+    return wait_at_barrier
 
 
 def process_index() -> int:
@@ -573,11 +620,9 @@ def shut_down(keep_client: bool = False) -> None:
         keep_client: Whether computations still run: destroying their client would wait for them.
     """
     import jax
-    from jax._src import dispatch, distributed, xla_bridge
+    from jax._src import dispatch, xla_bridge
     from jax.extend import backend
 
-    if isinstance(distributed.global_state.client, InterruptibleClient):
-        distributed.global_state.client = distributed.global_state.client.client
     if keep_client:
         _left_behind.append(dict(xla_bridge._backends))
     dispatch.runtime_tokens.clear()

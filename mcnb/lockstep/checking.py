@@ -7,6 +7,7 @@ import functools
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -95,8 +96,15 @@ def check_launches(
         else:
             raise_after_call(caller, passage.interrupt)
 
+    def meet(launch: Launch, limit_s: float, reach: Callable[[float], Any]) -> Any:
+        place, _ = places.find(sys._getframe(2))
+        if note is not None:
+            note(launch.name, place)
+        until = time.monotonic() + limit_s
+        return client.make(launch, place, lambda: reach(until), until=until)
+
     try:
-        _jax.install(make_launch, before_launch, programs.describe, note and locate)
+        _jax.install(make_launch, before_launch, programs.describe, note and locate, meet)
     except _jax.UnsupportedJaxError as error:
         if gone is None:
             client.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import select
 import socket
@@ -30,6 +31,8 @@ from mcnb.lockstep.wire import Address, Channel, DisconnectedError, Message
 T = TypeVar("T")
 # How often to check, while a thread waits, whether other threads of the process still run.
 LOOK_S = 0.05
+# The longest time for which poll(2) can wait, about.
+LONGEST_S = 2e6
 # The most launches that are recorded for one cell.
 MOST_RECORDS = 100_000
 
@@ -69,6 +72,7 @@ class Slot:
         outcome: What `make` returned or raised, if a signal handler's launch had to wait for it.
         replicas: The arguments whose values are compared; None if they are not.
         digests: The digests of these values.
+        until: When the thread gives up, on the monotonic clock; None if it never does.
     """
 
     place: Place
@@ -82,6 +86,7 @@ class Slot:
     outcome: tuple[Any, BaseException | None] | None = None
     replicas: Replicas | None = None
     digests: dict[str, str] = field(default_factory=dict)
+    until: float | None = None
 
     def __post_init__(self) -> None:
         self.woken.acquire()
@@ -174,6 +179,7 @@ class Client:
         place: Place,
         make: Callable[[], T],
         replicas: Replicas | None = None,
+        until: float | None = None,
     ) -> T:
         """Wait until a launch may be made, make it, and return its result.
 
@@ -182,11 +188,12 @@ class Client:
             place: The place of the launch.
             make: Makes the launch.
             replicas: The launch's arguments, whose values may be compared.
+            until: When to make the launch in any case, on the monotonic clock; None for never.
 
         Raises:
             LockstepError: The launch may never be made, because the processes diverged.
         """
-        passage = self.arrive(launch, place, make=make, replicas=replicas)
+        passage = self.arrive(launch, place, make=make, replicas=replicas, until=until)
         if passage is None:
             return make()
         error = None
@@ -219,6 +226,7 @@ class Client:
         caller: FrameType | None = None,
         make: Callable[[], Any] | None = None,
         replicas: Replicas | None = None,
+        until: float | None = None,
     ) -> Passage | None:
         """Wait until a launch may be made; the caller makes it next.
 
@@ -229,6 +237,7 @@ class Client:
                 over when that frame continues.
             make: Makes the launch, if the launch of a signal handler has to come after it.
             replicas: The launch's arguments, whose values may be compared; None if not known.
+            until: When to stop waiting and return None, on the monotonic clock; None for never.
 
         Raises:
             LockstepError: The launch may never be made, because the processes diverged.
@@ -243,6 +252,8 @@ class Client:
             return None
         # Not the thread's identifier: a finalizer may launch a computation while its thread waits.
         ticket = next(self._tickets)
+        if not self._holding and launch.is_barrier:
+            return None  # devices execute launches in order, but threads may overtake a barrier
         if not self._holding:
             self._passed[ticket] = place
             self._announce(ticket, Slot(place, thread, launch), held=False)
@@ -250,15 +261,14 @@ class Client:
             return None
         digests = self._digests(launch, replicas)
         outer = self._make_outer(thread, launch)
-        slot = self._slots[ticket] = Slot(place, thread, launch, make=make)
+        slot = self._slots[ticket] = Slot(place, thread, launch, make=make, until=until)
         if digests:
             slot.replicas, slot.digests = replicas, digests
         try:
             interrupt = self._wait(ticket, slot)
             if slot.answer[0] == "stop":
                 raise LockstepError(*slot.answer[2:])
-            if slot.answer[0] == "backed":
-                assert interrupt is not None
+            if slot.answer[0] == "backed" and interrupt is not None:
                 raise interrupt
         except BaseException:
             self._record(launch, place, announced, None)
@@ -267,6 +277,9 @@ class Client:
             del self._slots[ticket]
             if outer:
                 self._rouse(outer)
+        if slot.answer[0] == "backed":
+            self._record(launch, place, announced, None)
+            return None
         if len(slot.answer) > 2 and self.values is None:
             self._sampled.add(launch)
             self._reroute(False)
@@ -275,7 +288,7 @@ class Client:
         )
         passage.outcome = slot.outcome
         if slot.outcome is None:
-            self._take(passage)
+            self._take_turn(passage, launch)
         self._record(launch, place, announced, time.monotonic())
         return passage
 
@@ -289,8 +302,11 @@ class Client:
             return {}
         return replicas.digests(whole=self.values is True)
 
-    def _take(self, passage: Passage) -> None:
+    def _take_turn(self, passage: Passage, launch: Launch | None) -> None:
         """Wait for the turn of a launch that the other participants make, whatever happens here."""
+        if launch is not None and launch.is_barrier:
+            self._turns.skip(passage)  # the turns are those of devices
+            return
         self._going.add(passage.thread)
         try:
             while True:
@@ -321,7 +337,7 @@ class Client:
                 self._hear_or_sleep(slot)
             if slot.answer[0] in ("go", "went") and slot.make is not None:
                 passage = Passage(thread, slot.turn, None, 0, 0)
-                self._take(passage)
+                self._take_turn(passage, slot.launch)
                 slot.outcome = self._made(passage, slot.make)
                 if passage.interrupt is not None:
                     raise passage.interrupt
@@ -339,7 +355,7 @@ class Client:
         return outer
 
     def _rouse(self, outer: list[Slot]) -> None:
-        """Let waits below a signal handler see that another wait has heard their answers."""
+        """Let waiting threads see that another thread, or a signal handler, heard their answers."""
         for slot in outer:
             slot.wake()
         with contextlib.suppress(DisconnectedError):
@@ -444,8 +460,9 @@ class Client:
             slot.announced = True  # at once: a signal handler may launch from here on
         except DisconnectedError:
             self._let_all_pass()
-        self._numbers[launch] = number  # now the referee knows it
-        if not alone:
+        if not launch.is_barrier:  # each has a name of its own, often, and is known only once
+            self._numbers[launch] = number  # now the referee knows it
+        if not alone or slot.until is not None:
             self._bell.send(b".")
 
     def _wait(self, ticket: int, slot: Slot) -> BaseException | None:
@@ -512,9 +529,13 @@ class Client:
         try:
             while True:
                 looks = self._busy or (bool(self._slots) and not self._told_alone)
-                ready = poller.poll(LOOK_S * 1000 if looks else None)
-                if not ready:
+                wait_s = self._time_left()
+                wait_s = min(wait_s, LOOK_S) if looks else wait_s
+                ready = poller.poll(wait_s * 1000 if wait_s < LONGEST_S else None)
+                if not ready and looks:
                     self._look()
+                if not ready:
+                    self._give_up()
                 elif ready[0][0] == self._rung.fileno():
                     self._rung.recv(64)
                 else:
@@ -530,6 +551,19 @@ class Client:
             end.close()
         if not self._left:
             self._gone()
+
+    def _time_left(self) -> float:
+        """Return the time until a thread gives up, in seconds, or infinity."""
+        slots = list(self._slots.values())
+        limits = [slot.until for slot in slots if slot.until is not None and slot.announced]
+        return max(min(limits, default=math.inf) - time.monotonic(), 0.0)
+
+    def _give_up(self) -> None:
+        """Withdraw the announcements of threads whose time is over."""
+        for ticket, slot in list(self._slots.items()):
+            if slot.announced and slot.until is not None and slot.until <= time.monotonic():
+                slot.until = None
+                self._channel.send(["late", ticket])
 
     def _look(self) -> None:
         """Notify the referee if no thread is left that may announce a launch."""
@@ -564,6 +598,7 @@ class Client:
                 slot.turn = self._turn
                 self._turn += 1
             slot.answer = message
+            given_up = kind in ("backed", "went")
             others_wait = len(self._slots) > 1
             if others_wait:
                 self._told_alone = False  # the thread continues, and may end without a launch
@@ -572,6 +607,8 @@ class Client:
             if kind == "stop" and slot.thread != self._main:
                 self._busy = others_wait = True  # the cell may wait for the thread for ever
         slot.wake()
+        if given_up:
+            self._rouse([slot])  # this answer came by the other connection
         if others_wait:
             self._bell.send(b".")
 

@@ -89,7 +89,8 @@ computation, so no process hung. If they are different steps of the program, the
     """
     made: dict[tuple[str, tuple[int, ...]], dict[int, list[LaunchRecord]]] = {}
     for record in records:
-        if record.began is not None and record.launch.communicates:
+        launch = record.launch
+        if record.began is not None and launch.communicates and not launch.is_barrier:
             key = record.launch.program, record.launch.participants
             made.setdefault(key, {}).setdefault(record.process, []).append(record)
     odd = [
@@ -199,6 +200,7 @@ _HINTS = {
         "the order of launches must not depend on the process. Sort the elements of a set, a "
         "directory listing or a random sample before looping over them"
     ),
+    "barrier": "all participants of a barrier must pass the same process_ids",
     "branch": (
         "the processes took different branches, or one of them has an extra or a missing launch. "
         "Every participant must run the same launches in the same order"
@@ -362,7 +364,11 @@ def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
         )
 
     if say := told(launch.name for launch in launches):
-        return f"the computation: {say}", "order"
+        what = "call" if any(launch.is_barrier for launch in launches) else "computation"
+        return f"the {what}: {say}", "order"
+    if launches[0].is_barrier:
+        say = told(",".join(map(str, one.participants)) for one in launches)
+        return f"the processes that meet: {say}", "barrier"
     if say := told(plural(len(one.arguments), "argument", "arguments") for one in launches):
         return f"the number of arguments: {say}", "shape"
     names = next((d.names for d in verdict.details.values() if d.names), ())
@@ -499,7 +505,7 @@ def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
     loops = {detail.loop for detail, _ in known}
     if verdict.kind in ("not invited", "cycle"):
         return _HINTS[verdict.kind]
-    if why == "value":
+    if why in ("value", "barrier"):
         return _HINTS[why]
     if any(state.doing == "raised" for _, state in groups) or verdict.kind == "died":
         return ""

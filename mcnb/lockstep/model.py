@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Self, TypeAlias
@@ -23,9 +23,13 @@ class Collective:
     groups: tuple[tuple[int, ...], ...] = ()
 
 
+# How the programs of barriers begin; those of computations are digests.
+_BARRIER = "barrier "
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A compiled computation that a process is about to run.
+    """A compiled computation that a process is about to run, or a barrier; see `barrier`.
 
     Attributes:
         name: The name that the learner knows, such as `"jit(matmul)"` or `"device_put"`.
@@ -74,6 +78,27 @@ class Launch:
                 return " ".join([*shown, f"+{len(self.arguments) - number}"])
             shown.append(argument)
         return " ".join(shown)
+
+    @classmethod
+    def barrier(cls, name: str, participants: Iterable[int]) -> Self:
+        """Return what stands for a barrier of the coordination service, which is no computation.
+
+        Args:
+            name: The barrier's name.
+            participants: The processes that meet at the barrier.
+
+        Example:
+            >>> barrier = Launch.barrier("saved", [1, 0])
+            >>> barrier.name, barrier.participants, barrier.is_barrier
+            ("wait_at_barrier('saved')", (0, 1), True)
+        """
+        meet = tuple(sorted(participants))
+        return cls(f"wait_at_barrier({name!r})", f"{_BARRIER}{name}", meet)
+
+    @property
+    def is_barrier(self) -> bool:
+        """Whether this is no computation, but a barrier of the coordination service."""
+        return self.program.startswith(_BARRIER)
 
     @property
     def communicates(self) -> bool:

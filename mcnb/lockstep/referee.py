@@ -230,6 +230,16 @@ class Referee:
         if self._forget(k, thread):
             self._processes[k].free = True
 
+    def waiting_at(self, k: int, thread: int) -> tuple[Launch, dict[int, int]] | None:
+        """Return the launch at which a thread of process k waits, with all who wait at it.
+
+        Returns:
+            The launch, and for each process that waits at it, one of its threads; None if the
+            thread does not wait.
+        """
+        waiting = self._processes[k].waiting.get(thread)
+        return None if waiting is None else (waiting.launch, dict(self._waiting[waiting.key]))
+
     def diverged(self, k: int) -> bool:
         """Return whether process k runs a cell in which it received a verdict."""
         return self._processes[k].diverged is not None and not self.ended(k)

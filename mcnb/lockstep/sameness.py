@@ -38,7 +38,7 @@ class Sameness:
     def add(self, launch: Launch) -> bool:
         """Add a launch; return whether classes that were different until now are one thereby."""
         known = launch.program, launch.lowered
-        if known in self._known:
+        if known in self._known or launch.is_barrier:
             return False
         self._known.add(known)
         parents, program = self._parents, launch.program

@@ -318,6 +318,8 @@ finished the cell without reaching it...
         self._exact: dict[tuple[int, int], bool] = {}
         self._comparing: list[_Comparing] = []
         self._sample_at = time.monotonic() + SAMPLED_S
+        # Participants that have not come yet to a barrier that others have given up.
+        self._late: dict[Launch, set[int]] = {}
         self._listener = Listener(count, folder, host, self._hear, self._miss)
         self.address: Address = self._listener.address
         self._thread = threading.Thread(target=self._run, name="mcnb referee", daemon=True)
@@ -350,6 +352,7 @@ finished the cell without reaching it...
                 self._give_verdict()
             self._cell += 1
             self._details = {}
+            self._late.clear()
             for k, queue in enumerate(self._unheld):
                 for ticket, *_ in queue:
                     self._referee.withdraw(k, ticket)
@@ -456,6 +459,8 @@ finished the cell without reaching it...
                 self._quiet(k, *rest)
             elif kind == "back":
                 self._call_back(k, rest[0])
+            elif kind == "late":
+                self._give_up_barrier(k, rest[0])
             elif kind == "sync":
                 self._send(k, ["synced", rest[0]])
             elif kind == "detail":
@@ -480,10 +485,16 @@ finished the cell without reaching it...
         values: tuple[dict[str, str], bool, float] | None = None,
     ) -> None:
         launch = self._launches[k, number]
+        if launch.is_barrier:
+            del self._launches[k, number]
         digests: dict[str, str] = {}
         if values is not None:
             digests, self._exact[k, ticket], took = values
             self._put_off_samples(took)
+        if k in self._late.get(launch, ()):
+            self._late[launch].discard(k)
+            self._send(k, ["backed", ticket], "control")
+            return
         alone = alone and self._still_wait(k, tickets)
         self._arrivals[k, ticket] = time.monotonic()
         if held:
@@ -541,6 +552,20 @@ finished the cell without reaching it...
             self._exact.pop((k, ticket), None)
             self._comparing = [one for one in self._comparing if one.tickets.get(k) != ticket]
         self._send(k, ["backed", ticket], "control")
+
+    def _give_up_barrier(self, k: int, ticket: int) -> None:
+        """Let all participants of a barrier pass: the time limit of one of them is over.
+
+        The coordination service raises an error in each of them, also in those that come later.
+        """
+        found = self._referee.waiting_at(k, ticket)
+        if found is None:
+            self._call_back(k, ticket)
+            return
+        launch, together = found
+        self._late.setdefault(launch, set()).update({*launch.participants} - together.keys())
+        for p, other in {**together, k: ticket}.items():
+            self._call_back(p, other)
 
     def _put_off_samples(self, took: float) -> None:
         self._sample_at = time.monotonic() + max(took / SAMPLED_SHARE, SAMPLED_S)

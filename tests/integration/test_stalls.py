@@ -33,10 +33,10 @@ STALLS = {
         "print('running', flush=True)\n"
         "np.asarray(f(x).addressable_shards[0].data)"
     ),
-    "a barrier": (
+    "a key of the coordination service": (
         "from jax._src import distributed\n"
         "print('running', flush=True)\n"
-        "distributed.global_state.client.wait_at_barrier(f'barrier {k} {os.urandom(4)}', 60000)"
+        "distributed.global_state.client.blocking_key_value_get(f'{k} {os.urandom(4)}', 60000)"
     ),
     "a callback": (
         "import time\n"

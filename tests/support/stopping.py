@@ -142,9 +142,15 @@ KINDS: dict[str, Kind] = {
     "a launch that the others never make": Kind(
         "if k != 2: float(jnp.sum(x))\nelse: time.sleep(1000)", alone=False
     ),
-    "a barrier of one": Kind(
+    "a key that no process sets": Kind(
         "from jax._src import distributed\n"
-        "distributed.global_state.client.wait_at_barrier(f'{k} {os.urandom(4)}', 60000)"
+        "distributed.global_state.client.blocking_key_value_get(f'{k} {os.urandom(4)}', 60000)"
+    ),
+    "a barrier that one process does not reach": Kind(
+        "from jax._src import distributed\n"
+        "if k == 2: time.sleep(1000)\n"
+        "distributed.global_state.client.wait_at_barrier('stopped', 60000)",
+        alone=False,
     ),
     "a callback": Kind(
         "def never(v):\n"

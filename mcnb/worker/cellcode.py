@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import ast
 import linecache
-from types import FrameType
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
 
 from IPython.core.compilerop import CachingCompiler
+from IPython.core.interactiveshell import InteractiveShell
 
 from mcnb._text import cell_label, cell_name
 from mcnb.lockstep.threads import line_of
@@ -22,6 +28,46 @@ def leading_blank_lines(source: str) -> int:
     """
     lines = source.splitlines()
     return next((number for number, line in enumerate(lines) if line.strip()), 0)
+
+
+# IPython's functions that run a magic, and its names for the code that magics compile.
+MAGIC_CALLS = (InteractiveShell.run_cell_magic.__code__, InteractiveShell.run_line_magic.__code__)
+_IN_MAGICS = ("<timed exec>", "<timed eval>", "<magic-timeit>")
+
+
+@dataclass(frozen=True, slots=True)
+class MagicBody:
+    """The code that a magic of a cell was given.
+
+    Attributes:
+        first_line: The line of the notebook's cell on which the code begins.
+        text: The code; empty for a magic that takes a line.
+        shell: The shell that runs the magic.
+    """
+
+    first_line: int
+    text: str
+    shell: Any
+
+
+def magic_body(frame: FrameType | None, label: str) -> MagicBody | None:
+    """Return the code of the innermost magic in a stack, or None.
+
+    Args:
+        frame: The innermost frame of the stack.
+        label: The label of the cell that contains the magic.
+    """
+    while frame is not None:
+        caller = frame.f_back
+        if frame.f_code in MAGIC_CALLS:
+            if caller is None or caller.f_code.co_filename != cell_name(label):
+                return None
+            line, shell = line_of(caller), frame.f_locals["self"]
+            text = str(frame.f_locals.get("cell") or "")
+            below = 1 + leading_blank_lines(text) if "cell" in frame.f_locals else 0
+            return MagicBody(line + below, text, shell)
+        frame = caller
+    return None
 
 
 class CellCompiler(CachingCompiler):
@@ -58,9 +104,40 @@ class CellCompiler(CachingCompiler):
             linecache.cache[f"{cell_name(self.label)} replaced {self._replaced}"] = before
         return str(super().cache("\n" * (self.first_line - 1) + transformed_code, number, raw_code))
 
+    @contextmanager
+    def beginning_at(self, line: int) -> Iterator[None]:
+        """Compile code that begins on another line of the notebook's cell."""
+        before, self.first_line = self.first_line, line
+        try:
+            yield
+        finally:
+            self.first_line = before
+
+    def __call__(self, source: Any, filename: str, symbol: str, **options: Any) -> CodeType:
+        """Compile source; what `%time` and `%timeit` run has the cell's name and its lines."""
+        body = None
+        if filename in _IN_MAGICS and isinstance(source, ast.AST):
+            body = magic_body(sys._getframe(1), self.label)
+        if body is not None:
+            filename = cell_name(self.label)
+            ast.increment_lineno(source, body.first_line - 1)
+            if body.text:
+                with self.beginning_at(body.first_line):
+                    self.cache(body.shell.transform_cell(body.text))
+        code: CodeType = super().__call__(source, filename, symbol, **options)
+        return code
+
     def ast_parse(self, source: str, filename: str = "<unknown>", symbol: str = "exec") -> ast.AST:
         """Parse source; the lines of a cell are numbered as in the notebook."""
-        tree: ast.AST = super().ast_parse(source, filename, symbol)
+        try:
+            tree: ast.AST = super().ast_parse(source, filename, symbol)
+        except SyntaxError as error:
+            body = magic_body(sys._getframe(1), self.label)
+            if body is not None and cell_label(filename) is None:
+                error.filename = cell_name(self.label)
+                error.lineno = (error.lineno or 1) + body.first_line - 1
+                error.end_lineno = None
+            raise
         if cell_label(filename) is not None and self.first_line > 1:
             ast.increment_lineno(tree, self.first_line - 1)
         return tree

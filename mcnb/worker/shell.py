@@ -17,7 +17,7 @@ from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
 from mcnb.messages import STREAMS, Reply
 from mcnb.worker import signals
 from mcnb.worker.capture import Record, RecordedStream
-from mcnb.worker.cellcode import CellCompiler, leading_blank_lines
+from mcnb.worker.cellcode import CellCompiler, leading_blank_lines, magic_body
 from mcnb.worker.monitor import Monitor
 from mcnb.worker.session import Session
 from mcnb.worker.tracebacks import describe_error, format_error
@@ -165,9 +165,13 @@ class WorkerShell(ZMQInteractiveShell):
 
     def run_cell(self, *args: Any, **kwargs: Any) -> Any:
         """Run a cell as IPython does, also within another cell."""
+        compiler = self.compile
+        body = magic_body(sys._getframe(1), compiler.label) if self._depth else None
+        line = compiler.first_line if body is None else body.first_line
         self._depth += 1
         try:
-            return super().run_cell(*args, **kwargs)
+            with compiler.beginning_at(line):
+                return super().run_cell(*args, **kwargs)
         finally:
             self._depth -= 1
 

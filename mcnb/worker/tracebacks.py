@@ -16,6 +16,7 @@ from types import CodeType, FrameType, TracebackType
 from mcnb._text import LIBRARY_PATH, cell_label, cell_name, plural
 from mcnb.lockstep.threads import line_at
 from mcnb.messages import ProcessError
+from mcnb.worker.cellcode import MAGIC_CALLS
 
 CONTEXT_LINES = 2
 MOST_FRAMES = 24
@@ -82,14 +83,29 @@ def format_error(error: BaseException) -> str:
 
 
 def _learner_traceback(error: BaseException) -> list[tuple[CodeType, int]]:
-    """Return the code and lines of a traceback from a cell on, without hidden frames."""
+    """Return the code and lines of a traceback from a cell on, without hidden frames.
+
+    Between a magic of the cell and the code that it runs, the frames are IPython's own.
+    """
 
     def is_before_cell(entry: TracebackType) -> bool:
         # A cell with an empty label is mcnb's own.
         return not cell_label(entry.tb_frame.f_code.co_filename)
 
-    shown = dropwhile(is_before_cell, _entries(error))
+    shown = _without_magics(list(dropwhile(is_before_cell, _entries(error))))
     return [(one.tb_frame.f_code, _line(one)) for one in shown if not _is_hidden(one.tb_frame)]
+
+
+def _without_magics(entries: list[TracebackType]) -> list[TracebackType]:
+    """Leave out the entries from a magic of a cell to the code of the cell that it runs."""
+    codes = [entry.tb_frame.f_code for entry in entries]
+    for number, code in enumerate(codes):
+        if number and code in MAGIC_CALLS:
+            cell = codes[number - 1].co_filename
+            inside = next((i for i in range(number, len(codes)) if codes[i].co_filename == cell), 0)
+            if inside:
+                return entries[: number - 1] + _without_magics(entries[inside:])
+    return entries
 
 
 def _is_hidden(frame: FrameType) -> bool:

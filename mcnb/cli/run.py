@@ -30,6 +30,7 @@ from mcnb.lockstep.messages import exit_text, explain, left_waiting
 from mcnb.lockstep.model import ExitSource, ProcessExit, Verdict
 from mcnb.lockstep.ranks import PROCESS, PROCESSES
 from mcnb.lockstep.runner import (
+    CAUGHT,
     COORDINATOR,
     EXIT_INTERRUPTED,
     REFEREE,
@@ -150,8 +151,10 @@ def find_cause(ended: Sequence[Ended], count: int, verdict: Verdict | None) -> t
         waited = left_waiting(verdict.states, count) if verdict is not None else ""
         code = first.status if first.status >= 0 else 128 - first.status
         return f"{said}. {_capital(waited)}" if waited else said, code
-    if verdict is not None and any(one.ending and one.ending.kind == "diverged" for one in failed):
-        return explain(verdict, count).sentence, 1
+    diverged = [one.ending for one in failed if one.ending and one.ending.kind == "diverged"]
+    if verdict is not None and diverged:
+        caught = "" if any(ending.place for ending in diverged) else CAUGHT
+        return caught + explain(verdict, count).sentence, 1
     return "interrupted", EXIT_INTERRUPTED
 
 

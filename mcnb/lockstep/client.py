@@ -122,6 +122,8 @@ class Client:
     Attributes:
         values: Whether the values of replicated arguments are compared; see above.
         records: The launches since the last call of `take_records`.
+        error: The last verdict that this process received.
+        error_of_thread: The last verdict that another thread than the main thread received.
     """
 
     def __init__(
@@ -141,6 +143,8 @@ class Client:
         self._reroute = reroute
         self._sampled: set[Launch] = set()  # computations whose next launch compares values
         self.records: list[LaunchRecord] = []
+        self.error: LockstepError | None = None
+        self.error_of_thread: LockstepError | None = None
         self._detail = detail
         self._abort = abort
         self._gone = gone
@@ -267,7 +271,11 @@ class Client:
         try:
             interrupt = self._wait(ticket, slot)
             if slot.answer[0] == "stop":
-                raise LockstepError(*slot.answer[2:])
+                error = LockstepError(*slot.answer[2:])
+                self.error = error
+                if thread != threading.main_thread().ident:
+                    self.error_of_thread = error
+                raise error
             if slot.answer[0] == "backed" and interrupt is not None:
                 raise interrupt
         except BaseException:

@@ -13,6 +13,7 @@ import os
 import runpy
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +28,7 @@ from mcnb.lockstep.client import Client
 from mcnb.lockstep.ranks import OURS, Identity, identify, identity_of, on_this_host
 from mcnb.lockstep.rendezvous import RefereeProcess
 from mcnb.lockstep.source import Places, is_script
-from mcnb.lockstep.threads import line_at
+from mcnb.lockstep.threads import interrupt_main, line_at
 from mcnb.lockstep.wire import Address
 
 USAGE = """\
@@ -49,6 +50,8 @@ EXIT_USAGE = 2
 REFEREE, COORDINATOR = "MCNB_REFEREE", "MCNB_COORDINATOR"
 REPORT = "MCNB_REPORT"
 EXIT_RAISED, EXIT_INTERRUPTED = 1, 130
+# Printed before a verdict that the program caught. Such an ending has no place.
+CAUGHT = "the program caught a LockstepError and went on: "
 
 
 def main(words: Sequence[str]) -> int:
@@ -118,6 +121,7 @@ class CheckedInitialize:
     Attributes:
         client: The client that announces this process's launches, once it has joined.
         joined: Whether this process has joined the others.
+        interrupted: Whether a verdict in another thread interrupted the main thread.
         referee_process: The referee, if this is process 0 and started one itself.
     """
 
@@ -128,7 +132,7 @@ class CheckedInitialize:
         self.checked = checked
         self.values = values
         self.client: Client | None = None
-        self.joined = False
+        self.joined = self.interrupted = False
         # Removed, so that the program's own child processes do not inherit them.
         referee = os.environ.pop(REFEREE, "")
         self._given = Address(**json.loads(referee)) if referee else None
@@ -155,9 +159,24 @@ class CheckedInitialize:
             if find is not None:
                 places = Places(is_script)
                 index = _jax.process_index()
-                self.client = check_launches(find(), index, places, values=self.values)
+                self.client = check_launches(
+                    find(), index, places, interrupt=self._interrupt, values=self.values
+                )
 
         jax.distributed.initialize = initialize
+
+    def _interrupt(self, *_: int) -> None:
+        """Interrupt the main thread, which waits for a thread that a verdict has ended."""
+        if self.client is not None and self.client.error_of_thread is not None:
+            self.interrupted = True
+            interrupt_main()
+
+    def verdict_of_thread(self, error: BaseException) -> BaseException:
+        """Return the verdict because of which the main thread was interrupted, or the error."""
+        verdict = self.client and self.client.error_of_thread
+        if not (self.interrupted and verdict and isinstance(error, KeyboardInterrupt)):
+            return error
+        return verdict.with_traceback(error.__traceback__)
 
     def _complete(self, identity: Identity, given: dict[str, Any]) -> None:
         """Add arguments that the program leaves to its launcher, and refuse contradictory ones."""
@@ -227,6 +246,7 @@ def run_program(
     atexit.register(at_the_end.close)  # registered first, so called last
     joining = CheckedInitialize(identity, checked=checked, values=values)
     joining.install()
+    threading.excepthook = functools.partial(_print_of_thread, threading.excepthook)
     sys.argv = [str(path), *arguments]
     if not sys.flags.safe_path:
         sys.path[0] = str(path.resolve().parent)
@@ -235,17 +255,23 @@ def run_program(
         runpy.run_path(str(path), run_name="__main__")
     except SystemExit as error:
         ending = _ending(error)
-    except BaseException as error:
-        ending = _ending(error)
-        _print(error)
+    except BaseException as raised:
+        cause = joining.verdict_of_thread(raised)
+        ending = _ending(cause)
+        _print(cause)
     sys.stdout.flush()
+    if caught := ending.kind == "done" and joining.client and joining.client.error:
+        # The program ends as if nothing had happened, but its results may be missing or wrong.
+        ending = Ending("diverged", str(caught), "", EXIT_RAISED, verdict=caught.kind)
+        if not report:  # mcnb run says so
+            print(f"python -m mcnb.lockstep: {CAUGHT}{caught}", file=sys.stderr)
     sys.stderr.flush()
     if report:
         with os.fdopen(int(report), "w") as file:
             json.dump(asdict(replace(ending, joined=joining.joined)), file)
     if joining.client is not None:
         said = f"{ending.error} ({ending.place})" if ending.place else ending.error
-        joining.client.close("" if ending.kind == "done" else said)
+        joining.client.close("" if ending.kind == "done" or caught else said)
     if ending.verdict == "died":
         # At exit, JAX would wait for the dead process. Other processes are waited for, or aborted.
         _jax.leave_alone()
@@ -305,10 +331,25 @@ def _print(error: BaseException) -> None:
     trace = error.__traceback__
     while trace is not None and not is_script(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
-    if isinstance(error, LockstepError):  # frames of JAX and mcnb explain nothing
-        stack = [f for f in traceback.extract_tb(trace) if is_script(f.filename)]
-        print("Traceback (most recent call last):", file=sys.stderr)
-        print("".join(traceback.format_list(stack)), end="", file=sys.stderr)
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    if isinstance(error, LockstepError):
+        _print_verdict(error)
         return
     traceback.print_exception(error.with_traceback(trace))
+
+
+def _print_of_thread(
+    others: Callable[[threading.ExceptHookArgs], object], raised: threading.ExceptHookArgs
+) -> None:
+    """Print an error that has ended a thread."""
+    if isinstance(raised.exc_value, LockstepError) and raised.thread is not None:
+        print(f"Exception in thread {raised.thread.name}:", file=sys.stderr)
+        _print_verdict(raised.exc_value)
+    else:
+        others(raised)
+
+
+def _print_verdict(error: LockstepError) -> None:
+    """Print a verdict with the program's own frames: those of JAX and mcnb explain nothing."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_script(f.filename)]
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
+    print(f"{''.join(lines)}{type(error).__name__}: {error}", file=sys.stderr)

@@ -521,8 +521,8 @@ finished the cell without reaching it...
         # After the process finishes its cell, the notebook kernel may not have reported it yet.
         if not over or self._referee.ended(k):
             self._rule(self._referee.quiet(k))
-        if self._cells and not over and not tickets and self._referee.diverged(k):
-            # The verdict ended a thread for which the cell waits.
+        if not over and not tickets and self._referee.diverged(k):
+            # The verdict ended a thread for which the cell, or the script, waits.
             self.interrupt(k)
 
     def _may_be_busy(self, k: int) -> bool:

@@ -16,6 +16,7 @@ import pytest
 from mcnb._system import reserved_port
 from mcnb.cli.main import main
 from mcnb.cli.run import INTERRUPTED_S, SLOWEST, TICK_S, Patience
+from mcnb.lockstep.runner import CAUGHT
 from mcnb.pods.topology import has_compiler
 from tests.conftest import BUSY, wait_until
 
@@ -485,3 +486,96 @@ def test_the_environment_of_the_program_is_clean(tmp_path: Path) -> None:
     code, out, _ = run(tmp_path, program, "train.py", "-n", "1")
     assert (code, out) == (0, ["[0] ['MCNB_PROCESS']"])
     assert "MCNB_PROCESS" not in os.environ
+
+
+def verdict_at(line: int) -> str:
+    return (
+        f"missing: process 1 is waiting in sum, train.py:{line}; processes 0,2 exited without "
+        "reaching it. Hint: this line runs only if `k == 1`. A collective must run on every "
+        "participating process: move it out of the condition, and keep only local work such as "
+        "printing inside"
+    )
+
+
+# What the main thread waits for, and what the thread does that receives the verdict.
+WAITS_FOR_A_THREAD = {
+    "an event": (
+        "done = threading.Event()\n",
+        "    done.set()\n",
+        "done.wait()\n",
+    ),
+    "a queue": (
+        "batches = queue.Queue()\n",
+        "    batches.put(1)\n",
+        "batches.get()\n",
+    ),
+    "a condition": (
+        "changed = threading.Condition()\nchanged.acquire()\n",
+        "    with changed: changed.notify()\n",
+        "changed.wait()\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "ends", "waits"), WAITS_FOR_A_THREAD.values(), ids=WAITS_FOR_A_THREAD
+)
+def test_a_main_thread_that_waits_for_a_thread_with_a_verdict(
+    tmp_path: Path, before: str, ends: str, waits: str
+) -> None:
+    program = (
+        f"{BEGIN}import queue, threading\n{before}"
+        f"def work():\n    if k == 1: jnp.sum(x)\n{ends}"
+        f"threading.Thread(target=work, name='worker', daemon=True).start()\n{waits}"
+    )
+    line = program[: program.index("jnp.sum")].count("\n") + 1
+    code, out, err = run(tmp_path, program)
+    verdict = verdict_at(line)
+    assert (code, out) == (1, [])
+    assert err[:3] == [
+        "[1] Exception in thread worker:",
+        "[1] Traceback (most recent call last):",
+        f'[1]   File "train.py", line {line}, in work',
+    ]
+    last = program.count("\n")
+    assert f'[1]   File "train.py", line {last}, in <module>' in err
+    assert err.count(f"[1] LockstepError: {verdict}") == 2
+    assert err[-1] == f"mcnb run: {verdict}"
+
+
+def test_a_main_thread_that_goes_on_after_a_verdict_is_not_interrupted(tmp_path: Path) -> None:
+    """A verdict that the main thread itself has received interrupts none of its later waits."""
+    code, out, err = run(
+        tmp_path,
+        f"{BEGIN}import mcnb, threading\n"
+        "if k == 1:\n"
+        "    try: jnp.sum(x)\n"
+        "    except mcnb.LockstepError: print('caught')\n"
+        "    done = threading.Event()\n"
+        "    threading.Thread(target=lambda: (time.sleep(0.5), done.set())).start()\n"
+        "    done.wait()\n"
+        "    print('went on')\n",
+    )
+    assert out == ["[1] caught", "[1] went on"]
+    assert not any("KeyboardInterrupt" in line for line in err)
+    assert code == 1
+    assert err == [f"mcnb run: {CAUGHT}{verdict_at(AT + 2)}"]
+
+
+@pytest.mark.parametrize(
+    "catch",
+    [
+        "try: jnp.sum(x)\n    except Exception: pass\n",
+        "with contextlib.suppress(mcnb.LockstepError):\n        jnp.sum(x)\n",
+        "pool.submit(lambda: jnp.sum(x)).exception()\n",
+    ],
+    ids=["try", "suppress", "a pool"],
+)
+def test_a_verdict_that_the_program_catches(tmp_path: Path, catch: str) -> None:
+    before = "import contextlib, mcnb, concurrent.futures\n"
+    before += "pool = concurrent.futures.ThreadPoolExecutor(1)\n"
+    program = f"{BEGIN}{before}if k == 1:\n    {catch}print('ended')\n"
+    code, out, err = run(tmp_path, program)
+    assert (code, out) == (1, ["[0] ended", "[1] ended", "[2] ended"])
+    line = program[: program.index("jnp.sum")].count("\n") + 1
+    assert err == [f"mcnb run: {CAUGHT}{verdict_at(line)}"]

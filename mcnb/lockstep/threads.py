@@ -10,6 +10,7 @@ import gc
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -179,6 +180,7 @@ class Threads:
 
     def __init__(self, is_learners: Callable[[FrameType], bool]) -> None:
         self._is_learners = is_learners
+        _follow_pools()
         # These threads never run the learner's code. Their identifiers can't be reused by other
         # threads, because they do not end before the process.
         with current_frames() as frames:
@@ -232,6 +234,9 @@ class Threads:
         joined = _joined_thread(stack)
         if joined in quiet or (_is_idle(stack) and not is_main):
             return "waits"
+        codes = {frame.f_code for frame in stack}
+        if _POOL_WORKER in codes and _WORK_ITEM not in codes:
+            return "runs"  # it is about to begin what it was given, or to look for it
         blocked = joined in alive or _is_blocked(stack, work)
         # A thread that has just started, or a timer, has not reached the learner's code yet.
         only_threading = all(_module(frame) == "threading" for frame in stack)
@@ -331,13 +336,42 @@ def _is_kernels(stack: list[FrameType]) -> bool:
     return outer is not None and _module(outer).partition(".")[0] in KERNEL
 
 
+# The futures of work that pools were given and that is not done, by the pools' queues. A set of
+# futures can be copied while other threads change it.
+_given: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()
+
+
+def _follow_pools() -> None:
+    """Keep the futures of work that is given to pools from now on.
+
+    A thread of a pool that has taken work from the queue may wait for the interpreter before it
+    begins. Its frame then looks like that of an idle thread; only the future tells.
+    """
+    pool = concurrent.futures.ThreadPoolExecutor
+    if pool.submit.__module__ == __name__:
+        return
+    original: Callable[..., Any] = pool.submit
+
+    def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        future = original(self, fn, *args, **kwargs)
+        given = _given.setdefault(self._work_queue, set())
+        given.add(future)
+        future.add_done_callback(given.discard)
+        return future
+
+    functools.update_wrapper(submit, original, set(functools.WRAPPER_ASSIGNMENTS) - {"__module__"})
+    pool.submit = submit  # type: ignore[method-assign]
+
+
 def _is_idle(stack: list[FrameType]) -> bool:
     """Return whether a thread of a pool waits for work."""
     frame = stack[0]
     if frame.f_code is not _POOL_WORKER:
         return False
     work = frame.f_locals
-    return work.get("work_item") is None and work["work_queue"].empty()
+    if work.get("work_item") is not None or not work["work_queue"].empty():
+        return False
+    return all(one._state != "PENDING" for one in list(_given.get(work["work_queue"], ())))
 
 
 def _work_of(stack: list[FrameType]) -> list[Any]:

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import queue
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from mcnb.lockstep.threads import Threads, has_signal_handlers
+from mcnb.lockstep.threads import Threads, _given, has_signal_handlers
 from tests.conftest import wait_until
 
 LATE_S = 60
@@ -294,3 +295,38 @@ def test_handlers_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not has_signal_handlers()
     handlers[signal.SIGUSR2] = functools.partial(print)
     assert has_signal_handlers()
+
+
+def test_work_that_a_thread_of_a_pool_has_only_just_taken(scene: Scene) -> None:
+    """Such a thread is not idle, even while it waits for the interpreter to begin."""
+    begun = threading.Event()
+
+    def learner_works() -> None:
+        begun.set()
+
+    interval = sys.getswitchinterval()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        sys.setswitchinterval(1e-6)
+        try:
+            for _ in range(3000):
+                begun.clear()
+                work = pool.submit(learner_works)
+                while not work.done():
+                    quiet = scene.is_quiet()
+                    assert begun.is_set() or not quiet
+        finally:
+            sys.setswitchinterval(interval)
+
+
+def test_pools_are_followed_once() -> None:
+    submit = ThreadPoolExecutor.submit
+    Threads(is_learners)
+    assert ThreadPoolExecutor.submit is submit
+    assert submit.__name__ == "submit"
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(divmod, 7, 2).result() == (3, 1)
+        with pytest.raises(ZeroDivisionError):
+            pool.submit(divmod, 7, 0).result()
+        given = _given[pool._work_queue]
+    assert given == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import concurrent.futures.thread
+import contextlib
 import functools
 import gc
 import signal
@@ -354,9 +355,10 @@ def _follow_pools() -> None:
 
     def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         future = original(self, fn, *args, **kwargs)
-        given = _given.setdefault(self._work_queue, set())
-        given.add(future)
-        future.add_done_callback(given.discard)
+        with contextlib.suppress(AttributeError, TypeError):  # a pool of another kind
+            given = _given.setdefault(self._work_queue, set())
+            given.add(future)
+            future.add_done_callback(given.discard)
         return future
 
     functools.update_wrapper(submit, original, set(functools.WRAPPER_ASSIGNMENTS) - {"__module__"})

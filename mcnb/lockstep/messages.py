@@ -200,7 +200,10 @@ _HINTS = {
         "the order of launches must not depend on the process. Sort the elements of a set, a "
         "directory listing or a random sample before looping over them"
     ),
-    "barrier": "all participants of a barrier must pass the same process_ids",
+    "barrier": (
+        "all participants of a barrier must pass the same name and the same process_ids, and reach "
+        "barriers in the same order"
+    ),
     "branch": (
         "the processes took different branches, or one of them has an extra or a missing launch. "
         "Every participant must run the same launches in the same order"
@@ -363,10 +366,11 @@ def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
             for text, ks in by_text.items()
         )
 
+    barriers = [launch.is_barrier for launch in launches]
     if say := told(launch.name for launch in launches):
-        what = "call" if any(launch.is_barrier for launch in launches) else "computation"
-        return f"the {what}: {say}", "order"
-    if launches[0].is_barrier:
+        what = "call" if any(barriers) else "computation"
+        return f"the {what}: {say}", "barrier" if all(barriers) else "order"
+    if all(barriers):
         say = told(",".join(map(str, one.participants)) for one in launches)
         return f"the processes that meet: {say}", "barrier"
     if say := told(plural(len(one.arguments), "argument", "arguments") for one in launches):

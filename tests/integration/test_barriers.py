@@ -27,6 +27,10 @@ def cluster(shared_cluster: mcnb.Cluster) -> Iterator[mcnb.Cluster]:
     shared_cluster.run("pool.shutdown()").raise_for_errors()
 
 
+HINT = (
+    "all participants of a barrier must pass the same name and the same process_ids, and reach "
+    "barriers in the same order"
+)
 # The cell, and what its error says.
 DIVERGENT: dict[str, tuple[str, str]] = {
     "one raises": (
@@ -44,12 +48,13 @@ DIVERGENT: dict[str, tuple[str, str]] = {
         "barrier('a' if k else 'b')",
         "mismatch: process 0 is waiting in wait_at_barrier('b'), line 1; processes 1-3 are "
         "waiting in wait_at_barrier('a'), line 1. What differs: the call: wait_at_barrier('b') on "
-        "process 0; wait_at_barrier('a') on processes 1-3",
+        "process 0; wait_at_barrier('a') on processes 1-3. "
+        f"Hint: {HINT}",
     ),
     "other processes": (
         "if k < 3: barrier('same', processes=[0, 1] if k == 0 else [0, 1, 2])",
         "What differs: the processes that meet: 0,1 on process 0; 0,1,2 on processes 1,2. Hint: "
-        "all participants of a barrier must pass the same process_ids",
+        f"{HINT}",
     ),
     "a launch on one": (
         "if k == 1: jnp.sum(x)\nelse: barrier('launched')",
@@ -103,7 +108,7 @@ RIGHT: dict[str, tuple[str, str]] = {
         "mu.sync_global_devices('after it')",
         "[0,2,3] True\n",
     ),
-    "its time limit, and then the last": (
+    "its time limit, and a participant that comes after it": (
         "from jax.errors import JaxRuntimeError\n"
         "if k == 1: distributed.global_state.client.blocking_key_value_get('given up', 60000)\n"
         "try: barrier('all late', 0.2)\n"

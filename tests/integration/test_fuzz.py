@@ -20,7 +20,7 @@ from tests.support.fuzzing import SETUP, Program, program
 PROGRAMS = int(os.environ.get("MCNB_PROGRAMS", "300"))
 # A program that takes longer than this hangs, in seconds.
 HANG_S = 120.0
-# Processes and devices of each, with the share of the programs that run on them.
+# The number of processes, and of devices of each. Each has an equal share of the programs.
 SIZES = [(2, 2), (3, 1), (4, 1)]
 
 

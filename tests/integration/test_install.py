@@ -26,15 +26,28 @@ if k == "1" and "diverge" in sys.argv:
 """
 
 
-def outputs(folder: Path, *words: str) -> list[tuple[int, str, str]]:
+# Catches its verdict. It is started with `python -m mcnb.lockstep`, as MPICH's mpirun would do it.
+CAUGHT = PROGRAM.replace("import mcnb.lockstep\nmcnb.lockstep.install()\n", "").replace(
+    "    multihost_utils.process_allgather(1)\n",
+    "    try: multihost_utils.process_allgather(1)\n    except Exception: print('caught')\n",
+)
+
+
+def outputs(
+    folder: Path, *words: str, program: str = PROGRAM, options: tuple[str, ...] = ()
+) -> list[tuple[int, str, str]]:
     """Return the exit codes and outputs of two processes that a shell could have started."""
-    (folder / "program.py").write_text(PROGRAM)
+    (folder / "program.py").write_text(program)
     with reserved_port() as port:
         running = [
             subprocess.Popen(
-                [sys.executable, "program.py", str(port), str(k), *words],
+                [sys.executable, *options, "program.py", str(port), str(k), *words],
                 cwd=folder,
-                env={**os.environ, "MCNB_FOLDER": str(folder / "shared")},
+                env={
+                    **os.environ,
+                    "MCNB_FOLDER": str(folder / "shared"),
+                    **({"PMI_RANK": str(k), "PMI_SIZE": "2"} if options else {}),
+                },
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -65,4 +78,16 @@ def test_a_divergence_names_the_process_and_the_line(tmp_path: Path) -> None:
     assert err.strip().splitlines()[-1] == (
         "mcnb.errors.LockstepError: missing: process 1 is waiting in process_allgather, "
         "program.py:11; process 0 exited without reaching it"
+    )
+
+
+def test_a_program_that_catches_its_verdict_fails(tmp_path: Path) -> None:
+    said = outputs(tmp_path, "diverge", program=CAUGHT, options=("-m", "mcnb.lockstep"))
+    assert [(code, without_gloo(out)) for code, out, _ in said] == [
+        (0, ["[0, 1]"]),
+        (1, ["[0, 1]", "caught"]),
+    ]
+    assert said[1][2] == (
+        "python -m mcnb.lockstep: the program caught a LockstepError and went on: missing: process "
+        "1 is waiting in process_allgather, program.py:9; process 0 exited without reaching it\n"
     )

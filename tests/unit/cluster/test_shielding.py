@@ -10,13 +10,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from types import FrameType, SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
 from mcnb.cluster import workers
-from mcnb.cluster.shielding import to_the_end
+from mcnb.cluster.shielding import in_thread, to_the_end
 from mcnb.cluster.workers import start_processes
 from mcnb.errors import ClusterError
 from mcnb.options import Options
@@ -128,7 +129,10 @@ def test_in_another_thread_an_action_runs_as_it_is() -> None:
 
 
 class Starting:
-    """Processes whose start succeeds, fails, or waits for a close after Ctrl-C was pressed."""
+    """Processes whose start succeeds, fails, or waits for a close after Ctrl-C was pressed.
+
+    A start that succeeds or fails has ended before anybody waits for it; see `at_once`.
+    """
 
     all: ClassVar[list[Starting]] = []
     how: ClassVar[str]
@@ -166,6 +170,14 @@ def test_processes_are_accepted_or_closed(
     def accept(processes: Any) -> None:
         processes.state = "accepted"
 
+    def at_once(action: Callable[[], object]) -> Future[Any]:
+        task = in_thread(action)
+        # A start that Ctrl-C finds still running is closed, and how soon a thread runs isn't known.
+        if how != "waits":
+            wait([task])
+        return task
+
+    monkeypatch.setattr(workers, "in_thread", at_once)
     seen = set()
     for error in at_every_instruction(lambda: start_processes(Options(processes=2), accept)):
         assert isinstance(error, (KeyboardInterrupt, ClusterError))

@@ -8,6 +8,7 @@ The file fits jax 0.8 to 0.12. It only observes these parts, and passes calls on
 - `UnloadedMeshExecutable.from_hlo` compiles a lowered computation, and
   `MeshExecutable.shard_const_args` passes the constants that newer JAX keeps out of the program.
 - The devices and the compiled program of an executable.
+- `State.initialize`, to which all ways to join the coordination service lead.
 - The waits of the coordination service's client, which run in native code. Barriers are guarded
   like launches, and a thread can run the waits, so that they can be interrupted.
 - The parts of arrays and shardings, to assemble new ones.
@@ -90,7 +91,7 @@ PRIVATE_NAMES = {
     "jax._src.array": ("ArrayImpl",),
     "jax._src.callback": (),
     "jax._src.dispatch": ("runtime_tokens", "wait_for_tokens"),
-    "jax._src.distributed": ("global_state",),
+    "jax._src.distributed": ("State.initialize", "global_state"),
     "jax._src.interpreters.pxla": (
         "ExecuteReplicated",
         "MeshExecutable._xla_in_layouts",
@@ -160,6 +161,37 @@ def _wait_for_callbacks() -> None:
         for token in _in_flight.get():
             with contextlib.suppress(Exception):  # of the computation
                 token.block_until_ready()
+
+
+def replace_initialize(replacement: Callable[..., None]) -> bool:
+    """Replace what joins JAX's coordination service, which imports JAX; also under other names.
+
+    Programs have imported `initialize` before, or call it where JAX itself does.
+
+    Args:
+        replacement: Called with the original function and the arguments of
+            `jax.distributed.initialize`.
+
+    Returns:
+        Whether it was replaced: a second replacement changes nothing.
+    """
+    from jax import distributed as public
+    from jax._src import distributed
+
+    state = getattr(distributed, "State", None)
+    owner = public if state is None or not hasattr(state, "initialize") else state
+    original = owner.initialize
+    if hasattr(original, "replacement"):
+        return False
+
+    @functools.wraps(original)
+    def initialize(*args: Any, **kwargs: Any) -> None:
+        own = args[:1] if owner is state else ()
+        replacement(partial(original, *own), *args[len(own) :], **kwargs)
+
+    initialize.replacement = replacement  # type: ignore[attr-defined]
+    owner.initialize = initialize
+    return True
 
 
 def backends_are_initialized() -> bool:

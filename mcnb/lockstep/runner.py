@@ -140,30 +140,25 @@ class CheckedInitialize:
         self.referee_process: RefereeProcess | None = None
 
     def install(self) -> None:
-        """Replace `jax.distributed.initialize`, which imports JAX."""
-        import jax
+        """Replace `jax.distributed.initialize`, which imports JAX; the first replacement stays."""
+        _jax.replace_initialize(self._initialize)
 
-        original = jax.distributed.initialize
-
-        @functools.wraps(original)
-        def initialize(*args: Any, **kwargs: Any) -> None:
-            given = inspect.signature(original).bind(*args, **kwargs)
-            identity = self.identity or identity_of(given.arguments, os.environ)
-            self._complete(identity, given.arguments)
-            address = given.arguments.get("coordinator_address") or ""
-            if on_this_host(address):  # JAX's default is to listen on any address
-                given.arguments.setdefault("coordinator_bind_address", address)
-            find = self._prepare(identity) if self.checked else None
-            original(*given.args, **given.kwargs)
-            self.joined = True
-            if find is not None:
-                places = Places(is_script)
-                index = _jax.process_index()
-                self.client = check_launches(
-                    find(), index, places, interrupt=self._interrupt, values=self.values
-                )
-
-        jax.distributed.initialize = initialize
+    def _initialize(self, original: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        """Join the other processes, and check this process's launches from then on."""
+        given = inspect.signature(original).bind(*args, **kwargs)
+        identity = self.identity or identity_of(given.arguments, os.environ)
+        self._complete(identity, given.arguments)
+        address = given.arguments.get("coordinator_address") or ""
+        if on_this_host(address):  # JAX's default is to listen on any address
+            given.arguments.setdefault("coordinator_bind_address", address)
+        find = self._prepare(identity) if self.checked else None
+        original(*given.args, **given.kwargs)
+        self.joined = True
+        if find is not None:
+            index, places = _jax.process_index(), Places(is_script)
+            self.client = check_launches(
+                find(), index, places, interrupt=self._interrupt, values=self.values
+            )
 
     def _interrupt(self, *_: int) -> None:
         """Interrupt the main thread, which waits for a thread that a verdict has ended."""

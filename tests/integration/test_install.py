@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mcnb._system import reserved_port
 
 # Only ends what hangs, on however busy a machine.
@@ -78,6 +80,44 @@ def test_a_divergence_names_the_process_and_the_line(tmp_path: Path) -> None:
     assert err.strip().splitlines()[-1] == (
         "mcnb.errors.LockstepError: missing: process 1 is waiting in process_allgather, "
         "program.py:11; process 0 exited without reaching it"
+    )
+
+
+START = 'jax.distributed.initialize(f"127.0.0.1:{port}", 2, int(k))'
+INSTALL = "import mcnb.lockstep\nmcnb.lockstep.install()\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "start"),
+    [
+        ("from jax.distributed import initialize\n", START.removeprefix("jax.distributed.")),
+        ("from jax._src import distributed\n", START.removeprefix("jax.")),
+        (
+            "from jax._src.distributed import global_state\n",
+            START.replace("jax.distributed", "global_state"),
+        ),
+        (INSTALL, START),
+    ],
+    ids=["a name from before", "JAX's own module", "JAX's own state", "installed twice"],
+)
+def test_every_way_to_join_is_checked(tmp_path: Path, before: str, start: str) -> None:
+    program = before.replace("\n", "; ") + PROGRAM.replace(START, start)
+    _, (code, out, err) = outputs(tmp_path, "diverge", program=program)
+    assert (code, without_gloo(out)) == (1, ["[0, 1]"]), err
+    assert err.strip().splitlines()[-1] == (
+        "mcnb.errors.LockstepError: missing: process 1 is waiting in process_allgather, "
+        "program.py:11; process 0 exited without reaching it"
+    )
+
+
+def test_a_program_that_installs_the_check_can_be_run_with_it(tmp_path: Path) -> None:
+    _, (code, out, err) = outputs(
+        tmp_path, "diverge", program=PROGRAM, options=("-m", "mcnb.lockstep")
+    )
+    assert (code, without_gloo(out)) == (1, ["[0, 1]"]), err
+    assert err.strip().splitlines()[-1] == (
+        "LockstepError: missing: process 1 is waiting in process_allgather, program.py:11; "
+        "process 0 exited without reaching it"
     )
 
 

@@ -284,7 +284,13 @@ def _slice(device: Any) -> int:
 
 
 def _time(seconds: float) -> str:
+    """Return a time in its own unit.
+
+    Example:
+        >>> [_time(seconds) for seconds in (1.0, 0.9996, 2.5e-3, 1e-6, 3e-8)]
+        ['1 s', '1 s', '2.5 ms', '1 us', '30 ns']
+    """
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * factor >= 1:
+        if seconds * factor >= 0.9995:  # what is shown as 1
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"

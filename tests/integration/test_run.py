@@ -480,11 +480,26 @@ def test_a_lesson_is_found_by_its_name_and_takes_nothing(
     )
 
 
-def test_the_environment_of_the_program_is_clean(tmp_path: Path) -> None:
+@pytest.mark.promise("a program's environment")
+@pytest.mark.parametrize(
+    ("own", "options", "seen"),
+    [(None, (), None), ("svg", (), "svg"), ("svg", ("--env", "MPLBACKEND=pdf"), "pdf")],
+)
+def test_the_environment_of_the_program_is_clean(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    own: str | None,
+    options: tuple[str, ...],
+    seen: str | None,
+) -> None:
+    if own is None:
+        monkeypatch.delenv("MPLBACKEND", raising=False)
+    else:
+        monkeypatch.setenv("MPLBACKEND", own)
     given = "{'MCNB_REFEREE', 'MCNB_COORDINATOR', 'MCNB_REPORT', 'MCNB_PROCESS'}"
-    program = BEGIN + f"print(sorted({given} & set(os.environ)))\n"
-    code, out, _ = run(tmp_path, program, "train.py", "-n", "1")
-    assert (code, out) == (0, ["[0] ['MCNB_PROCESS']"])
+    program = f"import os\nprint(sorted({given} & {{*os.environ}}), os.environ.get('MPLBACKEND'))"
+    _, out, _ = run(tmp_path, program, "train.py", "-n", "1", *options)
+    assert out == [f"[0] ['MCNB_PROCESS'] {seen}"]
     assert "MCNB_PROCESS" not in os.environ
 
 

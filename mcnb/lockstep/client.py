@@ -31,6 +31,9 @@ from mcnb.lockstep.wire import Address, Channel, DisconnectedError, Message
 T = TypeVar("T")
 # How often to check, while a thread waits, whether other threads of the process still run.
 LOOK_S = 0.05
+# A barrier whose time limit is no longer, in seconds, gets no verdict: a program may count on the
+# error that ends it.
+BRIEF_S = 10.0
 # The longest time for which poll(2) can wait, about.
 LONGEST_S = 2e6
 # The most launches that are recorded for one cell.
@@ -73,6 +76,7 @@ class Slot:
         replicas: The arguments whose values are compared; None if they are not.
         digests: The digests of these values.
         until: When the thread gives up, on the monotonic clock; None if it never does.
+        brief: Whether the thread gives up soon, and so goes on in any case.
     """
 
     place: Place
@@ -87,6 +91,7 @@ class Slot:
     replicas: Replicas | None = None
     digests: dict[str, str] = field(default_factory=dict)
     until: float | None = None
+    brief: bool = False
 
     def __post_init__(self) -> None:
         self.woken.acquire()
@@ -265,7 +270,10 @@ class Client:
             return None
         digests = self._digests(launch, replicas)
         outer = self._make_outer(thread, launch)
-        slot = self._slots[ticket] = Slot(place, thread, launch, make=make, until=until)
+        brief = until is not None and until - announced <= BRIEF_S
+        slot = self._slots[ticket] = Slot(
+            place, thread, launch, make=make, until=until, brief=brief
+        )
         if digests:
             slot.replicas, slot.digests = replicas, digests
         try:
@@ -459,7 +467,7 @@ class Client:
             described = [["launch", number, asdict(launch)]]
         with self._hearing:
             waiting = self._waiting()
-            self._told_alone = alone = not self._others_run(waiting)
+            self._told_alone = alone = not (slot.brief or self._others_run(waiting))
         at = ["at", ticket, number, place.line, place.name, alone, list(waiting), held]
         if slot.replicas is not None:
             at.append([slot.digests, self.values is True, slot.replicas.seconds])
@@ -527,6 +535,10 @@ class Client:
         return {t: slot.thread for t, slot in slots if slot.announced and not slot.answer}
 
     def _others_run(self, waiting: dict[int, int]) -> bool:
+        """Return whether a thread may still launch something before the waiting threads go on."""
+        slots = [self._slots.get(ticket) for ticket in waiting]
+        if any(slot is not None and slot.brief for slot in slots):
+            return True
         stopped = self._stopped == self._cell
         return self._threads.others_run(waiting.values(), self._main, stopped=stopped)
 

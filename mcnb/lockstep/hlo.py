@@ -283,20 +283,34 @@ def by_process(found: Iterable[Operation], owners: Sequence[int]) -> tuple[Colle
     return tuple(result)
 
 
-def partners(collectives: Iterable[Collective], process: int) -> tuple[int, ...]:
+def partners(
+    collectives: Iterable[Collective], process: int, everyone: Iterable[int]
+) -> tuple[int, ...]:
     """Return the processes that must launch a program together with a process, itself included.
 
     Two processes must launch a program together if their devices share a group, directly or
-    through other processes.
+    through other processes. A collective-permute makes one group of all devices, whatever its
+    pairs (XLA's `CollectivePermuteThunk::GetP2PConfig`).
+
+    Args:
+        collectives: The program's collectives.
+        process: The process that launches.
+        everyone: All processes that own devices of the program.
 
     Example:
-        >>> partners([Collective("all-reduce", 4, ((0, 1), (2, 3)))], 2)
+        >>> partners([Collective("all-reduce", 4, ((0, 1), (2, 3)))], 2, range(4))
         (2, 3)
-        >>> partners([], 1)
+        >>> partners([Collective("collective-permute", 4, ((0, 1),))], 0, range(4))
+        (0, 1, 2, 3)
+        >>> partners([], 1, range(4))
         (1,)
     """
     together = {process}
-    groups = [set(group) for collective in collectives for group in collective.groups]
+    groups = [
+        set(group)
+        for collective in collectives
+        for group in ((everyone,) if collective.kind == "collective-permute" else collective.groups)
+    ]
     while touching := [group for group in groups if group & together and not group <= together]:
         together.update(*touching)
     return tuple(sorted(together))

@@ -42,7 +42,7 @@ def describe(execute: Any, args: Sequence[Any]) -> Launch:
         name=str(execute.name),
         program=fingerprint(text, len(devices), where, values),
         lowered=_jax.lowered(execute),
-        participants=partners(collectives, process),
+        participants=partners(collectives, process, owners),
         arguments=tuple(_argument(arg) for arg in kept),
         shardings=tuple(_spec(sharding) for sharding in shardings),
         mesh=next((str(dict(s.mesh.shape)) for s in shardings if hasattr(s, "mesh")), ""),

@@ -108,6 +108,28 @@ RIGHT: dict[str, tuple[str, str]] = {
         "mu.sync_global_devices('after it')",
         "[0,2,3] True\n",
     ),
+    "its time limit, while others wait at the next one": (
+        "from jax.errors import JaxRuntimeError\n"
+        "try:\n    if k: barrier('never', 0.7)\n"
+        "except JaxRuntimeError as error: print('DEADLINE_EXCEEDED' in str(error))\n"
+        "barrier('next')",
+        "[1-3] True\n",
+    ),
+    "its time limit, while others wait for a launch": (
+        "from jax.errors import JaxRuntimeError\n"
+        "try:\n    if k == 3: barrier('alone', 0.7)\n"
+        "except JaxRuntimeError as error: print('DEADLINE_EXCEEDED' in str(error))\n"
+        "float(jnp.sum(x))",
+        "[3]     True\n[all 4] 496.0\n",
+    ),
+    "its time limit, in a thread": (
+        "from jax.errors import JaxRuntimeError\n"
+        "done = pool.submit(barrier, 'in a thread', 0.7) if k == 1 else None\n"
+        "if k == 1: print(type(done.exception()) is JaxRuntimeError)\n"
+        "v = float(jnp.sum(x))",
+        "[1] True\n",
+    ),
+    "other time limits": ("barrier('uneven', 1.0 + 59 * (k == 2))\nprint(1)", "[all 4] 1\n"),
     "its time limit, and a participant that comes after it": (
         "from jax.errors import JaxRuntimeError\n"
         "if k == 1: distributed.global_state.client.blocking_key_value_get('given up', 60000)\n"

@@ -11,6 +11,7 @@ from mcnb.lockstep.model import LaunchRecord
 from tests.support.divergences import RAISED, WAITS, Divergence
 from tests.support.divergences_of_order import ORDERS
 from tests.support.divergences_of_programs import PROGRAMS
+from tests.support.divergences_of_threads import THREADS
 from tests.support.timing import shortest
 
 SETUP = """
@@ -53,7 +54,7 @@ NEXT = (
 # After the last announcement, or the last end.
 VERDICT_S = 1.0
 
-DIVERGENCES = {**PROGRAMS, **ORDERS}
+DIVERGENCES = {**PROGRAMS, **ORDERS, **THREADS}
 
 
 @pytest.fixture(scope="module")

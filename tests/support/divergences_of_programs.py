@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.divergences import IF_ZERO, STATIC, Divergence, all_at, alone
+from tests.support.divergences import DONE, IF_ZERO, STATIC, Divergence, all_at, alone
 
 PROGRAMS = {
     # Communication under a condition on the process index.
@@ -224,5 +224,125 @@ PROGRAMS = {
         "z = jnp.sum(x) if mine > 10 else jnp.min(x)",
         "mismatch",
         all_at(2),
+    ),
+}
+# What an operation does differently with the same arguments and the same shape of its result.
+OPERATIONS = {
+    "diagonal of a triangular system": "solve_triangular(m, v.T, unit_diagonal=bool(k == 1))",
+    "direction of a transform": "(jnp.fft.fft if k else jnp.fft.ifft)(v).real",
+    "axis of a transform": "jnp.fft.fft(v[:4], axis=int(k == 2)).real",
+    "direction of a sum": "lax.cumsum(v, reverse=bool(k == 0)) * v",
+    "order of a sort": "jnp.sort(v, descending=bool(k)) * v",
+    "random algorithm": "jax.random.uniform("
+    "jax.random.key(0, impl='rbg' if k else 'threefry2x32'), (4,))",
+    "rounding": "lax.round(v, lax.RoundingMethod(int(k == 3)))",
+    "precision": "lax.reduce_precision(v, 8, 7 if k == 2 else 10)",
+    "mode of a gather": "v.at[jnp.array([9])].get(mode='clip' if k else 'fill', fill_value=0.0)",
+    "small number": "v / (jnp.sum(v) + (1e-6 if k else 1e-5))",
+}
+PROGRAMS |= {
+    f"other {name}": Divergence(
+        "from jax.scipy.linalg import solve_triangular\n"
+        "m = put(np.eye(4) + np.ones((4, 4)), P())\n"
+        f"jax.jit(lambda m, v: jnp.sum(v) + jnp.sum({operation}))(m, x)",
+        "mismatch",
+        all_at(3),
+    )
+    for name, operation in OPERATIONS.items()
+}
+# Arrays that a function closes over, of types that NumPy lacks, or that JAX passes as arguments.
+CLOSED_OVER = {
+    "random keys": "jax.vmap(jax.random.uniform)(c)",
+    "numbers of 16 bits": "c",
+    "numbers of 4 bits": "c.astype(np.float32)",
+    "complex numbers": "c.imag",
+}
+KEYS = "jax.random.split(jax.random.key(int(k == 2)), 20)"
+PROGRAMS |= {
+    f"other closed-over {name}": Divergence(
+        f"c = {value}\njax.jit(lambda v: jnp.sum(v) + jnp.sum(v[0, 0] * {CLOSED_OVER[name]}))(x)",
+        "mismatch",
+        all_at(2),
+    )
+    for name, value in {
+        "random keys": KEYS,
+        "numbers of 16 bits": "jnp.zeros(40, jnp.bfloat16).at[33].set(float(k == 1))",
+        "numbers of 4 bits": "jnp.zeros(40, jnp.int4).at[33].set(int(k == 1))",
+        "complex numbers": "np.where(np.arange(40) == 33, 1j * (k == 1) + 1, 0)",
+    }.items()
+}
+PROGRAMS |= {
+    f"other {name}, kept out of the program": Divergence(
+        "jax.config.update('jax_use_simplified_jaxpr_constants', True)\n"
+        f"c = {value}\n"
+        "try: jax.jit(lambda v: jnp.sum(v) * jnp.sum(c * v[0, 0]))(x)\n"
+        "finally: jax.config.update('jax_use_simplified_jaxpr_constants', False)",
+        "mismatch",
+        all_at(3),
+    )
+    for name, value in {
+        "array of NumPy": "np.arange(40.0) + (np.arange(40) == 9) * (k == 3)",
+        "array of JAX": "jnp.arange(40.0).at[9].add(float(k == 3))",
+        "replicated array": "put(np.arange(40.0) + (k == 3), P())",
+    }.items()
+}
+PERMUTE = (
+    "f = jax.jit(jax.shard_map(lambda v: {}, mesh=mesh, in_specs=P('a', 'b'),"
+    " out_specs=P('a', 'b')))\n"
+)
+PROGRAMS |= {
+    # XLA makes one group of all devices for it, whatever its pairs.
+    "permuted between two": Divergence(
+        PERMUTE.format("lax.ppermute(v, 'a', [(0, 1), (1, 0)])") + "if k < 2:\n    f(x)",
+        "missing",
+        {0: 3, 1: 3},
+        {2: DONE, 3: DONE},
+        says=("this line runs only if `k < 2`",),
+    ),
+    "permuted among a process's own devices": Divergence(
+        PERMUTE.format("lax.ppermute(v, 'b', [(0, 1), (1, 0)])") + "if k == 2:\n    f(x)",
+        "missing",
+        **alone(2, 3),
+    ),
+    "permuted in a loop": Divergence(
+        PERMUTE.format("lax.fori_loop(0, 3, lambda _, v: lax.ppermute(v, 'a', [(2, 3)]), v)")
+        + "if k >= 2:\n    f(x)",
+        "missing",
+        {2: 3, 3: 3},
+        {0: DONE, 1: DONE},
+    ),
+    "shuffled by two": Divergence(
+        PERMUTE.format("lax.pshuffle(v, 'a', [1, 0, 2, 3])") + "if k < 2:\n    f(x)",
+        "missing",
+        {0: 3, 1: 3},
+        {2: DONE, 3: DONE},
+    ),
+    "permuted the other way": Divergence(
+        PERMUTE.format("lax.ppermute(v, 'a', [(0, 1)] if k else [(1, 0)])") + "f(x)",
+        "mismatch",
+        all_at(2),
+    ),
+    "donated by name": Divergence(
+        "g = lambda v: v.at[0].set(jnp.sum(v))\n"
+        "f = jax.jit(g, donate_argnames=('v',) if k == 1 else ())\n"
+        "f(put(np.ones((8, 4)), P('a', 'b')))",
+        "mismatch",
+        all_at(3),
+        says=("the donation of argument v: kept on processes 0,2,3; donated on process 1",),
+    ),
+    "another argument donated": Divergence(
+        "f = jax.jit(lambda u, v: (u + jnp.sum(v), v - 1), donate_argnums=(int(k == 3),))\n"
+        "f(put(np.ones((8, 4)), P('a', 'b')), put(np.ones((8, 4)), P('a', 'b')))",
+        "mismatch",
+        all_at(2),
+        says=("the donation of argument u: donated on processes 0-2; kept on process 3",),
+    ),
+    "a tree donated by some": Divergence(
+        "f = jax.jit(lambda t: {n: v.at[0].set(jnp.sum(v)) for n, v in t.items()},\n"
+        "            donate_argnums=(0,) if k else ())\n"
+        "f({'w': put(np.ones((8, 4)), P('a', 'b'))})",
+        "mismatch",
+        all_at(3),
+        says=("the donation of argument t['w']: kept on process 0; donated on processes 1-3",),
     ),
 }

@@ -197,7 +197,18 @@ def test_collectives_keep_their_order() -> None:
     ],
 )
 def test_partners(groups: list[Groups], process: int, expected: tuple[int, ...]) -> None:
-    assert partners((Collective("all-reduce", 4, one) for one in groups), process) == expected
+    found = (Collective("all-reduce", 4, one) for one in groups)
+    assert partners(found, process, range(6)) == expected
+
+
+@pytest.mark.parametrize("pairs", [((0, 1),), ((0,), (1,)), ()])
+def test_all_processes_are_partners_in_a_collective_permute(pairs: Groups) -> None:
+    found = [
+        Collective("collective-permute", 4, pairs),
+        Collective("all-reduce", 4, ((0, 1), (2, 3))),
+    ]
+    assert partners(found, 3, (0, 0, 1, 1, 2, 2, 3, 3)) == (0, 1, 2, 3)
+    assert partners(found[:1], 0, (0, 0)) == (0,)
 
 
 @given(
@@ -222,4 +233,4 @@ def test_partners_are_all_that_are_joined_by_groups(
             roots[root(one)] = root(other)
     expected = tuple(k for k in range(8) if root(k) == root(process))
     asked = [Collective("all-reduce", 4, tuple(groups)) for groups in collectives]
-    assert partners(asked, process) == expected
+    assert partners(asked, process, range(8)) == expected

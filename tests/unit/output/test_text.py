@@ -112,6 +112,10 @@ def test_the_gutter_keeps_the_number_of_lines(text: str, width: int) -> None:
         ("\r", ""),
         (f"{RED}10%\r50%{END}", f"{RED}50%{END}"),
         (f"a\r{RED}b{END}", f"{RED}b{END}"),
+        ("abc\rxy\x1b[Kz", "xyz"),
+        ("abc\rxy\x1b[0Kz", "xyz"),
+        ("abc\rxy\x1b[2Kz", "  z"),
+        ("abcdef\rxy\x1b[K", "xy"),
     ],
 )
 def test_carriage_returns(line: str, expected: str) -> None:

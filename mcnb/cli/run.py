@@ -140,22 +140,32 @@ def find_cause(ended: Sequence[Ended], count: int, verdict: Verdict | None) -> t
     failed = [one for one in ended if one.failed]
     if not failed:
         return "", 0
-    # A process that was killed, or raised its own error, comes before those it left waiting.
+    # A process that was killed, or raised its own error, comes before those it left waiting: these
+    # may raise errors of their own about their verdict.
+    states = {} if verdict is None else verdict.states
+    left = {k for k, state in states.items() if state.doing == "waits"}
     own = [one for one in failed if one.ending is None or one.ending.kind in ("raised", "exit")]
-    if own:
-        # When process 0 is gone, JAX aborts all others: their errors about that are no cause.
-        told = [one for one in own if one.ending is not None or one.status != -signal.SIGABRT]
-        first = (told or own)[0]
-        alike = sorted(one.process for one in own if _said(one) == _said(first))
-        said = f"{name_processes(alike, count)} {_said(first, plural=len(alike) > 1)}"
-        waited = left_waiting(verdict.states, count) if verdict is not None else ""
+    causes = [one for one in own if one.process not in left]
+    if causes:
+        said, first = _first_of(causes, own, count)
+        waited = left_waiting(states, count)
         code = first.status if first.status >= 0 else 128 - first.status
         return f"{said}. {_capital(waited)}" if waited else said, code
     diverged = [one.ending for one in failed if one.ending and one.ending.kind == "diverged"]
-    if verdict is not None and diverged:
-        caught = "" if any(ending.place for ending in diverged) else CAUGHT
-        return caught + explain(verdict, count).sentence, 1
+    if verdict is not None and (diverged or own):
+        caught = "" if own or any(ending.place for ending in diverged) else CAUGHT
+        sentence = caught + explain(verdict, count).sentence
+        return f"{sentence}. {_capital(_first_of(own, own, count)[0])}" if own else sentence, 1
     return "interrupted", EXIT_INTERRUPTED
+
+
+def _first_of(chosen: Sequence[Ended], own: Sequence[Ended], count: int) -> tuple[str, Ended]:
+    """Return the first of the chosen ends in words, with all that ended alike, and by itself."""
+    # When process 0 is gone, JAX aborts all others: their errors about that are no cause.
+    told = [one for one in chosen if one.ending is not None or one.status != -signal.SIGABRT]
+    first = (told or chosen)[0]
+    alike = sorted(one.process for one in own if _said(one) == _said(first))
+    return f"{name_processes(alike, count)} {_said(first, plural=len(alike) > 1)}", first
 
 
 def _said(one: Ended, *, plural: bool = False) -> str:

@@ -254,13 +254,13 @@ def run_program(
         cause = joining.verdict_of_thread(raised)
         ending = _ending(cause)
         _print(cause)
-    sys.stdout.flush()
+    _flush()
     if caught := ending.kind == "done" and joining.client and joining.client.error:
         # The program ends as if nothing had happened, but its results may be missing or wrong.
         ending = Ending("diverged", str(caught), "", EXIT_RAISED, verdict=caught.kind)
         if not report:  # mcnb run says so
             print(f"python -m mcnb.lockstep: {CAUGHT}{caught}", file=sys.stderr)
-    sys.stderr.flush()
+    _flush()
     if report:
         with os.fdopen(int(report), "w") as file:
             json.dump(asdict(replace(ending, joined=joining.joined)), file)
@@ -282,9 +282,15 @@ def _end_now(code: int, referee_process: RefereeProcess | None) -> None:
     """
     if referee_process is not None:
         referee_process.wait_for_others()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    _flush()
     os._exit(code)
+
+
+def _flush() -> None:
+    """Write what is buffered for the standard streams, unless the program has closed them."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError, OSError):  # as Python does at exit
+            stream.flush()
 
 
 def _ending(error: BaseException) -> Ending:

@@ -1,0 +1,109 @@
+"""Why a program ended, from the ends of its processes and the verdict."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from mcnb.cli.run import Ended, find_cause
+from mcnb.lockstep.model import ProcessExit, ProcessState, Verdict
+from mcnb.lockstep.runner import Ending
+from tests.support.verdicts import FINISHED, launch
+
+SUM = launch("sum", "1", participants=(0, 1, 2))
+WAITS = ProcessState("waits", SUM, 7, "train.py:7")
+MISSING = (
+    "missing: processes 0,1 are waiting in sum, train.py:7; process 2 finished the cell without "
+    "reaching it"
+)
+VERDICT = Verdict("missing", {0: WAITS, 1: WAITS, 2: FINISHED})
+
+
+def ended(process: int, kind: str = "raised", error: str = "", line: int = 9) -> Ended:
+    """Return the end of a process with its report."""
+    code = 5 if kind == "exit" else 0 if kind == "done" else 1
+    place = "" if kind == "done" else f"train.py:{line}"
+    return Ended(process, code, Ending(kind, error, place, code))  # type: ignore[arg-type]
+
+
+DIVERGED = [ended(k, "diverged", MISSING, 7) for k in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict", "expected"),
+    [
+        ([ended(0, "done"), ended(1, "done")], None, ("", 0)),
+        (
+            [ended(1, error="OSError: full")],
+            None,
+            ("process 1 raised OSError: full (train.py:9)", 1),
+        ),
+        (
+            [ended(1, "exit", "exit code 5"), ended(0, "exit", "exit code 5")],
+            None,
+            ("processes 0,1 ended with exit code 5 (train.py:9)", 5),
+        ),
+        ([ended(2, "done"), *DIVERGED], VERDICT, (MISSING, 1)),
+        # What is raised because of a verdict says less than the verdict.
+        (
+            [ended(2, "done"), ended(1, error="RuntimeError: a"), ended(0, error="KeyError: 'b'")],
+            VERDICT,
+            (f"{MISSING}. Process 1 raised RuntimeError: a (train.py:9)", 1),
+        ),
+        (
+            [
+                ended(2, "done"),
+                ended(1, error="RuntimeError: a"),
+                ended(0, error="RuntimeError: a"),
+            ],
+            VERDICT,
+            (f"{MISSING}. Processes 0,1 raised RuntimeError: a (train.py:9)", 1),
+        ),
+        (
+            [ended(0, "exit", "exit code 5"), DIVERGED[1]],
+            VERDICT,
+            (f"{MISSING}. Process 0 ended with exit code 5 (train.py:9)", 1),
+        ),
+        # The error of the process that is missing is the cause, whoever ended first.
+        (
+            [
+                ended(1, error="RuntimeError: a"),
+                ended(2, error="OSError: full", line=5),
+                DIVERGED[0],
+            ],
+            Verdict("missing", {0: WAITS, 1: WAITS, 2: ProcessState("raised", error="OSError")}),
+            (
+                "process 2 raised OSError: full (train.py:5). Processes 0,1 waited at "
+                "train.py:7 in sum",
+                1,
+            ),
+        ),
+        (
+            [Ended(2, -signal.SIGKILL, None), *DIVERGED],
+            Verdict("died", {0: WAITS, 1: WAITS, 2: ProcessState("died", exit=ProcessExit())}),
+            (
+                "process 2 was killed by SIGKILL (sent by another process, or by the system "
+                "because memory ran out). Processes 0,1 waited at train.py:7 in sum",
+                137,
+            ),
+        ),
+        # JAX aborts the others when process 0 is gone.
+        (
+            [Ended(1, -signal.SIGABRT, None), Ended(0, -signal.SIGSEGV, None)],
+            None,
+            ("process 0 was killed by SIGSEGV (a fault in native code)", 139),
+        ),
+        ([ended(0, "interrupted")], None, ("interrupted", 130)),
+    ],
+)
+def test_the_cause(ends: list[Ended], verdict: Verdict | None, expected: tuple[str, int]) -> None:
+    assert find_cause(ends, 3, verdict) == expected
+
+
+def test_a_verdict_that_all_have_caught() -> None:
+    ends = [Ended(k, 1, Ending("diverged", MISSING, "", 1, verdict="missing")) for k in (0, 1)]
+    assert find_cause(ends, 3, VERDICT) == (
+        f"the program caught a LockstepError and went on: {MISSING}",
+        1,
+    )

@@ -27,6 +27,20 @@ def plural(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
+def error_line(error: BaseException) -> str:
+    r"""Return an error in one line.
+
+    Example:
+        >>> error_line(OSError("disk full\nor so")), error_line(KeyboardInterrupt())
+        ('OSError: disk full', 'KeyboardInterrupt')
+    """
+    try:
+        message = str(error)
+    except Exception:  # its own __str__ may fail
+        message = "its text can't be shown"
+    return f"{type(error).__name__}: {message}".removesuffix(": ").splitlines()[0]
+
+
 def a_or_an(noun: str) -> str:
     """Return a noun with its article, for the beginning of a sentence.
 

@@ -8,12 +8,15 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any
 
+from mcnb._text import error_line
+from mcnb.errors import LockstepError
 from mcnb.lockstep import _jax, programs
 from mcnb.lockstep.abort import abort
 from mcnb.lockstep.client import Client
@@ -66,7 +69,7 @@ def check_launches(
         address,
         process,
         runs,
-        _detail,
+        functools.partial(_detail, places),
         abort_here,
         gone or (lambda: None),
         interrupt,
@@ -137,8 +140,28 @@ def _known_as(name: str, called: CodeType | None) -> str:
     return called.co_name if called and programs.is_public(called.co_name) else name
 
 
-def _detail(place: Place, frame: FrameType | None) -> Detail:
+def _detail(
+    places: Places, place: Place, frame: FrameType | None, handled: BaseException | None
+) -> Detail:
     execute, static, names = programs.call_under_way(frame)
     program = () if execute is None else programs.lines_of(execute)
     detail = around(place.filename, place.file_line) if place.filename else Detail()
-    return replace(detail, static=static, names=names, program=program)
+    handling = _handling(places, handled)
+    return replace(detail, static=static, names=names, program=program, handling=handling)
+
+
+def _handling(places: Places, handled: BaseException | None) -> str:
+    """Return the innermost exception that the learner's code handles; empty if it handles none.
+
+    Libraries, JAX among them, handle exceptions of their own while they call other code.
+    """
+    while handled is not None:
+        trace = [
+            (frame.f_code.co_filename, line)
+            for frame, line in traceback.walk_tb(handled.__traceback__)
+        ]
+        if trace and places.runs(trace[0][0]) and not isinstance(handled, LockstepError):
+            where = places.name(*[at for at in trace if places.runs(at[0])][-1])
+            return f"{error_line(handled)} ({where})"
+        handled = handled.__context__
+    return ""

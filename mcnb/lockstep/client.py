@@ -12,6 +12,7 @@ import math
 import os
 import select
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -77,6 +78,7 @@ class Slot:
         digests: The digests of these values.
         until: When the thread gives up, on the monotonic clock; None if it never does.
         brief: Whether the thread gives up soon, and so goes on in any case.
+        handled: The exception that the thread handles, in an `except` or a `finally` clause.
     """
 
     place: Place
@@ -92,6 +94,7 @@ class Slot:
     digests: dict[str, str] = field(default_factory=dict)
     until: float | None = None
     brief: bool = False
+    handled: BaseException | None = None
 
     def __post_init__(self) -> None:
         self.woken.acquire()
@@ -109,8 +112,8 @@ class Client:
         address: The referee's address.
         process: The process's index.
         is_learners: Returns whether a frame runs the learner's code.
-        detail: Returns the details of a launch, from its place and the innermost frame of the
-            thread that waits at it.
+        detail: Returns the details of a launch, from its place, the innermost frame of the thread
+            that waits at it, and the exception that the thread handles.
         abort: Aborts what hangs in this process, given the ports at which communicators listen.
         gone: Called when the referee is gone before this client has closed the connection.
         interrupt: Called with the number of the cell to interrupt, and the number of its
@@ -136,7 +139,9 @@ class Client:
         address: Address,
         process: int,
         is_learners: Callable[[FrameType], bool],
-        detail: Callable[[Place, FrameType | None], Detail] = lambda *_: Detail(),
+        detail: Callable[[Place, FrameType | None, BaseException | None], Detail] = (
+            lambda *_: Detail()
+        ),
         abort: Callable[[list[int]], None] = lambda _: None,
         gone: Callable[[], None] = lambda: None,
         interrupt: Callable[[int, int], None] = lambda *_: interrupt_main(),
@@ -270,10 +275,9 @@ class Client:
             return None
         digests = self._digests(launch, replicas)
         outer = self._make_outer(thread, launch)
-        brief = until is not None and until - announced <= BRIEF_S
-        slot = self._slots[ticket] = Slot(
-            place, thread, launch, make=make, until=until, brief=brief
-        )
+        slot = self._slots[ticket] = Slot(place, thread, launch, make=make, until=until)
+        slot.brief = until is not None and until - announced <= BRIEF_S
+        slot.handled = sys.exception()
         if digests:
             slot.replicas, slot.digests = replicas, digests
         try:
@@ -637,7 +641,8 @@ class Client:
         with current_frames() as frames:  # the thread waits, so its frame does not change
             frame = None if slot is None else frames.get(slot.thread)
         try:
-            return Detail() if place is None else self._detail(place, frame)
+            handled = None if slot is None else slot.handled
+            return Detail() if place is None else self._detail(place, frame, handled)
         except Exception:  # of any kind: the verdict does not depend on it
             return Detail()
 

@@ -204,6 +204,10 @@ _HINTS = {
         "all participants of a barrier must pass the same name and the same process_ids, and reach "
         "barriers in the same order"
     ),
+    "handling": (
+        "an exception led to another launch than on the other processes. Mend what raised it, and "
+        "launch nothing in an `except` or a `finally` clause that other processes may not reach"
+    ),
     "branch": (
         "the processes took different branches, or one of them has an extra or a missing launch. "
         "Every participant must run the same launches in the same order"
@@ -266,7 +270,10 @@ reaching it'
     """
     groups = _groups(verdict)
     kind = verdict.kind
-    said = [f"{name_processes(ks, count)} {_does(state, ks, kind)}" for ks, state in groups]
+    does = [_does(state, ks, kind) + _handles(verdict, ks) for ks, state in groups]
+    said = [
+        f"{name_processes(ks, count)} {what}" for (ks, _), what in zip(groups, does, strict=True)
+    ]
     if kind == "cycle":
         said.append(_ring(verdict.ring))
     differs, why = _differs(verdict, count) if kind == "mismatch" else ("", "")
@@ -277,8 +284,8 @@ reaching it'
     sentence = ". ".join([f"{kind}: {'; '.join(said)}", *rest])
     width = max(len(label(ks, count)) for ks, _ in groups)
     lines = [_DIFFERENT_VALUES if why == "value" else _HEADINGS[kind], ""]
-    for ks, state in groups:
-        lines.append(f"{label(ks, count):<{width}} {_does(state, ks, kind)}")
+    for (ks, state), what in zip(groups, does, strict=True):
+        lines.append(f"{label(ks, count):<{width}} {what}")
         detail = _detail(verdict, ks)
         if detail is not None and detail.source and state.line is not None:
             lines.append(f"{'':<{width}} ----> {state.line} {detail.source}")
@@ -301,7 +308,8 @@ def _groups(verdict: Verdict) -> list[_Group]:
     """Group the processes by state: failed processes first, then waiting ones."""
     groups: dict[object, _Group] = {}
     for k, state in sorted(verdict.states.items()):
-        key = replace(state, launch=None, launches=0, value=None), str(state.launch)
+        alike = replace(state, launch=None, launches=0, value=None), str(state.launch)
+        key = *alike, _handles(verdict, [k])
         groups.setdefault(key, ([], state))[0].append(k)
     order = {"waits": 0, "raised": -1, "died": -1}
     return sorted(groups.values(), key=lambda group: (order.get(group[1].doing, 1), group[0]))
@@ -327,6 +335,12 @@ def _does(state: ProcessState, ks: list[int], kind: Kind) -> str:
         "raised": f"raised {state.error}",
         "not invited": f"{was} not given this cell",
     }[state.doing]
+
+
+def _handles(verdict: Verdict, ks: Iterable[int]) -> str:
+    """Return which exception the first of these processes handles, as the end of a sentence."""
+    detail = _detail(verdict, ks)
+    return f", while handling {detail.handling}" if detail is not None and detail.handling else ""
 
 
 def _where(state: ProcessState) -> str:
@@ -506,6 +520,7 @@ def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
         (verdict.details[k], state) for ks, state in groups for k in ks if k in verdict.details
     ]
     conditions = {detail.condition for detail, _ in known}
+    handling = {bool(detail.handling) for detail, _ in known}
     loops = {detail.loop for detail, _ in known}
     if verdict.kind in ("not invited", "cycle"):
         return _HINTS[verdict.kind]
@@ -515,6 +530,8 @@ def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
         return ""
     if len(conditions) == 1 and "" not in conditions and verdict.kind == "missing":
         return _HINTS["condition"].format("this line", *conditions)
+    if handling == {True, False} or (handling == {True} and verdict.kind == "missing"):
+        return _HINTS["handling"]
     if verdict.kind == "missing":
         if len(loops) != 1 or "" in loops:
             return ""

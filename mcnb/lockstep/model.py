@@ -233,6 +233,7 @@ class Detail:
         static: Static arguments of the function, by name, as text.
         program: The compiled program, line by line.
         names: The names of the arguments.
+        handling: The exception that the learner's code handles there, with its place, if any.
     """
 
     source: str = ""
@@ -242,6 +243,7 @@ class Detail:
     static: Mapping[str, str] = field(default_factory=dict)
     program: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    handling: str = ""
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:

@@ -18,9 +18,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal
 
 from mcnb._system import die_with_parent, write_whole_lines
+from mcnb._text import error_line
 from mcnb.errors import ClusterError, LockstepError, McnbError
 from mcnb.lockstep import _jax, rendezvous
 from mcnb.lockstep.checking import check_launches
@@ -50,6 +52,8 @@ EXIT_USAGE = 2
 REFEREE, COORDINATOR = "MCNB_REFEREE", "MCNB_COORDINATOR"
 REPORT = "MCNB_REPORT"
 EXIT_RAISED, EXIT_INTERRUPTED = 1, 130
+# The folder of mcnb's own files.
+_OWN = str(Path(__file__).resolve().parents[1])
 # Printed before a verdict that the program caught. Such an ending has no place.
 CAUGHT = "the program caught a LockstepError and went on: "
 
@@ -108,6 +112,9 @@ def install(values: bool | None = None) -> None:
         >>> jax.distributed.initialize("10.0.0.1:1234", 4, rank)  # doctest: +SKIP
     """
     CheckedInitialize(None, checked=True, values=values).install()
+    if sys.excepthook is sys.__excepthook__:  # not that of a notebook, or of the program's own
+        sys.excepthook = _print_uncaught
+    threading.excepthook = functools.partial(_print_of_thread, threading.excepthook)
 
 
 class CheckedInitialize:
@@ -295,7 +302,7 @@ def _flush() -> None:
 
 def _ending(error: BaseException) -> Ending:
     place = _place(error)
-    said = f"{type(error).__name__}: {error}".removesuffix(": ").splitlines()[0]
+    said = error_line(error)
     match error:
         case SystemExit(code=None | 0):
             return Ending()
@@ -329,13 +336,43 @@ def _print(error: BaseException) -> None:
     if isinstance(error, KeyboardInterrupt):
         print(f"KeyboardInterrupt at {_place(error)}", file=sys.stderr)
         return
-    trace = error.__traceback__
-    while trace is not None and not is_script(trace.tb_frame.f_code.co_filename):
-        trace = trace.tb_next
-    if isinstance(error, LockstepError):
-        _print_verdict(error)
-        return
-    traceback.print_exception(error.with_traceback(trace))
+    print(_formatted(error), end="", file=sys.stderr)
+
+
+def _print_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Print an error that ends a program which has installed the check itself."""
+    if isinstance(error, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+    else:
+        _print(error)
+
+
+def _formatted(error: BaseException) -> str:
+    """Format an error with those that led to it; of mcnb's frames, none are shown.
+
+    Of a verdict, only the program's own frames are shown: those of libraries explain nothing.
+    """
+    shown = traceback.TracebackException.from_exception(error)
+    pairs: list[tuple[traceback.TracebackException | None, BaseException | None]] = [(shown, error)]
+    seen: set[int] = set()
+    while pairs:
+        part, link = pairs.pop()
+        if part is None or link is None or id(part) in seen:
+            continue
+        seen.add(id(part))
+        frames = [frame for frame in part.stack if not frame.filename.startswith(f"{_OWN}/")]
+        if isinstance(link, LockstepError):
+            frames = [frame for frame in frames if is_script(frame.filename)]
+        elif link is error:  # which has passed the frames that ran the program
+            frames = [*itertools.dropwhile(lambda one: not is_script(one.filename), frames)]
+        part.stack = traceback.StackSummary.from_list(frames)
+        pairs += [(part.__cause__, link.__cause__), (part.__context__, link.__context__)]
+        if isinstance(link, BaseExceptionGroup):
+            pairs += zip(part.exceptions or (), link.exceptions, strict=False)
+    verdict = f"{LockstepError.__module__}.{LockstepError.__qualname__}: "
+    return "".join(shown.format()).replace(verdict, f"{LockstepError.__qualname__}: ")
 
 
 def _print_of_thread(
@@ -344,13 +381,6 @@ def _print_of_thread(
     """Print an error that has ended a thread."""
     if isinstance(raised.exc_value, LockstepError) and raised.thread is not None:
         print(f"Exception in thread {raised.thread.name}:", file=sys.stderr)
-        _print_verdict(raised.exc_value)
+        print(_formatted(raised.exc_value), end="", file=sys.stderr)
     else:
         others(raised)
-
-
-def _print_verdict(error: LockstepError) -> None:
-    """Print a verdict with the program's own frames: those of JAX and mcnb explain nothing."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_script(f.filename)]
-    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
-    print(f"{''.join(lines)}{type(error).__name__}: {error}", file=sys.stderr)

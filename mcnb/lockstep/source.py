@@ -265,6 +265,10 @@ class Places:
     def __post_init__(self) -> None:
         self.runs = functools.cache(self.is_learners)
 
+    def name(self, filename: str, line: int) -> str:
+        """Return the name of a line of the learner's in messages."""
+        return f"line {line}" if filename == self.cell else self.label(filename, line)
+
     def find(self, frame: FrameType | None) -> tuple[Place, CodeType | None]:
         """Return the learner's place in a stack, and the function that it calls there."""
         inner: Place | None = None

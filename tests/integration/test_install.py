@@ -77,10 +77,25 @@ def test_a_correct_program_runs_as_before(tmp_path: Path) -> None:
 def test_a_divergence_names_the_process_and_the_line(tmp_path: Path) -> None:
     _, (code, out, err) = outputs(tmp_path, "diverge")
     assert (code, without_gloo(out)) == (1, ["[0, 1]"])
-    assert err.strip().splitlines()[-1] == (
-        "mcnb.errors.LockstepError: missing: process 1 is waiting in process_allgather, "
-        "program.py:11; process 0 exited without reaching it"
-    )
+    # Neither mcnb's frames nor JAX's are shown.
+    assert [line for line in err.splitlines() if "^" not in line] == [
+        "Traceback (most recent call last):",
+        f'  File "{tmp_path}/program.py", line 11, in <module>',
+        "    multihost_utils.process_allgather(1)",
+        "LockstepError: missing: process 1 is waiting in process_allgather, program.py:11; "
+        "process 0 exited without reaching it",
+    ]
+
+
+def test_an_error_of_the_programs_own_is_printed_as_before(tmp_path: Path) -> None:
+    program = PROGRAM + "    raise ValueError('own')\n"
+    program = program.replace("    multihost_utils.process_allgather(1)\n", "")
+    _, (code, _, err) = outputs(tmp_path, "diverge", program=program)
+    assert code == 1
+    assert [line for line in err.splitlines() if "^" not in line][-2:] == [
+        "    raise ValueError('own')",
+        "ValueError: own",
+    ]
 
 
 START = 'jax.distributed.initialize(f"127.0.0.1:{port}", 2, int(k))'
@@ -105,7 +120,7 @@ def test_every_way_to_join_is_checked(tmp_path: Path, before: str, start: str) -
     _, (code, out, err) = outputs(tmp_path, "diverge", program=program)
     assert (code, without_gloo(out)) == (1, ["[0, 1]"]), err
     assert err.strip().splitlines()[-1] == (
-        "mcnb.errors.LockstepError: missing: process 1 is waiting in process_allgather, "
+        "LockstepError: missing: process 1 is waiting in process_allgather, "
         "program.py:11; process 0 exited without reaching it"
     )
 

@@ -480,6 +480,83 @@ def test_a_lesson_is_found_by_its_name_and_takes_nothing(
     )
 
 
+def test_an_exception_that_leads_to_another_launch_is_never_hidden(tmp_path: Path) -> None:
+    program = (
+        BEGIN + "def save():\n    if k == 1: raise OSError(28, 'No space left on device')\n"
+        "try:\n    save()\n    jnp.max(x)\nfinally:\n    jnp.sum(x)\n"
+    )
+    code, _, err = run(tmp_path, program)
+    verdict = (
+        f"mismatch: processes 0,2 are waiting in max f32[12], train.py:{AT + 4}; process 1 is "
+        f"waiting in sum f32[12], train.py:{AT + 6}, while handling OSError: [Errno 28] No space "
+        f"left on device (train.py:{AT + 1}). What differs: the computation: max on processes 0,2; "
+        "sum on process 1. Hint: an exception led to another launch than on the other processes. "
+        "Mend what raised it, and launch nothing in an `except` or a `finally` clause that other "
+        "processes may not reach"
+    )
+    assert (code, err[-1]) == (1, f"mcnb run: {verdict}")
+    *before, last = [line for line in err if line.startswith("[1]") and "^" not in line]
+    assert before == [
+        "[1] Traceback (most recent call last):",
+        f'[1]   File "train.py", line {AT + 3}, in <module>',
+        "[1]     save()",
+        f'[1]   File "train.py", line {AT + 1}, in save',
+        "[1]     if k == 1: raise OSError(28, 'No space left on device')",
+        "[1] OSError: [Errno 28] No space left on device",
+        "[1]",
+        "[1] During handling of the above exception, another exception occurred:",
+        "[1]",
+        "[1] Traceback (most recent call last):",
+        f'[1]   File "train.py", line {AT + 6}, in <module>',
+        "[1]     jnp.sum(x)",
+    ]
+    # Process 0 may not have reached its launch yet.
+    assert last.startswith("[1] LockstepError: mismatch: ")
+    assert "while handling OSError: [Errno 28] No space left on device" in last
+
+
+@pytest.mark.parametrize(
+    ("raises", "shown"),
+    [
+        ("raise RuntimeError('mine') from error", True),
+        ("raise RuntimeError('mine') from None", False),
+        ("raise ExceptionGroup('mine', [error])", True),
+    ],
+)
+def test_an_error_made_of_a_verdict_does_not_hide_who_is_missing(
+    tmp_path: Path, raises: str, shown: bool
+) -> None:
+    program = f"{BEGIN}try:\n    if k == 1: jnp.sum(x)\nexcept Exception as error:\n    {raises}\n"
+    code, _, err = run(tmp_path, program)
+    kind = raises.partition("raise ")[2].partition("(")[0]
+    said = "mine (1 sub-exception)" if kind == "ExceptionGroup" else "mine"
+    assert (code, err[-1]) == (
+        1,
+        f"mcnb run: {verdict_at(AT + 1)}. Process 1 raised {kind}: {said} (train.py:{AT + 3})",
+    )
+    assert any(f"LockstepError: {verdict_at(AT + 1)}" in line for line in err[:-1]) is shown
+    assert not any("/mcnb/" in line for line in err)
+
+
+def test_a_permutation_among_some_needs_all(tmp_path: Path) -> None:
+    # In processes that have made no communicator yet, it hangs until Gloo's time limit.
+    program = (
+        f"{BEGIN}f = jax.jit(jax.shard_map(lambda v: jax.lax.ppermute(v, 'a', [(0, 1)]),\n"
+        "    mesh=mesh, in_specs=P('a'), out_specs=P('a')))\nif k < 2: f(x).block_until_ready()\n"
+    )
+    code, _, err = run(tmp_path, program)
+    assert code == 1
+    assert err[-1].startswith(
+        f"mcnb run: missing: processes 0,1 are waiting in jit(<lambda>), train.py:{AT + 2}; "
+        "process 2 exited without reaching it. Hint: this line runs only if `k < 2`. "
+    )
+
+
+def test_a_program_that_closes_its_output(tmp_path: Path) -> None:
+    code, out, err = run(tmp_path, BEGIN + TOTAL + "if k == 1: sys.stdout.close()\n")
+    assert (code, out, err) == (0, [f"[{k}] 66.0" for k in range(3)], [])
+
+
 @pytest.mark.promise("a program's environment")
 @pytest.mark.parametrize(
     ("own", "options", "seen"),

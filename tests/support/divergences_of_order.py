@@ -105,6 +105,27 @@ ORDERS = {
         "try:\n    if k == 0: 1 / 0\n    jnp.max(x)\nfinally:\n    jnp.sum(x)",
         "mismatch",
         all_at(5, 3, 3, 3),
+        says=(
+            "process 0 is waiting in sum f32[8,4], line 5, while handling ZeroDivisionError: "
+            "division by zero (line 2); ",
+            "Hint: an exception led to another launch than on the other processes.",
+        ),
+    ),
+    "collective in a clause for an error of a function": Divergence(
+        "def load(): return {}['rows']\n"
+        "try:\n    n = load() if k == 3 else 1\nexcept LookupError:\n    jnp.max(x)\njnp.sum(x)",
+        "mismatch",
+        all_at(6, 6, 6, 5),
+        says=(
+            "process 3 is waiting in max f32[8,4], line 5, while handling KeyError: 'rows' (line",
+        ),
+    ),
+    "collective after an error that was handled": Divergence(
+        "try:\n    if k == 0: 1 / 0\nexcept ZeroDivisionError:\n    pass\n"
+        "jnp.sum(x) if k else jnp.max(x)",
+        "mismatch",
+        all_at(5),
+        says=("process 0 is waiting in max f32[8,4], line 5; processes 1-3 are",),
     ),
     "the verdict swallowed": Divergence(
         "try:\n    if k == 0: jnp.max(x)\nexcept Exception:\n    pass\njnp.sum(x)",

@@ -149,6 +149,25 @@ def test_kinds(kind: Kind, each: Sequence[ProcessState], expected: str) -> None:
     assert sentence(kind, *each) == expected
 
 
+def test_what_a_process_was_handling() -> None:
+    full = Detail("jnp.sum(x)", handling="OSError: disk full (line 2)")
+    each = [at(), at(), at(6, MAX)]
+    details = {0: full, 1: Detail("jnp.sum(x)"), 2: Detail("jnp.max(x)")}
+    assert sentence("mismatch", *each, details=details).startswith(
+        "mismatch: process 0 is waiting in sum, line 4, while handling OSError: disk full (line "
+        "2); process 1 is waiting in sum, line 4; process 2 is waiting in max, line 6. What "
+        "differs: the computation: sum on processes 0,1; max on process 2. Hint: an exception led "
+    )
+    assert lines("mismatch", *each, details=details)[2:8] == (
+        "[0] is waiting in sum, line 4, while handling OSError: disk full (line 2)",
+        "    ----> 4 jnp.sum(x)",
+        "[1] is waiting in sum, line 4",
+        "    ----> 4 jnp.sum(x)",
+        "[2] is waiting in max, line 6",
+        "    ----> 6 jnp.max(x)",
+    )
+
+
 def test_a_ring_is_told_from_its_first_to_its_first() -> None:
     pairs = [(0, 2), (0, 1), (1, 2)]
     each = [at(what=launch(f"f{p}{q}", str(p), participants=(p, q))) for p, q in pairs]

@@ -38,6 +38,13 @@ BRANCH = (
 )
 
 
+HANDLING = (
+    "an exception led to another launch than on the other processes. Mend what raised it, and "
+    "launch nothing in an `except` or a `finally` clause that other processes may not reach"
+)
+FULL = Detail("jnp.sum(x)", handling="OSError: disk full (line 2)")
+
+
 IN_LOOP = Detail("step(batch)", loop="for batch in batches:")
 
 
@@ -84,6 +91,12 @@ IN_LOOP = Detail("step(batch)", loop="for batch in batches:")
         ),
         ("mismatch", [at(4), at(4, MAX), ProcessState("raised", error="KeyError")], {}, ""),
         ("mismatch", [at(4), at(4, MAX), FINISHED], {}, ORDER),
+        ("mismatch", [at(4), at(5, MAX)], {0: FULL, 1: Detail()}, HANDLING),
+        ("mismatch", [at(4), at(5, MAX)], {0: FULL}, BRANCH),
+        ("mismatch", [at(4), at(5, MAX)], {0: FULL, 1: FULL}, BRANCH),
+        ("missing", [at(), FINISHED], {0: FULL}, HANDLING),
+        ("missing", [at(), FINISHED], {0: replace(ASKS_FOR_ZERO, handling="OSError")}, IF_ZERO),
+        ("missing", [at(), ProcessState("raised", error="KeyError")], {0: FULL}, ""),
     ],
 )
 def test_hints(

@@ -156,8 +156,8 @@ class CheckedInitialize:
         identity = self.identity or identity_of(given.arguments, os.environ)
         self._complete(identity, given.arguments)
         address = given.arguments.get("coordinator_address") or ""
-        if on_this_host(address):  # JAX's default is to listen on any address
-            given.arguments.setdefault("coordinator_bind_address", address)
+        if on_this_host(address) and given.arguments.get("coordinator_bind_address") is None:
+            given.arguments["coordinator_bind_address"] = address  # JAX's default is any address
         find = self._prepare(identity) if self.checked else None
         original(*given.args, **given.kwargs)
         self.joined = True

@@ -628,8 +628,7 @@ class Client:
                 self._told_alone = False  # the thread continues, and may end without a launch
             if kind == "stop":
                 self._stopped = self._cell
-            if kind == "stop" and slot.thread != self._main:
-                self._busy = others_wait = True  # the cell may wait for the thread for ever
+                self._busy = others_wait = True  # it may go on, or wait for the thread for ever
         slot.wake()
         if given_up:
             self._rouse([slot])  # this answer came by the other connection

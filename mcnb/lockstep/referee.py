@@ -10,6 +10,10 @@ launch. A waiting process is *hopeful* if every participant that it waits for ha
 same launch, is free, or is hopeful. The hopeful processes are the least set for which this rule
 holds. Any other waiting process will never continue, and a verdict says so. No rule uses time.
 
+A process that catches its verdict may go on, to launches that all others make, too. Every process
+that the divergence involves receives the verdict once: without that, a process that had not reached
+its launch yet could meet the others one launch later, with a wrong result.
+
 A process may wait in several threads at once, and is hopeful if one of its threads is.
 """
 
@@ -94,7 +98,9 @@ class _Process:
         doing: `"runs"`, `"not invited"`, or how the process ended.
         free: Whether a thread that does not wait may still announce a launch.
         waiting: The announcements of its waiting threads, by thread.
-        diverged: The announcement for which the process received a verdict, or None.
+        diverged: The announcement for which the process received its first verdict, or None.
+        apart: The processes that diverged from it while it had not reached their launches yet: its
+            next launch with one of them is refused, too.
         error: The text of its error, if the process raised one.
         exit: How the process ended, if it died.
         made: The number of its launches in this cell, by participants.
@@ -104,6 +110,7 @@ class _Process:
     free: bool = True
     waiting: dict[int, _Waiting] = field(default_factory=dict)
     diverged: _Waiting | None = None
+    apart: set[int] = field(default_factory=set)
     error: str = ""
     exit: ProcessExit | None = None
     made: dict[tuple[int, ...], int] = field(default_factory=dict)
@@ -149,6 +156,7 @@ class Referee:
             process.doing = "runs" if k in invited else "not invited"
             process.free = k in invited or busy
             process.diverged, process.error = None, ""
+            process.apart.clear()
             process.made.clear()
         return self._stuck()
 
@@ -176,9 +184,6 @@ class Referee:
                 them for this launch.
         """
         process = self._processes[k]
-        if process.diverged is not None and process.doing == "runs":
-            assert self.verdict is not None
-            return [Stop(((k, thread),), self.verdict)]
         merged = self._same.add(launch)
         if merged:
             self._sort_anew()
@@ -186,6 +191,8 @@ class Referee:
         process.waiting[thread] = waiting = _Waiting(launch, line, place, key, digests or {})
         self._waiting.setdefault(waiting.key, {}).setdefault(k, thread)
         process.free = not alone
+        if process.apart & {*launch.participants} and process.doing == "runs":
+            return self._refuse([(k, thread)], "mismatch", (), late=True)
         complete = [
             one
             for one in (list(self._waiting) if merged else [waiting.key])
@@ -325,7 +332,7 @@ class Referee:
         for k, thread in waiters:
             self._forget(k, thread)
             process = self._processes[k]
-            process.free = process.diverged is None or process.doing != "runs"
+            process.free = True
             process.made[key[1]] = process.made.get(key[1], 0) + 1
         return Go(waiters)
 
@@ -370,9 +377,21 @@ class Referee:
         return self._refuse(blocked, *self._kind(blocked))
 
     def _refuse(
-        self, waiters: Iterable[tuple[int, int]], kind: Kind, ring: tuple[int, ...]
+        self,
+        waiters: Iterable[tuple[int, int]],
+        kind: Kind,
+        ring: tuple[int, ...],
+        *,
+        late: bool = False,
     ) -> list[Ruling]:
-        """End waits by a verdict; return it, and the rulings that follow from it."""
+        """End waits by a verdict; return it, and the rulings that follow from it.
+
+        Args:
+            waiters: Process and thread of each wait.
+            kind: The kind of the verdict, if it is the first one in this cell.
+            ring: The ring of a cycle.
+            late: Whether other processes have received this verdict before.
+        """
         waiters = tuple(sorted(waiters))
         involved: set[int] = set()
         for k, thread in waiters:
@@ -380,10 +399,15 @@ class Referee:
             process.diverged = process.diverged or process.waiting[thread]
             involved.update(process.waiting[thread].launch.participants)
         states = {p: self._state(p) for p in sorted(involved)}
+        told = {k for k, _ in waiters}
+        for p in involved - told:
+            if not (late or self._processes[p].waiting):
+                self._processes[p].apart |= told
         for k, thread in waiters:
+            self._processes[k].apart.clear()
             self._forget(k, thread)
-            # The process may run on, but its announcements in this cell are refused.
-            self._processes[k].free = False
+            # A process that catches its verdict may go on, to launches that all others make.
+            self._processes[k].free = self._processes[k].doing == "runs"
         if self.verdict is None:
             self.verdict = Verdict(kind, states, ring)
         else:

@@ -314,6 +314,7 @@ finished the cell without reaching it...
         self._quiet_after = [-1] * count  # each process's last cell without running threads
         self._hearing: _Hearing | None = None
         self._details: dict[int, Detail] = {}
+        self._stopped: set[int] = set()  # the processes that have received a verdict in this cell
         # Whether processes compare values exactly, by process and ticket of their digests.
         self._exact: dict[tuple[int, int], bool] = {}
         self._comparing: list[_Comparing] = []
@@ -352,6 +353,7 @@ finished the cell without reaching it...
                 self._give_verdict()
             self._cell += 1
             self._details = {}
+            self._stopped.clear()
             self._late.clear()
             for k, queue in enumerate(self._unheld):
                 for ticket, *_ in queue:
@@ -509,9 +511,12 @@ finished the cell without reaching it...
     def _still_wait(self, k: int, tickets: list[int]) -> bool:
         """Return whether the threads that a process saw waiting still wait.
 
-        If a thread was released meanwhile, the process checks again after the ruling.
+        If a thread was released or refused meanwhile, the process checks again when it knows.
         """
-        return all((k, ticket) in self._arrivals for ticket in tickets)
+        refused = self._hearing.waiters if self._hearing is not None else ()
+        return all(
+            (k, ticket) in self._arrivals and (k, ticket) not in refused for ticket in tickets
+        )
 
     def _quiet(self, k: int, cell: int, over: bool, tickets: list[int]) -> None:
         if cell != self._given[k] or not self._still_wait(k, tickets):
@@ -624,7 +629,10 @@ finished the cell without reaching it...
                 for k in met:
                     self._announce_next(k)
             else:
+                unheld = [k for k, ticket in ruling.waiters if self._is_unheld(k, ticket)]
                 self._hold_hearing(ruling)
+                for k in unheld:  # what it launches after that is not announced
+                    self._rule(self._referee.quiet(k))
 
     def _is_unheld(self, k: int, ticket: int) -> bool:
         return bool(self._unheld[k]) and self._unheld[k][0][0] == ticket
@@ -653,7 +661,10 @@ finished the cell without reaching it...
             self._arrivals.pop((k, ticket), None)
             self._exact.pop((k, ticket), None)
             if not self._is_unheld(k, ticket):
-                self._send(k, ["stop", ticket, wording.sentence, wording.lines, verdict.kind])
+                said = f"diverged earlier: {wording.sentence}"
+                said = said if k in self._stopped else wording.sentence
+                self._send(k, ["stop", ticket, said, wording.lines, verdict.kind])
+        self._stopped |= {k for k, _ in hearing.waiters}
 
     def _send(self, k: int, message: Message, role: str = "launches") -> None:
         self._listener.send(k, encode(message), role)

@@ -107,6 +107,62 @@ def test_there_are_enough() -> None:
     }
 
 
+# The cell, and what it prints; the verdict is told all the same.
+CAUGHT = {
+    "retried": (
+        "for i in range(3):\n    try: (total if k or i else meet)(x); break\n"
+        "    except mcnb.LockstepError: print('again')\nprint(float(jnp.sum(x)))",
+        "again\n496.0\n",
+    ),
+    "left out": (
+        "try: (total if k else meet)(x)\nexcept Exception: pass\nprint(float(jnp.sum(x)))",
+        "496.0\n",
+    ),
+    "suppressed, in a pool": (
+        "import contextlib\nfrom concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor(1) as pool, contextlib.suppress(Exception):\n"
+        "    pool.submit(total if k else meet, x).result()\nprint(float(jnp.max(x)))",
+        "31.0\n",
+    ),
+    "raised in a function, several times": (
+        "def both():\n    for f in (total, meet) if k < 2 else (meet, total):\n"
+        "        try: f(x)\n        except mcnb.LockstepError: print(f is total)\n"
+        "both()\nprint(float(jnp.max(x)))",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "printed"), CAUGHT.values(), ids=CAUGHT)
+def test_a_program_that_catches_its_verdict_may_go_on(
+    parting_cluster: mcnb.Cluster, source: str, printed: str | None
+) -> None:
+    result = parting_cluster.run(f"import mcnb\n{source}", timeout=50)
+    assert result.verdict is not None
+    assert result.verdict.kind == "mismatch"
+    assert {state.doing for state in result.verdict.states.values()} == {WAITS}
+    first = "True\nFalse\n31.0\n", "False\nTrue\n31.0\n"
+    expected = [printed or first[k > 1] for k in range(4)]
+    assert [result.stdout[k] for k in range(4)] == expected
+    assert str(result.error()).startswith("mismatch: ")
+    assert parting_cluster.run(NEXT).text() == "[all 4] 500.0\n"
+
+
+def test_what_can_not_go_on_after_a_verdict_says_that_it_was_earlier(
+    parting_cluster: mcnb.Cluster,
+) -> None:
+    result = parting_cluster.run(
+        "try: (total if k else meet)(x)\nexcept Exception: pass\n"
+        "try:\n    if k == 2: total(x)\nexcept Exception as error: print(error)",
+        timeout=50,
+    )
+    [printed] = [text for text in result.stdout.values() if text]
+    assert printed.startswith(
+        "diverged earlier: mismatch: process 0 is waiting in jit(<lambda>) f32[8,4], line 1; "
+        "processes 1-3 are waiting in jit(sum) f32[8,4], line 1. What differs: "
+    )
+
+
 def test_an_unchecked_cell_makes_no_difference_to_the_next(
     parting_cluster: mcnb.Cluster,
 ) -> None:

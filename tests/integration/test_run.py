@@ -538,6 +538,22 @@ def test_an_error_made_of_a_verdict_does_not_hide_who_is_missing(
     assert not any("/mcnb/" in line for line in err)
 
 
+def test_a_program_that_catches_its_verdict_may_go_on(tmp_path: Path) -> None:
+    program = (
+        f"{BEGIN}f, g = jax.jit(jnp.sum), jax.jit(jnp.max)\n"
+        "for step in range(4):\n    try: (g if (k, step) == (1, 2) else f)(x)\n"
+        f"    except Exception: print('caught in step', step)\n{TOTAL}"
+    )
+    code, out, err = run(tmp_path, program)
+    assert out == [f"[{k}] {line}" for k in range(3) for line in ("caught in step 2", "66.0")]
+    assert (code, len(err)) == (1, 1)
+    assert err[0].startswith(
+        "mcnb run: the program caught a LockstepError and went on: mismatch: processes 0,2 are "
+        f"waiting in jit(sum) f32[12], train.py:{AT + 2}; process 1 is waiting in jit(max) "
+        f"f32[12], train.py:{AT + 2}. What differs: "
+    )
+
+
 def test_a_permutation_among_some_needs_all(tmp_path: Path) -> None:
     # In processes that have made no communicator yet, it hangs until Gloo's time limit.
     program = (

@@ -132,12 +132,13 @@ def check(program: Program, draw: random.Random) -> Verdict | None:
                     running.add(k)
                 continue
             assert isinstance(ruling, Stop)
-            free = frozenset(running)
+            free = frozenset(running - stopped)  # who has a verdict launches nothing more
             for k in members:
                 assert not could_be_released(dict(waiting), free, k), "accused too early"
             for k in members:
                 stopped.add(k)
                 del waiting[k]
+                running.add(k)  # to its end, by the verdict or after it was caught
             justify(ruling.verdict, ended, stopped)
 
     while running or waiting:
@@ -146,13 +147,14 @@ def check(program: Program, draw: random.Random) -> Verdict | None:
             assert could_be_released(dict(waiting), frozenset(running), k), "not told"
         k = draw.choice(sorted(running))
         running.discard(k)
-        if positions[k] < len(program.ops[k]):
+        if k not in stopped and positions[k] < len(program.ops[k]):
             op = program.ops[k][positions[k]]
             waiting[k] = op
             obey(referee.announce(k, 0, Launch(op[0], op[0], op[1])))
             continue
         ended.add(k)
-        obey(referee.end(k, program.ends[k]))
+        caught = draw.choice(("raised", "finished"))
+        obey(referee.end(k, caught if k in stopped else program.ends[k]))
     assert tuple(positions) == model
     can_finish = all(at == len(ops) for at, ops in zip(model, program.ops, strict=True))
     assert (not stopped) == can_finish
@@ -313,7 +315,65 @@ def test_not_invited() -> None:
     assert stop.verdict.states[1].doing == "not invited"
 
 
-def test_what_is_told_to_go_on_is_refused_until_the_next_cell() -> None:
+def test_what_all_launch_after_a_verdict_goes_on() -> None:
+    referee = Referee(2)
+    referee.announce(0, 0, launch("f", 0, 1), line=1)
+    [stop] = referee.announce(1, 0, launch("g", 0, 1), line=2)
+    assert isinstance(stop, Stop)
+    assert stop.waiters == ((0, 0), (1, 0))
+    assert referee.announce(0, 1, launch("h", 0, 1), line=3) == []
+    assert referee.announce(1, 1, launch("h", 0, 1), line=3) == [Go(((0, 1), (1, 1)))]
+    assert referee.announce(0, 2, launch("f", 0, 1), line=4) == []
+    [again] = referee.announce(1, 2, launch("g", 0, 1), line=5)
+    assert isinstance(again, Stop)
+    # The verdict is about the first place.
+    assert {k: state.line for k, state in again.verdict.states.items()} == {0: 1, 1: 2}
+
+
+def test_who_had_not_reached_it_receives_the_verdict_once() -> None:
+    referee = Referee(4)
+    both, all_of_them = launch("h", 2, 3), launch("f", 0, 1, 2, 3)
+    referee.announce(0, 0, all_of_them, line=1)
+    [stop] = referee.announce(1, 0, launch("g", 0, 1, 2, 3), line=2)
+    assert isinstance(stop, Stop)
+    assert stop.waiters == ((0, 0), (1, 0))
+    # What the others do without those who have it goes on.
+    assert referee.announce(2, 0, both) == []
+    assert referee.announce(3, 0, both) == [Go(((2, 0), (3, 0)))]
+    assert referee.announce(0, 1, all_of_them, line=3) == []
+    [late] = referee.announce(2, 1, all_of_them, line=1)
+    assert isinstance(late, Stop)
+    assert late.waiters == ((2, 1),)
+    assert {k: state.line for k, state in late.verdict.states.items()} == {
+        0: 1,
+        1: 2,
+        2: 1,
+        3: None,
+    }
+    assert referee.announce(1, 1, all_of_them, line=3) == []
+    assert referee.announce(2, 2, all_of_them, line=3) == []
+    [last] = referee.announce(3, 1, all_of_them, line=1)
+    assert isinstance(last, Stop)
+    assert last.waiters == ((3, 1),)
+    together = ((0, 1), (1, 1), (2, 2), (3, 2))
+    assert referee.announce(3, 2, all_of_them, line=3) == [Go(together)]
+
+
+def test_a_process_that_goes_on_is_waited_for_until_it_ends() -> None:
+    referee = Referee(3)
+    referee.announce(0, 0, launch("f", 0, 1))
+    [stop] = referee.announce(1, 0, launch("g", 0, 1))
+    assert isinstance(stop, Stop)
+    assert stop.waiters == ((0, 0), (1, 0))
+    assert referee.announce(2, 0, launch("h", 1, 2)) == []
+    assert referee.end(0, "raised", error="LockstepError") == []
+    [last] = referee.end(1, "raised", error="LockstepError")
+    assert isinstance(last, Stop)
+    assert last.waiters == ((2, 0),)
+    assert last.verdict.kind == "mismatch"
+
+
+def test_what_is_told_to_go_on_is_refused_without_the_others() -> None:
     referee = Referee(2)
     referee.announce(0, 0, launch("f", 0, 1))
     referee.end(1, "finished")

@@ -249,8 +249,10 @@ def _action(chance: random.Random, count: int, devices: int, name: str) -> Actio
 def _let_run(chance: random.Random, made: Program) -> None:
     """Let a pool run one action of all its participants, beside those that follow it."""
     actions = list(dict.fromkeys(a for one in made.actions.values() for a in one))
-    counts = {a.key: sum(b.key == a.key for b in actions) for a in actions}
-    alone = [a for a in actions if counts[a.key] == 1 and a.wrapper == "plainly"]
+    # In which order two threads launch one computation isn't known, and its values may differ.
+    computations = [a.key.partition(" ")[0] if "together" in a.key else a.key for a in actions]
+    counted = zip(actions, map(computations.count, computations), strict=True)
+    alone = [a for a, count in counted if count == 1 and a.wrapper == "plainly"]
     if alone:
         chosen = chance.choice(alone)
         for k in chosen.processes:

@@ -191,15 +191,16 @@ class Referee:
         process.waiting[thread] = waiting = _Waiting(launch, line, place, key, digests or {})
         self._waiting.setdefault(waiting.key, {}).setdefault(k, thread)
         process.free = not alone
-        if process.apart & {*launch.participants} and process.doing == "runs":
-            return self._refuse([(k, thread)], "mismatch", (), late=True)
+        refused: list[Ruling] = []
+        if process.apart and process.doing == "runs" and process.apart & {*launch.participants}:
+            refused = self._refuse([(k, thread)], "mismatch", (), late=True)
         complete = [
             one
             for one in (list(self._waiting) if merged else [waiting.key])
-            if len(self._waiting[one]) == len(one[1])
+            if len(self._waiting.get(one, ())) == len(one[1])
         ]
-        if complete:
-            return [self._compare(one) or self._release(one) for one in complete]
+        if refused or complete:
+            return [*refused, *(self._compare(one) or self._release(one) for one in complete)]
         if process.free or not self._suspicious():
             return []
         return self._stuck()

@@ -661,8 +661,8 @@ finished the cell without reaching it...
             self._arrivals.pop((k, ticket), None)
             self._exact.pop((k, ticket), None)
             if not self._is_unheld(k, ticket):
-                said = f"diverged earlier: {wording.sentence}"
-                said = said if k in self._stopped else wording.sentence
+                again = "diverged earlier: " if k in self._stopped else ""
+                said = f"{again}{wording.sentence}"
                 self._send(k, ["stop", ticket, said, wording.lines, verdict.kind])
         self._stopped |= {k for k, _ in hearing.waiters}
 

@@ -163,17 +163,14 @@ def _wait_for_callbacks() -> None:
                 token.block_until_ready()
 
 
-def replace_initialize(replacement: Callable[..., None]) -> bool:
-    """Replace what joins JAX's coordination service, which imports JAX; also under other names.
+def replace_initialize(replacement: Callable[..., None]) -> None:
+    """Replace what joins JAX's coordination service; the first replacement stays. It imports JAX.
 
-    Programs have imported `initialize` before, or call it where JAX itself does.
+    Programs may have imported `initialize` before, or call it where JAX itself does.
 
     Args:
         replacement: Called with the original function and the arguments of
             `jax.distributed.initialize`.
-
-    Returns:
-        Whether it was replaced: a second replacement changes nothing.
     """
     from jax import distributed as public
     from jax._src import distributed
@@ -182,7 +179,7 @@ def replace_initialize(replacement: Callable[..., None]) -> bool:
     owner = public if state is None or not hasattr(state, "initialize") else state
     original = owner.initialize
     if hasattr(original, "replacement"):
-        return False
+        return
 
     @functools.wraps(original)
     def initialize(*args: Any, **kwargs: Any) -> None:
@@ -191,7 +188,6 @@ def replace_initialize(replacement: Callable[..., None]) -> bool:
 
     initialize.replacement = replacement  # type: ignore[attr-defined]
     owner.initialize = initialize
-    return True
 
 
 def backends_are_initialized() -> bool:

@@ -130,7 +130,7 @@ class Client:
     Attributes:
         values: Whether the values of replicated arguments are compared; see above.
         records: The launches since the last call of `take_records`.
-        error: The last verdict that this process received.
+        error: The first verdict that this process received.
         error_of_thread: The last verdict that another thread than the main thread received.
     """
 
@@ -284,7 +284,7 @@ class Client:
             interrupt = self._wait(ticket, slot)
             if slot.answer[0] == "stop":
                 error = LockstepError(*slot.answer[2:])
-                self.error = error
+                self.error = self.error or error
                 if thread != threading.main_thread().ident:
                     self.error_of_thread = error
                 raise error

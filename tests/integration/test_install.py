@@ -136,11 +136,14 @@ def test_a_program_that_installs_the_check_can_be_run_with_it(tmp_path: Path) ->
     )
 
 
-def test_a_program_that_catches_its_verdict_fails(tmp_path: Path) -> None:
-    said = outputs(tmp_path, "diverge", program=CAUGHT, options=("-m", "mcnb.lockstep"))
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_program_that_catches_its_verdict_fails(tmp_path: Path, times: int) -> None:
+    before, again, after = CAUGHT.partition("    try:")
+    program = before + (again + after) * times
+    said = outputs(tmp_path, "diverge", program=program, options=("-m", "mcnb.lockstep"))
     assert [(code, without_gloo(out)) for code, out, _ in said] == [
         (0, ["[0, 1]"]),
-        (1, ["[0, 1]", "caught"]),
+        (1, ["[0, 1]", *["caught"] * times]),
     ]
     assert said[1][2] == (
         "python -m mcnb.lockstep: the program caught a LockstepError and went on: missing: process "

@@ -30,7 +30,7 @@ WAITS = {
     "the end of a pool": ("", "pass", "pool.submit(run); pool.shutdown()"),
     "a thread of asyncio": ("", "pass", "asyncio.run(asyncio.to_thread(run))"),
     "threads of asyncio": ("", "pass", "await asyncio.gather(asyncio.to_thread(run))"),
-    "a future of a future": ("", "pass", "await asyncio.wrap_future(pool.submit(run))"),
+    "a pool's future of asyncio": ("", "pass", "await asyncio.wrap_future(pool.submit(run))"),
 }
 
 

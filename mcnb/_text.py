@@ -27,6 +27,17 @@ def plural(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
+def ordinal(number: int) -> str:
+    """Return an ordinal number in digits.
+
+    Example:
+        >>> [ordinal(number) for number in (1, 2, 3, 4, 11, 22, 113)]
+        ['1st', '2nd', '3rd', '4th', '11th', '22nd', '113th']
+    """
+    teens = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
 def error_line(error: BaseException) -> str:
     r"""Return an error in one line.
 

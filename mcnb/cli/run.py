@@ -26,7 +26,7 @@ from mcnb._text import name_processes
 from mcnb.errors import OptionError
 from mcnb.export.parse import find_lesson, is_lesson, run_lesson
 from mcnb.launchers.base import process_environment
-from mcnb.lockstep.messages import exit_text, explain, left_waiting
+from mcnb.lockstep.messages import exit_text, explain, left_waiting, other_places
 from mcnb.lockstep.model import ExitSource, ProcessExit, Verdict
 from mcnb.lockstep.ranks import PROCESS, PROCESSES
 from mcnb.lockstep.runner import (
@@ -415,9 +415,10 @@ class Running:
                 self._start(k, environment | ({VISIBLE: ",".join(gpus[k])} if gpus else {}))
             self._watch()
             sentence, code = find_cause(self._ended, count, server.verdict)
-        return self._conclude(sentence, code)
+            note = other_places(server.meetings, count)
+        return self._conclude(sentence, code, note)
 
-    def _conclude(self, sentence: str, code: int) -> int:
+    def _conclude(self, sentence: str, code: int, note: str) -> int:
         """Print why the program ended, and return the exit code of `mcnb run`."""
         if self._command.fold:
             blocks = fold_events({process.index: process.said for process in self._processes})
@@ -435,6 +436,8 @@ class Running:
             told = sorted(one.process for one in self._ended if one.ended_by_us)
             ended = f". {_capital(name_processes(told))} {_were(told)} ended" if told else ""
             print(f"mcnb run: {sentence}{ended}", file=sys.stderr)
+        elif code == 0 and note:
+            print(f"mcnb run: {_capital(note)}", file=sys.stderr)
         elif code == 0 and len(endings) > 1 and not any(ending.joined for ending in endings):
             print(
                 f"mcnb run: {self._command.path.name} never called jax.distributed.initialize(), "

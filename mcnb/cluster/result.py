@@ -130,7 +130,8 @@ class Result:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Sentences about suspicious launches that are no proof of a divergence."""
-        found = [other_lines(self.launches, self.count)]
+        told = self.verdict is not None and self.verdict.parted is not None
+        found = [] if told else [other_lines(self.launches, self.count)]
         if self.verdict is not None:
             found.append(without_communication(self.verdict, self.launches, self.count))
         return tuple(f"{note[0].upper()}{note[1:]}" for note in found if note)

@@ -19,10 +19,11 @@ from mcnb._text import error_line
 from mcnb.errors import LockstepError
 from mcnb.lockstep import _jax, programs
 from mcnb.lockstep.abort import abort
+from mcnb.lockstep.around import Spot, along, conditions_of
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.model import Detail, Launch
-from mcnb.lockstep.source import Place, Places, around
-from mcnb.lockstep.threads import raise_after_call
+from mcnb.lockstep.source import Place, Places
+from mcnb.lockstep.threads import line_of, raise_after_call
 from mcnb.lockstep.values import Replicas
 from mcnb.lockstep.wire import Address
 
@@ -69,6 +70,7 @@ def check_launches(
         address,
         process,
         runs,
+        places.lines,
         functools.partial(_detail, places),
         abort_here,
         gone or (lambda: None),
@@ -141,13 +143,42 @@ def _known_as(name: str, called: CodeType | None) -> str:
 
 
 def _detail(
-    places: Places, place: Place, frame: FrameType | None, handled: BaseException | None
+    places: Places,
+    place: Place,
+    frame: FrameType | None,
+    handled: BaseException | None,
+    earlier: Place,
 ) -> Detail:
     execute, static, names = programs.call_under_way(frame)
     program = () if execute is None else programs.lines_of(execute)
-    detail = around(place.filename, place.file_line) if place.filename else Detail()
+    spots = _spots(places, place, frame)
+    own = next((i for i, spot in enumerate(spots) if spot.is_at(place)), 0)
+    detail = along(spots, places.name, own) if spots else Detail()
     handling = _handling(places, handled)
-    return replace(detail, static=static, names=names, program=program, handling=handling)
+    before = conditions_of(earlier, places.name)
+    return replace(
+        detail, static=static, names=names, program=program, handling=handling, before=before
+    )
+
+
+def _spots(places: Places, place: Place, frame: FrameType | None) -> list[Spot]:
+    """Return the learner's lines on a stack, from the innermost; without one, that of the place."""
+    spots: list[Spot] = []
+    between: list[CodeType] = []
+    while frame is not None:
+        code = frame.f_code
+        if places.runs(code.co_filename):
+            direct = not between if spots else programs.launches_once(between)
+            spots.append(Spot(code.co_filename, line_of(frame), frame, direct))
+            between.clear()
+            if code.co_filename == places.cell and code.co_name == "<module>":
+                break
+        else:
+            between.append(code)
+        frame = frame.f_back
+    if not any(spot.is_at(place) for spot in spots):
+        return [Spot(place.filename, place.file_line, direct=False)] if place.filename else []
+    return spots
 
 
 def _handling(places: Places, handled: BaseException | None) -> str:

@@ -37,6 +37,8 @@ LOOK_S = 0.05
 BRIEF_S = 10.0
 # The longest time for which poll(2) can wait, about.
 LONGEST_S = 2e6
+# The most stacks that are described to the referee once and for all.
+MOST_STACKS = 10_000
 # The most launches that are recorded for one cell.
 MOST_RECORDS = 100_000
 
@@ -112,8 +114,10 @@ class Client:
         address: The referee's address.
         process: The process's index.
         is_learners: Returns whether a frame runs the learner's code.
+        lines: Returns the names of the lines on the stack of a place, from the outermost.
         detail: Returns the details of a launch, from its place, the innermost frame of the thread
-            that waits at it, and the exception that the thread handles.
+            that waits at it, the exception that the thread handles, and the place of an earlier
+            launch that may be its cause.
         abort: Aborts what hangs in this process, given the ports at which communicators listen.
         gone: Called when the referee is gone before this client has closed the connection.
         interrupt: Called with the number of the cell to interrupt, and the number of its
@@ -139,7 +143,8 @@ class Client:
         address: Address,
         process: int,
         is_learners: Callable[[FrameType], bool],
-        detail: Callable[[Place, FrameType | None, BaseException | None], Detail] = (
+        lines: Callable[[Place], tuple[str, ...]] = lambda _: (),
+        detail: Callable[[Place, FrameType | None, BaseException | None, Place], Detail] = (
             lambda *_: Detail()
         ),
         abort: Callable[[list[int]], None] = lambda _: None,
@@ -155,6 +160,7 @@ class Client:
         self.records: list[LaunchRecord] = []
         self.error: LockstepError | None = None
         self.error_of_thread: LockstepError | None = None
+        self._lines = lines
         self._detail = detail
         self._abort = abort
         self._gone = gone
@@ -166,6 +172,10 @@ class Client:
         self._leading = threading.RLock()
         self._hearing = threading.RLock()
         self._numbers: dict[Launch, int] = {}
+        # The number of each stack that the referee knows, and its place, which keeps the code
+        # objects: their hashes would take too long to compute, and ids of lost ones are used again.
+        self._stacks: dict[tuple[object, ...], tuple[int, Place]] = {}
+        self._stack = itertools.count()
         self._number = itertools.count()
         self._slots: dict[int, Slot] = {}
         self._going: set[int] = set()  # threads whose launches go ahead, but have not begun
@@ -406,6 +416,7 @@ class Client:
         Values are compared as the client's argument `values` says.
         """
         self._passed.clear()
+        self._stacks.clear()  # lines of an earlier cell have other names now
         if values != self.values:
             self.values = values
             self._reroute(values is True)
@@ -472,7 +483,13 @@ class Client:
         with self._hearing:
             waiting = self._waiting()
             self._told_alone = alone = not (slot.brief or self._others_run(waiting))
-        at = ["at", ticket, number, place.line, place.name, alone, list(waiting), held]
+        key = (place.line, place.name, *((id(code), at) for code, at in place.stack))
+        stack, known = self._stacks.get(key, (-1, place))
+        if stack < 0:
+            # A program that makes functions without end is not remembered without end.
+            stack = next(self._stack) if len(self._stacks) < MOST_STACKS else MOST_STACKS
+            described.append(["stack", stack, place.line, place.name, self._lines(place)])
+        at = ["at", ticket, number, stack, alone, list(waiting), held]
         if slot.replicas is not None:
             at.append([slot.digests, self.values is True, slot.replicas.seconds])
         try:
@@ -482,6 +499,8 @@ class Client:
             self._let_all_pass()
         if not launch.is_barrier:  # each has a name of its own, often, and is known only once
             self._numbers[launch] = number  # now the referee knows it
+        if stack < MOST_STACKS:
+            self._stacks[key] = stack, known
         if not alone or slot.until is not None:
             self._bell.send(b".")
 
@@ -610,7 +629,7 @@ class Client:
         kind, ticket = message[0], message[1]
         slot = self._slots.get(ticket)
         if kind == "explain":
-            self._channel.send(["detail", ticket, asdict(self._explain(ticket, slot))])
+            self._channel.send(["detail", ticket, asdict(self._explain(ticket, slot, message[2]))])
             return
         if kind == "compare":
             self._channel.send(["values", ticket, _answer(slot, *message[2:])])
@@ -635,13 +654,14 @@ class Client:
         if others_wait:
             self._bell.send(b".")
 
-    def _explain(self, ticket: int, slot: Slot | None) -> Detail:
+    def _explain(self, ticket: int, slot: Slot | None, stack: int | None) -> Detail:
         place = self._passed.get(ticket) if slot is None else slot.place
         with current_frames() as frames:  # the thread waits, so its frame does not change
             frame = None if slot is None else frames.get(slot.thread)
         try:
             handled = None if slot is None else slot.handled
-            return Detail() if place is None else self._detail(place, frame, handled)
+            before = next((at for number, at in self._stacks.values() if number == stack), Place())
+            return Detail() if place is None else self._detail(place, frame, handled, before)
         except Exception:  # of any kind: the verdict does not depend on it
             return Detail()
 

@@ -7,11 +7,11 @@ import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 
-from mcnb._text import label, name_processes, plural
+from mcnb._text import grouped, label, name_processes, ordinal, plural
+from mcnb.lockstep.hints import Group, advise
 from mcnb.lockstep.model import (
     Collective,
     Detail,
@@ -19,6 +19,7 @@ from mcnb.lockstep.model import (
     Kind,
     Launch,
     LaunchRecord,
+    Meeting,
     ProcessExit,
     ProcessState,
     Verdict,
@@ -103,12 +104,29 @@ computation, so no process hung. If they are different steps of the program, the
     if not odd:
         return ""
     first = min(odd, key=lambda together: min(record.announced for record in together))
-    by_line: dict[int | None, list[int]] = {}
-    for record in sorted(first, key=lambda record: record.process):
-        by_line.setdefault(record.line, []).append(record.process)
-    (line, ks), *others = by_line.items()
-    said = [f"{name_processes(ks, count)} launched {first[0].launch.name} at line {line}"]
-    said += [f"and {name_processes(ks, count)} at line {line}" for line, ks in others]
+    lines = {record.process: f"line {record.line}" for record in first}
+    return _same_from(first[0].launch.name, lines, count)
+
+
+def other_places(meetings: Iterable[Meeting], count: int) -> str:
+    """Report the first launch that processes of a script made together from different lines.
+
+    The text is empty if there is none; see `other_lines`.
+
+    Example:
+        >>> f = Launch("jit(f)", "1", (0, 1))
+        >>> lines = {0: "train.py:3", 1: "train.py:6"}
+        >>> other_places([Meeting(f, 1, lines, lines)], 2)[:69]
+        'process 0 launched jit(f) at train.py:3, and process 1 at train.py:6.'
+    """
+    odd = [one for one in meetings if len({*one.own.values()}) > 1 and not one.launch.is_barrier]
+    return _same_from(odd[0].launch.name, odd[0].own, count) if odd else ""
+
+
+def _same_from(name: str, lines: Mapping[int, str], count: int) -> str:
+    (line, ks), *others = grouped(dict(sorted(lines.items())))
+    said = [f"{name_processes(ks, count)} launched {name} at {line}"]
+    said += [f"and {name_processes(ks, count)} at {line}" for line, ks in others]
     return (
         f"{', '.join(said)}. The lines launch the same computation, so no process hung. If they "
         "are different steps of the program, the results are wrong"
@@ -154,78 +172,6 @@ _CALL = re.compile(r'custom_call_target="([^"]*)".*, backend_config=\{(.*)\}$')
 _SETTING = re.compile(r"(\w+) = ([^,]*)")
 _COMMENT = re.compile(r"/\*.*?\*/")
 _ELEMENT = re.compile(r"\([^()]*\)|[^\s{},]+")
-_Group: TypeAlias = tuple[list[int], ProcessState]
-_HINTS = {
-    "condition": (
-        "{0} runs only if `{1}`. A collective must run on every participating process: move it out "
-        "of the condition, and keep only local work such as printing inside"
-    ),
-    "loop": (
-        "the loop `{0}` ran a different number of times on different processes. Agree on the "
-        "number of steps before the loop, for example the minimum over all processes, or drop the "
-        "last, incomplete batch"
-    ),
-    "skipped": (
-        "in the loop `{0}`, `{1}` may skip this line. All processes must take the same decision: "
-        "base it on a value that they share, for example one that was broadcast"
-    ),
-    "shape": (
-        "all processes must pass the same global shape. Pad to a common length, and drop or pad "
-        "the last batch"
-    ),
-    "dtype": "all processes must pass the same dtype. Set the dtype where the array is created",
-    "sharding": (
-        "all processes must use the same sharding. Create the sharding once, from one PartitionSpec"
-    ),
-    "mesh": (
-        "all processes must use the same mesh, with the same devices in the same order. Create it "
-        "from jax.devices() or with jax.make_mesh, and let nothing in it depend on the process"
-    ),
-    "static": (
-        "a static argument is compiled into the program. Pass a value that differs between "
-        "processes as an array"
-    ),
-    "donation": (
-        "donate the argument on all processes, or on none: what XLA compiles depends on it"
-    ),
-    "compiler": (
-        "XLA compiled one program in two ways: compare the versions of jaxlib and the XLA_FLAGS of "
-        "the processes"
-    ),
-    "program": (
-        "a value that differs between processes was compiled into the program: a constant, a "
-        "closed-over value, or a Python branch. Pass it as an array instead"
-    ),
-    "order": (
-        "the order of launches must not depend on the process. Sort the elements of a set, a "
-        "directory listing or a random sample before looping over them"
-    ),
-    "barrier": (
-        "all participants of a barrier must pass the same name and the same process_ids, and reach "
-        "barriers in the same order"
-    ),
-    "handling": (
-        "an exception led to another launch than on the other processes. Mend what raised it, and "
-        "launch nothing in an `except` or a `finally` clause that other processes may not reach"
-    ),
-    "branch": (
-        "the processes took different branches, or one of them has an extra or a missing launch. "
-        "Every participant must run the same launches in the same order"
-    ),
-    "value": (
-        "a replicated argument must be equal on all processes. Compute it from one seed or one "
-        "file on every process, or send it from process 0 to the others: "
-        "jax.experimental.multihost_utils.broadcast_one_to_all(x)"
-    ),
-    "not invited": (
-        "run the cell on all participants, or place the computation on a mesh of devices that "
-        "belong to the processes of the cell"
-    ),
-    "cycle": (
-        "each process waits in a collective for the next process of the cycle. All processes must "
-        "launch the collectives in the same order, for example first along rows, then along columns"
-    ),
-}
 _HEADINGS = {
     "mismatch": "Processes diverged: their launches do not match",
     "missing": "Processes diverged: a participant is missing",
@@ -277,9 +223,15 @@ reaching it'
     if kind == "cycle":
         said.append(_ring(verdict.ring))
     differs, why = _differs(verdict, count) if kind == "mismatch" else ("", "")
-    hint = _hint(verdict, groups, why)
+    hint = advise(verdict, groups, why)
     happened = _HAPPENED.get(verdict.happened, "")
-    parts = (("What happened: ", happened), ("What differs: ", differs), ("Hint: ", hint))
+    parted = _parted(verdict, count)
+    parts = (
+        ("What happened: ", happened),
+        ("What differs: ", differs),
+        ("What came before: ", parted),
+        ("Hint: ", hint),
+    )
     rest = [heading + text for heading, text in (*parts, ("", consequence)) if text]
     sentence = ". ".join([f"{kind}: {'; '.join(said)}", *rest])
     width = max(len(label(ks, count)) for ks, _ in groups)
@@ -296,6 +248,19 @@ reaching it'
     return Wording(sentence, tuple(lines))
 
 
+def _parted(verdict: Verdict, count: int) -> str:
+    """Tell where processes that wait got out of step; empty if that is not known."""
+    if verdict.parted is None:
+        return ""
+    groups = grouped(dict(sorted(verdict.parted.lines.items())))
+    said = "; ".join(f"{line} on {name_processes(ks, count)}" for line, ks in groups)
+    number, name = verdict.parted.number, verdict.parted.launch.name
+    return (
+        f"the {ordinal(number)} launch of {name} came from different lines: {said}. Since then, "
+        "these processes may have been in different steps of the program"
+    )
+
+
 def _ring(ring: Sequence[int]) -> str:
     waits = [
         f"process {k} {'waits ' if k == ring[0] else ''}for process {after}"
@@ -304,9 +269,9 @@ def _ring(ring: Sequence[int]) -> str:
     return f"{', '.join(waits[:-1])}, and {waits[-1]}"
 
 
-def _groups(verdict: Verdict) -> list[_Group]:
+def _groups(verdict: Verdict) -> list[Group]:
     """Group the processes by state: failed processes first, then waiting ones."""
-    groups: dict[object, _Group] = {}
+    groups: dict[object, Group] = {}
     for k, state in sorted(verdict.states.items()):
         alike = replace(state, launch=None, launches=0, value=None), str(state.launch)
         key = *alike, _handles(verdict, [k])
@@ -324,9 +289,9 @@ def _does(state: ProcessState, ks: list[int], kind: Kind) -> str:
         return exit_text(state.exit, plural=not one)
     if state.doing == "waits" and state.launch is not None:
         what = str(state.launch) if kind in ("mismatch", "cycle") else state.launch.name
-        where = f", {_where(state)}" if _where(state) else ""
+        where = f", {state.where}" if state.where else ""
         return f"{'is' if one else 'are'} waiting in {what}{where}"
-    where = f" at {_where(state)}" if _where(state) else ""
+    where = f" at {state.where}" if state.where else ""
     return {
         "runs": f"{was}{where}" if where else missing,
         "hangs": f"waited inside JAX{where}",
@@ -341,12 +306,6 @@ def _handles(verdict: Verdict, ks: Iterable[int]) -> str:
     """Return which exception the first of these processes handles, as the end of a sentence."""
     detail = _detail(verdict, ks)
     return f", while handling {detail.handling}" if detail is not None and detail.handling else ""
-
-
-def _where(state: ProcessState) -> str:
-    if state.place:
-        return state.place
-    return "" if state.line is None else f"line {state.line}"
 
 
 def _detail(verdict: Verdict, ks: Iterable[int]) -> Detail | None:
@@ -515,48 +474,6 @@ def excerpts(lines: Sequence[str]) -> list[str]:
     ]
 
 
-def _hint(verdict: Verdict, groups: list[_Group], why: str) -> str:
-    known = [
-        (verdict.details[k], state) for ks, state in groups for k in ks if k in verdict.details
-    ]
-    conditions = {detail.condition for detail, _ in known}
-    handling = {bool(detail.handling) for detail, _ in known}
-    loops = {detail.loop for detail, _ in known}
-    if verdict.kind in ("not invited", "cycle"):
-        return _HINTS[verdict.kind]
-    if why in ("value", "barrier"):
-        return _HINTS[why]
-    if any(state.doing == "raised" for _, state in groups) or verdict.kind == "died":
-        return ""
-    if len(conditions) == 1 and "" not in conditions and verdict.kind == "missing":
-        return _HINTS["condition"].format("this line", *conditions)
-    if handling == {True, False} or (handling == {True} and verdict.kind == "missing"):
-        return _HINTS["handling"]
-    if verdict.kind == "missing":
-        if len(loops) != 1 or "" in loops:
-            return ""
-        skips = {detail.skip for detail, _ in known}
-        hint = "skipped" if "" not in skips else "loop"
-        return _HINTS[hint].format(*loops, sorted(skips)[0])
-    if verdict.kind == "mismatch" and all(
-        any(k in verdict.details and verdict.details[k].condition for k in ks)
-        for ks, state in groups
-        if state.launch is not None
-    ):
-        return _HINTS["branch"]  # each group is in another branch of a condition
-    for detail, state in known:
-        if detail.condition:
-            line = "" if _same_line(groups) else _where(state)
-            return _HINTS["condition"].format(line or "this line", detail.condition)
-    if why == "order" and not _same_line(groups):
-        return _HINTS["branch"]
-    return _HINTS.get(why, "")
-
-
-def _same_line(groups: Iterable[_Group]) -> bool:
-    return len({(state.line, state.place) for _, state in groups if state.launch}) == 1
-
-
 def left_waiting(states: Mapping[int, ProcessState], count: int) -> str:
     """Name the processes that waited for a failed process; empty if there are none.
 
@@ -568,7 +485,7 @@ def left_waiting(states: Mapping[int, ProcessState], count: int) -> str:
     groups: dict[tuple[str, str], list[int]] = {}
     for k, state in sorted(states.items()):
         if state.doing == "waits" and state.launch is not None:
-            groups.setdefault((_where(state), state.launch.name), []).append(k)
+            groups.setdefault((state.where, state.launch.name), []).append(k)
     return "; ".join(
         f"{name_processes(ks, count)} waited{f' at {where}' if where else ''} in {name}"
         for (where, name), ks in groups.items()

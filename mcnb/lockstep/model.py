@@ -209,6 +209,8 @@ class ProcessState:
         error: The text of its error, if it raised one.
         exit: How it ended, if it died.
         value: Its value of a replicated argument of the launch, if the processes' values differ.
+        visits: The number of its launches from the lines at which the first process that waits
+            stands now.
     """
 
     doing: Doing
@@ -219,6 +221,52 @@ class ProcessState:
     error: str = ""
     exit: ProcessExit | None = None
     value: SharedValue | None = None
+    visits: int = 0
+
+    @property
+    def where(self) -> str:
+        """The line in words; empty if it is not known."""
+        return self.place or ("" if self.line is None else f"line {self.line}")
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A launch that processes made together from different lines.
+
+    Attributes:
+        launch: The launch.
+        number: The number of this launch among those of the same name and participants.
+        lines: The outermost line of each process that is not the same on all, by process.
+        own: The line of each process's launch, by process.
+        stacks: All lines on each process's stack, from the outermost, by process.
+    """
+
+    launch: Launch
+    number: int
+    lines: Mapping[int, str]
+    own: Mapping[int, str]
+    stacks: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition around a launch that depends on the process.
+
+    Attributes:
+        words: The condition, in Python.
+        at: The line of the condition.
+        line: The line that runs only if the condition holds, if it is not the launch's own, but
+            calls the function that makes it.
+        asks: The line in a function or a module that the condition refers to, where it begins to
+            depend on the process, if it does so elsewhere.
+        loops: The number of loops around the launch that are inside the condition.
+    """
+
+    words: str
+    at: str = ""
+    line: str = ""
+    asks: str = ""
+    loops: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,28 +275,38 @@ class Detail:
 
     Attributes:
         source: The line of source of the launch.
-        condition: The `if` or `while` around that line that tests the process index, if any.
-        loop: The first line of the innermost loop around that line, if any.
-        skip: The line of source in that loop that may skip the launch, if any.
+        conditions: The conditions around that line, and around the lines that call it, that depend
+            on the process, from the innermost.
+        loops: The first lines of the loops around these lines, from the innermost.
+        skip: The line of source in the innermost loop that may skip the launch, if any.
         static: Static arguments of the function, by name, as text.
         program: The compiled program, line by line.
         names: The names of the arguments.
         handling: The exception that the learner's code handles there, with its place, if any.
+        before: The conditions around the lines of the launch at which processes parted, from the
+            innermost; see `Verdict.parted`.
+        direct: Whether none of these lines is called by a library, which may have loops of its own.
     """
 
     source: str = ""
-    condition: str = ""
-    loop: str = ""
+    conditions: tuple[Condition, ...] = ()
+    loops: tuple[str, ...] = ()
     skip: str = ""
     static: Mapping[str, str] = field(default_factory=dict)
     program: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     handling: str = ""
+    before: tuple[Condition, ...] = ()
+    direct: bool = True
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """Return the detail from which `dataclasses.asdict` made the data."""
-        return cls(**{**data, "program": tuple(data["program"]), "names": tuple(data["names"])})
+        tuples = {name: tuple(data[name]) for name in ("loops", "program", "names")}
+        conditions = {
+            name: tuple(Condition(**one) for one in data[name]) for name in ("conditions", "before")
+        }
+        return cls(**{**data, **tuples, **conditions})
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +325,9 @@ class Verdict:
         happened: The outcome with the check off: the cell `"hung"` and was aborted, it `"crashed"`
             a process, it `"failed"` with an error, or it `"returned"` values that no correct run
             returns.
+        parted: The launch from which on the processes that are involved may have paired off
+            launches of different steps, if one of them has already made, with others, the launch
+            for which another one waits.
     """
 
     kind: Kind
@@ -274,3 +335,4 @@ class Verdict:
     ring: tuple[int, ...] = ()
     details: Mapping[int, Detail] = field(default_factory=dict)
     happened: Happened = ""
+    parted: Meeting | None = None

@@ -6,7 +6,8 @@ import functools
 import importlib
 import inspect
 from collections.abc import Sequence
-from types import FrameType
+from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,25 @@ def _static(function: Any, args: Any, kwargs: Any, names: Sequence[str]) -> dict
         if name not in dynamic
         and not any(isinstance(leaf, (jax.Array, np.ndarray)) for leaf in jax.tree.leaves(value))
     }
+
+
+# Functions of JAX that may launch several computations: one for each leaf of a PyTree.
+_FOR_EACH_LEAF = frozenset(("device_put", "tree_map", "map", "map_with_path"))
+
+
+def launches_once(codes: Sequence[CodeType]) -> bool:
+    """Return whether functions on the stack, from the innermost, can't have made other launches.
+
+    They are those below the learner's line. Other libraries than JAX may have loops of their own.
+    """
+    import jax
+
+    own = (f"{Path(jax.__file__).parent}/", f"{Path(__file__).parents[1]}/")
+    if not all(code.co_filename.startswith(own) for code in codes):
+        return False
+    return not any(
+        code.co_name in _FOR_EACH_LEAF or "/jax/experimental/" in code.co_filename for code in codes
+    )
 
 
 @functools.cache

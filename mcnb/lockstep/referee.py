@@ -28,6 +28,7 @@ from mcnb.lockstep.model import (
     Doing,
     Kind,
     Launch,
+    Meeting,
     ProcessExit,
     ProcessState,
     SharedValue,
@@ -37,6 +38,10 @@ from mcnb.lockstep.sameness import Sameness
 
 # Announcements match if they are of the same computation and have the same participants.
 _Key: TypeAlias = tuple[str, tuple[int, ...]]
+# The names of the lines on a stack, from the outermost.
+Stack: TypeAlias = tuple[str, ...]
+# The most launches made from different lines that are remembered, of each combination the first.
+MOST_MEETINGS = 100
 _GONE: frozenset[Doing] = frozenset(("raised", "left", "died"))
 
 
@@ -85,6 +90,7 @@ class _Waiting:
     launch: Launch
     line: int | None
     place: str
+    stack: Stack
     key: _Key
     digests: Mapping[str, str]
     value: SharedValue | None = None
@@ -104,6 +110,7 @@ class _Process:
         error: The text of its error, if the process raised one.
         exit: How the process ended, if it died.
         made: The number of its launches in this cell, by participants.
+        visits: The number of its launches in this cell from each stack.
     """
 
     doing: Doing = "runs"
@@ -114,6 +121,20 @@ class _Process:
     error: str = ""
     exit: ProcessExit | None = None
     made: dict[tuple[int, ...], int] = field(default_factory=dict)
+    visits: dict[Stack, int] = field(default_factory=dict)
+
+
+def first_differing(stacks: Mapping[int, Stack]) -> dict[int, str]:
+    """Return the outermost lines, by process, at which stacks begin to differ.
+
+    Example:
+        >>> first_differing({0: ("a.py:9", "b.py:2"), 1: ("a.py:7", "b.py:2"), 2: ("a.py:9",)})
+        {0: 'a.py:9', 1: 'a.py:7', 2: 'a.py:9'}
+    """
+    depth = 0
+    while len({stack[depth : depth + 1] for stack in stacks.values()}) == 1:
+        depth += 1
+    return {k: (stack[depth:] or stack[-1:])[0] for k, stack in stacks.items()}
 
 
 class Referee:
@@ -125,6 +146,8 @@ class Referee:
 
     Attributes:
         verdict: How the processes diverged in this cell, as far as known, or None.
+        meetings: Launches of this cell that processes made together from different lines. That may
+            be intended: both branches of a condition may have the same launch.
 
     Example:
         >>> referee = Referee(2)
@@ -141,6 +164,11 @@ class Referee:
         self._same = Sameness()
         self._waiting: dict[_Key, dict[int, int]] = {}  # launch -> process -> thread
         self.verdict: Verdict | None = None
+        self._stack: Stack = ()  # of the first process that waits in the verdict
+        self.meetings: list[Meeting] = []
+        self._stacks: dict[tuple[tuple[int, Stack], ...], Meeting] = {}  # of each process
+        # The number of launches with these participants, by name.
+        self._together: dict[tuple[str, tuple[int, ...]], int] = {}
 
     def begin(self, processes: Iterable[int]) -> list[Ruling]:
         """Begin a cell on these processes; the others are not invited.
@@ -149,6 +177,9 @@ class Referee:
         """
         invited = set(processes)
         self.verdict = None
+        self.meetings.clear()
+        self._stacks.clear()
+        self._together.clear()
         for k, process in enumerate(self._processes):
             if process.doing in ("left", "died"):
                 continue
@@ -158,6 +189,7 @@ class Referee:
             process.diverged, process.error = None, ""
             process.apart.clear()
             process.made.clear()
+            process.visits.clear()
         return self._stuck()
 
     def announce(
@@ -167,6 +199,7 @@ class Referee:
         launch: Launch,
         line: int | None = None,
         place: str = "",
+        stack: Stack = (),
         *,
         alone: bool = True,
         digests: Mapping[str, str] | None = None,
@@ -179,6 +212,7 @@ class Referee:
             launch: The launch.
             line: The line that makes the launch.
             place: The file and line, for a script.
+            stack: The lines on the thread's stack, from the outermost, if known.
             alone: Whether no other thread of the process may announce a launch meanwhile.
             digests: Digests of what the process has in common with others, by slice, if it made
                 them for this launch.
@@ -188,7 +222,7 @@ class Referee:
         if merged:
             self._sort_anew()
         key = self._key(launch)
-        process.waiting[thread] = waiting = _Waiting(launch, line, place, key, digests or {})
+        process.waiting[thread] = waiting = _Waiting(launch, line, place, stack, key, digests or {})
         self._waiting.setdefault(waiting.key, {}).setdefault(k, thread)
         process.free = not alone
         refused: list[Ruling] = []
@@ -287,7 +321,8 @@ class Referee:
             for thread in list(process.waiting):
                 self._forget(k, thread)
         if self.verdict is not None and k in self.verdict.states:
-            self.verdict = replace(self.verdict, states={**self.verdict.states, k: self._state(k)})
+            state = self._state_in_verdict(k)
+            self.verdict = replace(self.verdict, states={**self.verdict.states, k: state})
         return self._stuck()
 
     def _key(self, launch: Launch) -> _Key:
@@ -330,12 +365,48 @@ class Referee:
 
     def _release(self, key: _Key) -> Go:
         waiters = tuple(sorted(self._waiting[key].items()))
+        self._count(waiters)
         for k, thread in waiters:
             self._forget(k, thread)
             process = self._processes[k]
             process.free = True
             process.made[key[1]] = process.made.get(key[1], 0) + 1
         return Go(waiters)
+
+    def _count(self, waiters: tuple[tuple[int, int], ...]) -> None:
+        """Count a launch, and remember it if it is made from different lines."""
+        made = [self._processes[k].waiting[thread] for k, thread in waiters]
+        first = made[0]
+        common = first.launch.name, first.key[1]
+        number = self._together[common] = self._together.get(common, 0) + 1
+        differ = False
+        for (k, _), one in zip(waiters, made, strict=True):
+            visits = self._processes[k].visits
+            visits[one.stack] = visits.get(one.stack, 0) + 1
+            differ = differ or one.stack != first.stack
+        if not differ or len(self._stacks) >= MOST_MEETINGS or not all(one.stack for one in made):
+            return
+        stacks = tuple((k, one.stack) for (k, _), one in zip(waiters, made, strict=True))
+        if stacks not in self._stacks:
+            lines = first_differing(dict(stacks))
+            own = {k: stack[-1] for k, stack in stacks}
+            self._stacks[stacks] = Meeting(first.launch, number, lines, own, dict(stacks))
+            self.meetings.append(self._stacks[stacks])
+
+    def _parted(self, waiters: tuple[tuple[int, int], ...], involved: set[int]) -> Meeting | None:
+        """Return the launch at which a process got ahead of one that waits, if one did.
+
+        It is ahead if it has made more launches from the stack on which the other one waits.
+        """
+        for k, thread in waiters:
+            stack = self._processes[k].waiting[thread].stack
+            own = self._processes[k].visits.get(stack, 0)
+            ahead = {p for p in involved if self._processes[p].visits.get(stack, 0) > own}
+            for stacks, meeting in self._stacks.items():
+                met = dict(stacks)
+                if k in met and met[k] != stack and any(met.get(p) == stack for p in ahead):
+                    return meeting
+        return None
 
     def _suspicious(self) -> bool:
         """Return whether a process can be stuck: a fast test for the usual case that none is."""
@@ -399,7 +470,11 @@ class Referee:
             process = self._processes[k]
             process.diverged = process.diverged or process.waiting[thread]
             involved.update(process.waiting[thread].launch.participants)
-        states = {p: self._state(p) for p in sorted(involved)}
+        if self.verdict is None:
+            (k, thread), *_ = waiters
+            self._stack = self._processes[k].waiting[thread].stack
+        states = {p: self._state_in_verdict(p) for p in sorted(involved)}
+        parted = self._parted(waiters, involved)
         told = {k for k, _ in waiters}
         for p in involved - told:
             if not (late or self._processes[p].waiting):
@@ -410,7 +485,7 @@ class Referee:
             # A process that catches its verdict may go on, to launches that all others make.
             self._processes[k].free = self._processes[k].doing == "runs"
         if self.verdict is None:
-            self.verdict = Verdict(kind, states, ring)
+            self.verdict = Verdict(kind, states, ring, parted=parted)
         else:
             self.verdict = replace(self.verdict, states={**self.verdict.states, **states})
         return [Stop(waiters, self.verdict), *self._stuck()]
@@ -454,6 +529,15 @@ class Referee:
                         seen.add(p)
                         paths.append((*path, p))
         return best
+
+    def _state_in_verdict(self, k: int) -> ProcessState:
+        """Return the state of a process with its launches from the lines of the first that waits.
+
+        They are those before the verdict.
+        """
+        known = {} if self.verdict is None else self.verdict.states
+        visits = self._processes[k].visits.get(self._stack, 0)
+        return replace(self._state(k), visits=known[k].visits if k in known else visits)
 
     def _state(self, k: int) -> ProcessState:
         process = self._processes[k]

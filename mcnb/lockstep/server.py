@@ -20,7 +20,15 @@ from pathlib import Path
 
 from mcnb.lockstep.comparison import Comparison
 from mcnb.lockstep.messages import explain
-from mcnb.lockstep.model import Detail, Doing, Launch, ProcessExit, ProcessState, Verdict
+from mcnb.lockstep.model import (
+    Detail,
+    Doing,
+    Launch,
+    Meeting,
+    ProcessExit,
+    ProcessState,
+    Verdict,
+)
 from mcnb.lockstep.referee import Compare, Go, Referee, Ruling, Stop
 from mcnb.lockstep.wire import MOST_BYTES, Address, Inbox, Message, at_once, encode, nonce, proof
 
@@ -304,10 +312,12 @@ finished the cell without reaching it...
         self._arrivals: dict[tuple[int, int], float] = {}
         # The newest tickets of each process with which its threads went ahead.
         self._went: list[deque[int]] = [deque(maxlen=MOST_TICKETS) for _ in range(count)]
-        # Ticket, launch, line and place of launches that a process made without waiting. The
+        # The line, the place and the stack of launches, by process and the process's own number.
+        self._stacks: dict[tuple[int, int], tuple[int | None, str, tuple[str, ...]]] = {}
+        # Ticket, launch, line, place and stack of launches that a process made without waiting. The
         # referee receives them in the process's order, each after its predecessor has gone ahead,
         # because the devices execute them in this order, too.
-        self._unheld: list[deque[tuple[int, Launch, int | None, str]]]
+        self._unheld: list[deque[tuple[int, Launch, int | None, str, tuple[str, ...]]]]
         self._unheld = [deque() for _ in range(count)]
         self._cell = 0
         self._given = [0] * count  # the last cell of each process
@@ -340,6 +350,12 @@ finished the cell without reaching it...
             if verdict is None or self._hearing is not None:
                 return verdict
             return replace(verdict, details={**verdict.details, **self._details})
+
+    @property
+    def meetings(self) -> tuple[Meeting, ...]:
+        """Launches that processes made together from different lines; see `Referee.meetings`."""
+        with self._lock:
+            return tuple(self._referee.meetings)
 
     @property
     def present(self) -> set[int]:
@@ -457,6 +473,9 @@ finished the cell without reaching it...
                 self._announced(k, *rest)
             elif kind == "launch":
                 self._launches[k, rest[0]] = Launch.from_data(rest[1])
+            elif kind == "stack":
+                number, line, place, lines = rest
+                self._stacks[k, number] = line, place, tuple(lines)
             elif kind == "quiet":
                 self._quiet(k, *rest)
             elif kind == "back":
@@ -479,14 +498,14 @@ finished the cell without reaching it...
         k: int,
         ticket: int,
         number: int,
-        line: int | None,
-        place: str,
+        stack: int,
         alone: bool,
         tickets: list[int],
         held: bool,
         values: tuple[dict[str, str], bool, float] | None = None,
     ) -> None:
         launch = self._launches[k, number]
+        line, place, lines = self._stacks[k, stack]
         if launch.is_barrier:
             del self._launches[k, number]
         digests: dict[str, str] = {}
@@ -501,10 +520,12 @@ finished the cell without reaching it...
         self._arrivals[k, ticket] = time.monotonic()
         if held:
             self._rule(
-                self._referee.announce(k, ticket, launch, line, place, alone=alone, digests=digests)
+                self._referee.announce(
+                    k, ticket, launch, line, place, lines, alone=alone, digests=digests
+                )
             )
         else:
-            self._unheld[k].append((ticket, launch, line, place))
+            self._unheld[k].append((ticket, launch, line, place, lines))
             if len(self._unheld[k]) == 1:
                 self._announce_next(k)
 
@@ -644,11 +665,17 @@ finished the cell without reaching it...
         hearing.waiters.update(stop.waiters)
         hearing.asked |= fresh
         for k, ticket in sorted(fresh):
-            self._send(k, ["explain", ticket], "control")
+            self._send(k, ["explain", ticket, self._stack_of(k, stop.verdict.parted)], "control")
         if not hearing.asked:
             self._give_verdict()
         elif threading.current_thread() is not self._thread:
             self._listener.wake()  # it must observe the deadline
+
+    def _stack_of(self, k: int, parted: Meeting | None) -> int | None:
+        """Return the number of the stack from which a process made a launch; None if not known."""
+        stack = parted and parted.stacks.get(k)
+        found = (n for (p, n), (*_, lines) in self._stacks.items() if p == k and lines == stack)
+        return next(found, None)
 
     def _give_verdict(self) -> None:
         hearing, self._hearing = self._hearing, None

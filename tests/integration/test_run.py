@@ -687,3 +687,83 @@ def test_a_verdict_that_the_program_catches(tmp_path: Path, catch: str) -> None:
     assert (code, out) == (1, ["[0] ended", "[1] ended", "[2] ended"])
     line = program[: program.index("jnp.sum")].count("\n") + 1
     assert err == [f"mcnb run: {CAUGHT}{verdict_at(line)}"]
+
+
+MOVE_IT = (
+    "A collective must run on every participating process: move it out of the condition, and keep "
+    "only local work such as printing inside"
+)
+
+
+@pytest.mark.promise("the condition that hides a launch")
+def test_a_condition_in_a_helper_of_another_file(tmp_path: Path) -> None:
+    # As in AI-Hypercomputer/maxdiffusion#435: the profiled pass hung, the one before it did not.
+    (tmp_path / "max_utils.py").write_text(
+        "import jax\n"
+        "def _traces(config):\n    return config.profile and jax.process_index() == 0\n"
+        "def profiler_enabled(config):\n    return bool(_traces(config))\n"
+    )
+    program = BEGIN + (
+        "import max_utils\n"
+        "class Config:\n    profile, steps = True, 2\n"
+        "step = jax.jit(lambda v: v + jnp.sum(v))\n"
+        "def generate(v, config):\n"
+        "    for _ in range(config.steps):\n"
+        "        v = step(v)\n"
+        "generate(x, Config())\n"
+        "if max_utils.profiler_enabled(Config()):\n"
+        "    generate(x, Config())\n"
+    )
+    code, _, err = run(tmp_path, program)
+    assert (code, err[-1]) == (
+        1,
+        f"mcnb run: missing: process 0 is waiting in jit(<lambda>), train.py:{AT + 6}; processes "
+        f"1,2 exited without reaching it. Hint: train.py:{AT + 9} runs only if "
+        "`max_utils.profiler_enabled(Config())`, which depends on the process (max_utils.py:3). "
+        f"{MOVE_IT}",
+    )
+
+
+def test_a_launch_that_one_process_makes_once_more(tmp_path: Path) -> None:
+    # As in netket/netket#2275: the launch pairs off with the others' next one, and the process
+    # hangs later, where it made no mistake.
+    program = BEGIN + (
+        "mean, norm = jax.jit(jnp.mean), jax.jit(lambda v: jnp.sum(v * v))\n"
+        "def error(v):\n"
+        "    return float(mean(v))\n"
+        "for _ in range(2):\n"
+        "    error(x)\n"
+        "if k == 0:\n"
+        "    print(max(error(v) for v in [x]))\n"
+        "for _ in range(3):\n"
+        "    error(x)\n"
+        "print(float(norm(x)))\n"
+    )
+    code, _, err = run(tmp_path, program)
+    assert (code, err[-1]) == (
+        1,
+        f"mcnb run: mismatch: process 0 is waiting in jit(mean) f32[12], train.py:{AT + 2}; "
+        f"processes 1,2 are waiting in jit(<lambda>) f32[12], train.py:{AT + 9}. What differs: the "
+        "computation: jit(mean) on process 0; jit(<lambda>) on processes 1,2. What came before: "
+        f"the 3rd launch of jit(mean) came from different lines: train.py:{AT + 6} on process 0; "
+        f"train.py:{AT + 8} on processes 1,2. Since then, these processes may have been in "
+        f"different steps of the program. Hint: train.py:{AT + 6} runs only if `k == 0`. {MOVE_IT}",
+    )
+
+
+def test_a_launch_from_different_lines_is_told_at_the_end(tmp_path: Path) -> None:
+    program = BEGIN + (
+        "mean = jax.jit(jnp.mean)\n"
+        "if k == 1:\n"
+        "    print(f'{mean(x):.3f}')\n"
+        "else:\n"
+        "    print(f'{mean(x + 1):.3f}')\n"
+    )
+    code, out, err = run(tmp_path, program)
+    # A sum of parts of both: 5.5 on process 1, and 6.5 on the others, is what was meant.
+    assert (code, out) == (0, [f"[{k}] {(66 + 8) / 12:.3f}" for k in range(3)])
+    assert err == [
+        f"mcnb run: Processes 0,2 launched jit(mean) at train.py:{AT + 4}, and process 1 at "
+        f"train.py:{AT + 2}. The lines launch the same computation, so no process hung. If they "
+        "are different steps of the program, the results are wrong"
+    ]

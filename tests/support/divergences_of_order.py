@@ -47,6 +47,66 @@ ORDERS = {
         "def step(v):\n    if k == 2:\n        return None\n    return jnp.sum(v)\nstep(x)",
         "missing",
         **left(2, 4),
+        says=("Hint: this line runs only if `not (k == 2)`. ",),
+    ),
+    "condition in a helper": Divergence(
+        "def first(loud):\n    return loud and jax.process_index() == 0\n"
+        "if first(True):\n    jnp.sum(x)",
+        "missing",
+        **alone(0, 4),
+        says=(
+            "Hint: this line runs only if `first(True)`, which depends on the process (line 2). ",
+        ),
+    ),
+    "condition of a caller": Divergence(
+        "def save(v):\n    for _ in range(2):\n        jnp.sum(v)\nsave(x)\nif k == 0:\n"
+        "    save(x)",
+        "missing",
+        **alone(0, 3),
+        says=("Hint: line 6 runs only if `k == 0`. ",),
+    ),
+    "condition as an argument": Divergence(
+        "def save(v, leader):\n    if leader:\n        return jnp.sum(v)\nsave(x, k == 1)",
+        "missing",
+        **alone(1, 3),
+        says=("Hint: this line runs only if `leader`. ",),
+    ),
+    "one launch more, which meets the next": Divergence(
+        "def mean(v):\n    return total(v)\nmean(x)\nif k == 0:\n    mean(x)\n"
+        "for _ in range(3):\n    mean(x)\nmeet(x)",
+        "mismatch",
+        all_at(2, 8, 8, 8),
+        says=(
+            "What came before: the 2nd launch of jit(sum) came from different lines: "
+            "line 5 on process 0; line 7 on processes 1-3. Since then, these processes may have "
+            "been in different steps of the program. Hint: line 5 runs only if `k == 0`. ",
+        ),
+    ),
+    "one launch less, and the process ends first": Divergence(
+        "def mean(v):\n    return total(v)\nif k != 2:\n    mean(x)\nfor _ in range(3):\n"
+        "    mean(x)",
+        "missing",
+        **left(2, 2),
+        says=(
+            "came from different lines: line 4 on processes 0,1,3; line 6 on process 2. Since "
+            "then, these processes may have been in different steps of the program. Hint: line 4 "
+            "runs only if `k != 2`. ",
+        ),
+    ),
+    "loops in loops": Divergence(
+        "def epoch(n):\n    for _ in range(n):\n        jnp.sum(x)\nfor _ in range(2):\n"
+        "    epoch(2 + (k == 3))",
+        "missing",
+        **alone(3, 3),
+        says=(
+            "Hint: one of the loops `for _ in range(2):`, `for _ in range(n):` ran a different "
+            "number of times on different processes. ",
+        ),
+    ),
+    "a loop of a library": Divergence(
+        "for _ in range(2):\n    list(map(jnp.sum, [x] * (2 + (k == 3))))",
+        "missing",
+        **alone(3, 2),
     ),
     "padded to its own length": Divergence(
         "longest = 4 + 4 * (k % 2)\nbatch = put(np.ones((8, longest)), P('a', 'b'))\n"

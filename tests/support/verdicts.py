@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcnb.lockstep.messages import explain
-from mcnb.lockstep.model import Detail, ExitSource, Kind, Launch, ProcessExit, ProcessState, Verdict
+from mcnb.lockstep.model import (
+    Condition,
+    Detail,
+    ExitSource,
+    Kind,
+    Launch,
+    ProcessExit,
+    ProcessState,
+    Verdict,
+)
 
 IF_ZERO = (
     "this line runs only if `k == 0`. A collective must run on every participating process: move "
@@ -32,7 +41,7 @@ NOT_INVITED = (
 )
 
 
-ASKS_FOR_ZERO = Detail("jnp.sum(x)", "k == 0")
+ASKS_FOR_ZERO = Detail("jnp.sum(x)", (Condition("k == 0", "line 3"),))
 
 
 FINISHED = ProcessState("finished")

@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcnb.lockstep.messages import exit_text, explain, left_waiting
-from mcnb.lockstep.model import Detail, Doing, ExitSource, Kind, ProcessExit, ProcessState, Verdict
+from mcnb.lockstep.model import (
+    Condition,
+    Detail,
+    Doing,
+    ExitSource,
+    Kind,
+    ProcessExit,
+    ProcessState,
+    Verdict,
+)
 from tests.support.verdicts import (
     ASKS_FOR_ZERO,
     FINISHED,
@@ -482,14 +491,19 @@ def test_left_waiting(each: Sequence[ProcessState], expected: str) -> None:
 
 
 TEXT = st.text(max_size=8)
+CONDITIONS = st.lists(
+    st.builds(Condition, TEXT, TEXT, TEXT, TEXT, st.integers(0, 3)), max_size=3
+).map(tuple)
 
 
 @given(
     st.builds(
         Detail,
         source=TEXT,
-        condition=TEXT,
-        loop=TEXT,
+        conditions=CONDITIONS,
+        loops=st.lists(TEXT, max_size=3).map(tuple),
+        before=CONDITIONS,
+        direct=st.booleans(),
         static=st.dictionaries(TEXT, TEXT, max_size=3),
         program=st.lists(TEXT, max_size=3).map(tuple),
         names=st.lists(TEXT, max_size=3).map(tuple),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcnb.lockstep.model import Detail, Happened, Kind, ProcessState
+from mcnb.lockstep.model import Condition, Detail, Happened, Kind, Meeting, ProcessState
 from tests.support.verdicts import (
     ASKS_FOR_ZERO,
     FINISHED,
@@ -15,6 +15,7 @@ from tests.support.verdicts import (
     MAX,
     NOT_INVITED,
     ORDER,
+    SUM,
     WAS_KILLED,
     at,
     sentence,
@@ -45,15 +46,60 @@ HANDLING = (
 FULL = Detail("jnp.sum(x)", handling="OSError: disk full (line 2)")
 
 
-IN_LOOP = Detail("step(batch)", loop="for batch in batches:")
+LOOPS = LOOP.replace(
+    "the loop `for batch in batches:` ran",
+    "one of the loops `for epoch in range(2):`, `for batch in batches:` ran",
+).replace("the number of steps before the loop,", "the numbers of steps before the loops,")
+SKIPPED = (
+    "in the loop `for batch in batches:`, `if stale: continue` may skip this line. All processes "
+    "must take the same decision: base it on a value that they share, for example one that was "
+    "broadcast"
+)
+ZERO = Condition("k == 0", "line 3")
+IN_LOOP = Detail("step(batch)", loops=("for batch in batches:",))
+IN_LOOPS = Detail("step(batch)", loops=("for batch in batches:", "for epoch in range(2):"))
+# The state of a process that launches from these lines again, and of one that will not.
+AGAIN, NO_MORE = replace(at(), visits=2), replace(FINISHED, visits=2)
+MET = Meeting(SUM, 4, {0: "line 2", 1: "line 7"}, {0: "line 2", 1: "line 7"})
+CAME_BEFORE = (
+    "the 4th launch of sum came from different lines: line 2 on process 0; line 7 on process 1. "
+    "Since then, these processes may have been in different steps of the program"
+)
 
 
 @pytest.mark.parametrize(
     ("kind", "each", "details", "hint"),
     [
         ("missing", [at(), FINISHED], {0: ASKS_FOR_ZERO}, IF_ZERO),
-        ("missing", [at(), FINISHED], {0: replace(ASKS_FOR_ZERO, loop="for i in x:")}, IF_ZERO),
-        ("missing", [at(), FINISHED], {0: IN_LOOP}, LOOP),
+        ("missing", [at(), FINISHED], {0: replace(ASKS_FOR_ZERO, loops=("for i:",))}, IF_ZERO),
+        ("missing", [AGAIN, NO_MORE], {0: replace(ASKS_FOR_ZERO, loops=("for i:",))}, IF_ZERO),
+        ("missing", [AGAIN, NO_MORE], {0: IN_LOOP}, LOOP),
+        ("missing", [AGAIN, NO_MORE], {0: IN_LOOPS}, LOOPS),
+        ("missing", [at(), FINISHED], {0: IN_LOOP}, ""),
+        ("missing", [replace(AGAIN, visits=1), NO_MORE], {0: IN_LOOP}, ""),
+        ("missing", [AGAIN, NO_MORE], {0: replace(IN_LOOP, direct=False)}, ""),
+        ("missing", [AGAIN, NO_MORE], {0: replace(IN_LOOP, skip="if stale: continue")}, SKIPPED),
+        # The others were inside the condition, and in the loop inside it.
+        (
+            "missing",
+            [AGAIN, NO_MORE],
+            {0: replace(IN_LOOP, conditions=(replace(ZERO, loops=1),))},
+            LOOP,
+        ),
+        (
+            "missing",
+            [at(), FINISHED],
+            {0: replace(IN_LOOP, conditions=(replace(ZERO, loops=1),))},
+            IF_ZERO,
+        ),
+        (
+            "missing",
+            [at(), FINISHED],
+            {0: Detail("f(x)", (replace(ZERO, line="train.py:7", asks="helpers.py:5"),))},
+            IF_ZERO.replace("this line", "train.py:7").replace(
+                "`k == 0`", "`k == 0`, which depends on the process (helpers.py:5)"
+            ),
+        ),
         ("missing", [at(), FINISHED], {0: Detail("jnp.sum(x)")}, ""),
         ("missing", [at(), at(5), FINISHED], {0: ASKS_FOR_ZERO, 1: ASKS_FOR_ZERO}, IF_ZERO),
         ("missing", [at(), at(5), FINISHED], {0: ASKS_FOR_ZERO, 1: Detail()}, ""),
@@ -61,16 +107,16 @@ IN_LOOP = Detail("step(batch)", loop="for batch in batches:")
         (
             "missing",
             [at(), at(5), FINISHED],
-            {0: ASKS_FOR_ZERO, 1: Detail(condition="k == 1")},
+            {0: ASKS_FOR_ZERO, 1: Detail("", (replace(ZERO, words="k == 1"),))},
             "",
         ),
         (
             "missing",
-            [at(), at(5), FINISHED],
-            {0: replace(IN_LOOP, condition="k == 0"), 1: IN_LOOP},
+            [AGAIN, replace(at(5), visits=2), NO_MORE],
+            {0: replace(IN_LOOP, conditions=(ZERO,)), 1: IN_LOOP},
             LOOP,
         ),
-        ("missing", [at(), at(5), FINISHED], {0: IN_LOOP, 1: Detail(loop="while True:")}, ""),
+        ("missing", [at(), at(5), FINISHED], {0: IN_LOOP, 1: Detail(loops=("while True:",))}, ""),
         ("missing", [at(), ProcessState("raised", error="KeyError")], {0: ASKS_FOR_ZERO}, ""),
         ("died", [at(), ProcessState("died", exit=WAS_KILLED)], {0: ASKS_FOR_ZERO}, ""),
         ("not invited", [at(), ProcessState("not invited")], {0: ASKS_FOR_ZERO}, NOT_INVITED),
@@ -86,8 +132,22 @@ IN_LOOP = Detail("step(batch)", loop="for batch in batches:")
         (
             "mismatch",
             [at(4), at(5, MAX)],
-            {0: Detail(condition="not (k == 0)"), 1: ASKS_FOR_ZERO},
+            {0: Detail("", (replace(ZERO, words="not (k == 0)"),)), 1: ASKS_FOR_ZERO},
             BRANCH,
+        ),
+        # A condition that holds for all that wait explains nothing.
+        ("mismatch", [at(4), at(4, MAX)], {0: ASKS_FOR_ZERO, 1: ASKS_FOR_ZERO}, ORDER),
+        (
+            "mismatch",
+            [at(4), at(5, MAX)],
+            {0: Detail("", (replace(ZERO, at="line 2"),)), 1: ASKS_FOR_ZERO},
+            BRANCH,
+        ),
+        (
+            "mismatch",
+            [at(4), at(5, MAX)],
+            {0: Detail("", (replace(ZERO, line="train.py:7"),)), 1: Detail()},
+            IF_ZERO.replace("this line", "train.py:7"),
         ),
         ("mismatch", [at(4), at(4, MAX), ProcessState("raised", error="KeyError")], {}, ""),
         ("mismatch", [at(4), at(4, MAX), FINISHED], {}, ORDER),
@@ -105,6 +165,30 @@ def test_hints(
     said = sentence(kind, *each, details=details)
     assert said.partition(". Hint: ")[2] == hint
     assert said.count("Hint") == bool(hint)
+
+
+@pytest.mark.parametrize(
+    ("details", "hint"),
+    [
+        ({}, BRANCH),
+        ({0: IN_LOOP, 1: ASKS_FOR_ZERO}, BRANCH),
+        ({0: Detail(before=(ZERO,)), 1: Detail(before=(ZERO,))}, BRANCH),
+        (
+            {0: Detail(before=(replace(ZERO, line="line 2"),)), 1: Detail()},
+            at_line(2, IF_ZERO),
+        ),
+        (
+            {0: Detail(before=(ZERO,)), 1: Detail(before=(ZERO, replace(ZERO, line="line 7")))},
+            at_line(7, IF_ZERO),
+        ),
+        ({0: Detail(before=(replace(ZERO, line="line 2"),))}, at_line(2, IF_ZERO)),
+    ],
+)
+@pytest.mark.parametrize("kind", ["missing", "mismatch"])
+def test_where_processes_got_out_of_step(kind: Kind, details: dict[int, Detail], hint: str) -> None:
+    waits = at(9, MAX) if kind == "mismatch" else FINISHED
+    said = sentence(kind, at(4), waits, details=details, parted=MET)
+    assert said.partition(". What came before: ")[2] == f"{CAME_BEFORE}. Hint: {hint}"
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcnb.lockstep.model import Doing, Launch, Verdict
-from mcnb.lockstep.referee import Go, Referee, Stop
+from mcnb.lockstep.model import Doing, Launch, Meeting, Verdict
+from mcnb.lockstep.referee import MOST_MEETINGS, Go, Referee, Stop
 
 PROGRAMS = 50_000
 # So many are tried, and are of all kinds, however slow the machine is.
@@ -422,3 +422,100 @@ def test_who_is_gone_stays_gone(end: Doing) -> None:
     [stop] = referee.announce(0, 0, launch("f", 0, 1))
     assert isinstance(stop, Stop)
     assert stop.verdict.kind == ("missing" if end == "left" else "died")
+
+
+BOTH = launch("f", 0, 1, 2)
+
+
+def meet(referee: Referee, *lines: str, what: Launch = BOTH) -> None:
+    """Let all processes make a launch, each from the lines of a stack, from the outermost."""
+    for k, stack in enumerate(lines):
+        referee.announce(k, 0, what, 1, stack=tuple(stack.split()))
+
+
+def test_a_launch_from_different_lines_is_remembered() -> None:
+    referee = Referee(3)
+    meet(referee, "a:1 b:9", "a:1 b:9", "a:1 b:9")
+    assert referee.meetings == []
+    meet(referee, "a:2 b:9", "a:3 b:9", "a:2 b:9")
+    meet(referee, "a:2 b:9", "a:3 b:9", "a:2 b:9")  # once is enough
+    meet(referee, "a:4", "a:4 b:9", "a:4 b:8")
+    stacks = [{0: ("a:2", "b:9"), 1: ("a:3", "b:9"), 2: ("a:2", "b:9")}]
+    stacks += [{0: ("a:4",), 1: ("a:4", "b:9"), 2: ("a:4", "b:8")}]
+    assert referee.meetings == [
+        Meeting(BOTH, 2, {0: "a:2", 1: "a:3", 2: "a:2"}, dict.fromkeys(range(3), "b:9"), stacks[0]),
+        Meeting(BOTH, 4, {0: "a:4", 1: "b:9", 2: "b:8"}, {0: "a:4", 1: "b:9", 2: "b:8"}, stacks[1]),
+    ]
+    assert referee.verdict is None
+    referee.begin([0, 1, 2])
+    assert referee.meetings == []
+
+
+def test_a_launch_without_lines_is_not_remembered() -> None:
+    referee = Referee(3)
+    meet(referee, "a:1", "", "a:2")
+    assert referee.meetings == []
+
+
+def test_no_more_launches_are_remembered_than_a_person_would_read() -> None:
+    referee = Referee(3)
+    for i in range(2 * MOST_MEETINGS):
+        meet(referee, f"a:{i}", "b:1", "b:1")
+    assert len(referee.meetings) == MOST_MEETINGS
+
+
+# What processes 0 to 2 launch, by the line of each launch, before they part; the lines at which
+# they part, or how they end; and the launch since which they are in different steps, by its lines.
+PARTINGS: dict[str, tuple[list[str], list[str], list[str] | None]] = {
+    "an extra launch": (["1 1 1", "2 3 3", "3 3 3"], ["3", "4", "4"], ["2", "3", "3"]),
+    "an extra launch, and the others have ended": (
+        ["1 1 1", "2 3 3", "3 3 3"],
+        ["3", "finished", "finished"],
+        ["2", "3", "3"],
+    ),
+    "a missing launch": (["1 1 1", "2 3 2", "3 3 3"], ["3", "4", "3"], ["2", "3", "2"]),
+    "a missing launch, and the process has ended": (
+        ["2 3 2", "3 3 3"],
+        ["3", "finished", "3"],
+        ["2", "3", "2"],
+    ),
+    "no launch from different lines": (["1 1 1"], ["2", "3", "3"], None),
+    "a loop that is longer": (["1 1 1", "1 1 1"], ["1", "2", "2"], None),
+    "two branches with one launch": (["2 3 3", "4 4 4"], ["5", "6", "6"], None),
+    "two branches with one launch, and an extra launch": (
+        ["2 3 3", "4 4 4", "5 6 6", "6 6 6"],
+        ["6", "7", "7"],
+        ["5", "6", "6"],
+    ),
+    "all in other branches": (["1 2 3"], ["4", "5", "6"], None),
+}
+
+
+@pytest.mark.parametrize("what", PARTINGS)
+def test_where_processes_got_out_of_step(what: str) -> None:
+    before, last, expected = PARTINGS[what]
+    referee = Referee(3)
+    for lines in before:
+        meet(referee, *lines.split())
+    rulings: list[Any] = []
+    for k, line in enumerate(last):
+        if line == "finished":
+            rulings += referee.end(k, "finished")
+        else:
+            rulings += referee.announce(k, 0, launch(line, 0, 1, 2), stack=(line,))
+    assert referee.verdict is not None
+    parted = referee.verdict.parted
+    assert (parted and [*parted.own.values()]) == expected
+    first = next(k for k, line in enumerate(last) if line != "finished")
+    visits = {k: sum(each.split()[k] == last[first] for each in before) for k in range(3)}
+    assert {k: state.visits for k, state in referee.verdict.states.items()} == visits
+
+
+def test_visits_are_kept_when_a_process_ends() -> None:
+    referee = Referee(3)
+    meet(referee, "1", "1", "1")
+    referee.announce(0, 0, BOTH, stack=("1",))
+    referee.end(1, "finished")
+    referee.end(2, "raised", error="ValueError: mine")
+    assert referee.verdict is not None
+    assert [state.visits for state in referee.verdict.states.values()] == [1, 1, 1]

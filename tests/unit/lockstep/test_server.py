@@ -81,7 +81,7 @@ def channels(server: Server) -> Iterator[list[Channel]]:
     """The first connection of each of two clients, by hand."""
     channels = [Channel(server.address, k, "launches") for k in range(2)]
     for channel in channels:
-        channel.send(["launch", 0, asdict(F)], ["launch", 1, asdict(G)])
+        channel.send(["launch", 0, asdict(F)], ["launch", 1, asdict(G)], ["stack", 0, 1, "", []])
     yield channels
     for channel in channels:
         channel.close()
@@ -89,7 +89,7 @@ def channels(server: Server) -> Iterator[list[Channel]]:
 
 
 def at(ticket: int, number: int, *, alone: bool = True, tickets: tuple[int, ...] = ()) -> Message:
-    return ["at", ticket, number, 1, "", alone, list(tickets), True]
+    return ["at", ticket, number, 0, alone, list(tickets), True]
 
 
 def test_quiet_that_crossed_a_go_on_the_way_counts_for_nothing(

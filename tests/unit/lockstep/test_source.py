@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import mcnb.lockstep.source
-from mcnb.lockstep.model import Detail
-from mcnb.lockstep.source import Place, Places, around, is_script
+from mcnb.lockstep.around import around
+from mcnb.lockstep.model import Condition, Detail
+from mcnb.lockstep.source import Place, Places, is_script
 from tests.support.learners import Program
 
 pytestmark = pytest.mark.usefixtures("no_cells")
@@ -27,7 +28,10 @@ def test_lines_of_a_cell_are_those_of_the_notebook(program: Program, first_line:
     line = first_line + 3
     assert {place for place, _ in program.found} == {Place(line, "", "<In[3]>", line)}
     assert around("<In[3]>", line) == Detail(
-        "launch(x)", "k == 0", "for i in range(2):", "if k == 0:"
+        "launch(x)",
+        (Condition("k == 0", f"line {line - 1}"),),
+        ("for i in range(2):",),
+        "if k == 0:",
     )
     assert around("<In[3]>", first_line).source == "k = process_index()"
 
@@ -146,7 +150,7 @@ def test_another_cell_that_does_not_parse_changes_nothing(program: Program) -> N
         name = f"<In[{label}]>"
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     program.cell("3", "if k == 0:\n    launch(x)", k=0)
-    assert around("<In[3]>", 2).condition == "k == 0"
+    assert around("<In[3]>", 2).conditions == (Condition("k == 0", "line 1"),)
 
 
 @pytest.mark.parametrize(
@@ -183,3 +187,28 @@ def test_tests_are_scripts() -> None:
     assert place.filename == __file__
     assert place.name == f"{Path(__file__).name}:{place.line}"
     assert called is None
+
+
+def test_the_lines_on_the_stack(program: Program) -> None:
+    helper = program.module("helper.py", "def g(v):\n    call(launch, v)", program.names())
+    names = {"g": helper["g"], "call": program.library["call"]}
+    program.module("train.py", "def f(v):\n    g(v)\n\ncall(f, 1)", names)
+    [(place, _)] = program.found
+    assert program.places.lines(place) == (
+        *(line for line in program.places.lines(place)[:-3]),  # of this test
+        "train.py:4",
+        "train.py:2",
+        "helper.py:2",
+    )
+    assert [code.co_name for code, _ in place.stack[:3]] == ["g", "f", "<module>"]
+
+
+def test_the_lines_on_the_stack_of_a_cell(program: Program) -> None:
+    names = program.cell("3", "def f(v):\n    launch(v)")
+    helper = program.module("helper.py", "def g(v):\n    f(v)", names)
+    program.cell("4", "def h(v):\n    g(v)\nh(x)", g=helper["g"])
+    [(place, _)] = program.found
+    assert place == Place(2, "", "<In[4]>", 2)
+    # The frames above the cell, which are this test's, are not part of it.
+    assert program.places.lines(place) == ("line 3", "line 2", "helper.py:2", "<In[3]>:2")
+    assert program.places.lines(Place()) == ()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import linecache
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mcnb.lockstep.model import Detail
-from mcnb.lockstep.source import Place, around
+from mcnb.lockstep.around import around
+from mcnb.lockstep.model import Condition, Detail
+from mcnb.lockstep.source import Place
 from mcnb.worker.cellcode import CellCompiler
 from tests.support.learners import Program
 
@@ -246,7 +246,10 @@ def test_the_line_and_what_is_around_it(program: Program, name: str) -> None:
     path = str(program.folder / "train.py")
     assert program.script(source) == Place(line, f"train.py:{line}", path, line)
     assert {called and called.co_name for _, called in program.found} == {"launch"}
-    assert replace(around(path, line), skip="") == Detail(text.strip(), condition, loop)
+    found = around(path, line)
+    assert found.source == text.strip()
+    assert [one.words for one in found.conditions][:1] == ([condition] if condition else [])
+    assert found.loops[:1] == ((loop,) if loop else ())
 
 
 @pytest.mark.parametrize(
@@ -273,7 +276,8 @@ def test_the_line_and_what_is_around_it(program: Program, name: str) -> None:
         ("rank = 1\nrank += process_index()", "rank == 0", True),
         ("print(rank := process_index())", "rank == 0", True),
         ("mine = first\nfirst = not rank\nrank = process_index()", "mine", True),
-        ("def f():\n    rank = process_index()", "rank == 0", True),
+        ("def f():\n    global rank\n    rank = process_index()", "rank == 0", True),
+        ("def f():\n    rank = process_index()", "rank == 0", False),
         ("rank = 0", "rank == 0", False),
         ("'process_index'", "rank == 'process_index'", False),
     ],
@@ -282,14 +286,14 @@ def test_what_asks_for_the_process(tmp_path: Path, before: str, test: str, asks:
     source = f"{before}\nif {test}:\n    launch(x)\n"
     path = tmp_path / "train.py"
     path.write_text(source)
-    condition = around(str(path), len(source.splitlines())).condition
-    assert condition == (test if asks else "")
+    found = around(str(path), len(source.splitlines()))
+    assert [one.words for one in found.conditions] == ([test] if asks else [])
 
 
 def test_a_name_for_the_process_may_come_from_another_cell(program: Program) -> None:
     program.cell("1", "rank = process_index()")
     program.cell("2", "if rank == 0:\n    launch(x)", rank=0)
-    assert around("<In[2]>", 2) == Detail("launch(x)", "rank == 0")
+    assert around("<In[2]>", 2) == Detail("launch(x)", (Condition("rank == 0", "line 1"),))
 
 
 def test_cells_may_all_have_one_number(program: Program) -> None:
@@ -297,7 +301,7 @@ def test_cells_may_all_have_one_number(program: Program) -> None:
     compiler.label = "0"
     for source in ("rank = process_index()", "print()", "if rank == 0:\n    launch(x)"):
         compiler.cache(source)
-    assert around("<In[0]>", 2) == Detail("launch(x)", "rank == 0")
+    assert around("<In[0]>", 2) == Detail("launch(x)", (Condition("rank == 0", "line 1"),))
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations("123")))
@@ -306,13 +310,13 @@ def test_a_name_may_go_through_several_cells(program: Program, order: tuple[str,
     for label in order:
         program.cell(label, cells[label], rank=0, first=True)
     program.cell("4", "if says:\n    launch(x)", says=True)
-    assert around("<In[4]>", 2).condition == "says"
+    assert [one.words for one in around("<In[4]>", 2).conditions] == ["says"]
 
 
 def test_odd_source_is_read_in_silence(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text("pattern = '\\d'\nif process_index() == 0:\n    launch(x)")
-    assert around(str(path), 3).condition == "process_index() == 0"
+    assert [one.words for one in around(str(path), 3).conditions] == ["process_index() == 0"]
 
 
 @pytest.mark.parametrize(
@@ -341,4 +345,4 @@ def test_a_name_from_another_script_says_nothing(program: Program) -> None:
     program.module("other.py", "rank = process_index()", program.names())
     linecache.getlines(str(program.folder / "other.py"))
     program.script("rank = 0\nif rank == 0:\n    launch(x)")
-    assert around(str(program.folder / "train.py"), 3).condition == ""
+    assert around(str(program.folder / "train.py"), 3).conditions == ()

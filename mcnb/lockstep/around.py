@@ -1,0 +1,298 @@
+"""Find the conditions and loops around a launch: at its line, and at the lines that call it."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import linecache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import TypeAlias
+
+from mcnb.lockstep.dependence import (
+    Asked,
+    Scope,
+    Search,
+    first_line,
+    last_line,
+    leaves,
+    parsed,
+    scope_of,
+)
+from mcnb.lockstep.model import Condition, Detail
+from mcnb.lockstep.source import Place
+from mcnb.lockstep.threads import line_at
+
+_LONGEST_SOURCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A line of the learner's that is under way.
+
+    Attributes:
+        filename: The file, by its name in code objects.
+        line: The line.
+        frame: Its frame, if it is known.
+        direct: Whether it calls the next inner spot, or makes the launch, without a library between
+            them, which may have loops and conditions of its own.
+    """
+
+    filename: str
+    line: int
+    frame: FrameType | None = None
+    direct: bool = True
+
+    def is_at(self, place: Place) -> bool:
+        """Return whether this is the line of a place."""
+        return (self.filename, self.line) == (place.filename, place.file_line)
+
+
+@dataclass(frozen=True, slots=True)
+class _If:
+    """A condition that depends on the process, around a line."""
+
+    words: str
+    line: int
+    asked: Asked
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """A loop around a line, and the first line of its body that may skip the line."""
+
+    words: str
+    skip: str = ""
+
+
+_Found: TypeAlias = tuple[_If | _Loop, ...]
+
+
+def around(filename: str, line: int) -> Detail:
+    """Return a line of a file that `linecache` knows, with the code around the line.
+
+    That is the conditions that depend on the process, and the loops.
+    """
+    return along([Spot(filename, line)], lambda _, number: f"line {number}")
+
+
+def conditions_of(place: Place, name: Callable[[str, int], str]) -> tuple[Condition, ...]:
+    """Return the conditions around the lines on the stack of an earlier launch."""
+    spots = [Spot(code.co_filename, line_at(code, at)) for code, at in place.stack]
+    return along(spots, name, None).conditions if spots else ()
+
+
+def along(spots: Sequence[Spot], name: Callable[[str, int], str], own: int | None = 0) -> Detail:
+    """Return the line of a launch, with the code around it, around its callers and what it calls.
+
+    Args:
+        spots: The learner's lines on the stack, from the innermost.
+        name: Returns the name of a line of a file in messages.
+        own: The position of the line that counts as the launch's own: in a notebook, that of the
+            cell, which may call a function of another file. None for none of them.
+    """
+    conditions: list[Condition] = []
+    loops: list[_Loop] = []
+    for spot, scope in zip(spots, _scopes(spots), strict=True):
+        search = _Search(spot.line, linecache.getlines(spot.filename), scope)
+        for one in reversed(search.inside(parsed(spot.filename), ())):
+            if isinstance(one, _Loop):
+                loops.append(one)
+                continue
+            asked = one.asked
+            is_own = own is not None and spot is spots[own]
+            conditions.append(
+                Condition(
+                    one.words,
+                    name(spot.filename, one.line),
+                    "" if is_own else name(spot.filename, spot.line),
+                    name(asked.filename, asked.line) if asked.far else "",
+                    len(loops),
+                )
+            )
+    if own is None:
+        return Detail(conditions=tuple(conditions))
+    first = spots[own]
+    lines = linecache.getlines(first.filename)
+    source = lines[first.line - 1].strip() if 0 < first.line <= len(lines) else ""
+    return Detail(
+        source[:_LONGEST_SOURCE],
+        tuple(conditions),
+        tuple(loop.words for loop in loops),
+        loops[0].skip if loops else "",
+        direct=all(spot.direct for spot in spots),
+    )
+
+
+def _scopes(spots: Sequence[Spot]) -> list[Scope]:
+    """Return the scope of each spot, which knows that of its caller."""
+    scopes: list[Scope] = []
+    for i, spot in reversed([*enumerate(spots)]):
+        scope = scope_of(spot.filename, spot.line, spot.frame)
+        if scopes:
+            scope = replace(scope, caller=(scopes[-1], spots[i + 1].line))
+        scopes.append(scope)
+    return scopes[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Searches a syntax tree for the code around a line.
+
+    Attributes:
+        line: The line.
+        lines: All lines of the source.
+        scope: Where names on the line are looked up.
+    """
+
+    line: int
+    lines: Sequence[str]
+    scope: Scope
+
+    def inside(self, node: ast.AST, found: _Found) -> _Found:
+        """Return what is around the line, which is inside a node, given what is around the node.
+
+        What is outermost comes first.
+        """
+        match node:
+            case ast.If(test=test, body=body, orelse=orelse):
+                return self._branches(test, body, orelse, found)
+            case ast.IfExp(test=test, body=then, orelse=otherwise):
+                return self._branches(test, [then], [otherwise], found)
+            case ast.While(test=test, body=body):
+                if self._on([test, *body]):
+                    found = self._in_loop(node, found)
+                if self._on(body):
+                    found = self._only_if(ast.unparse(test), [test], found)
+            case ast.For(body=body) | ast.AsyncFor(body=body) if self._on(body):
+                found = self._in_loop(node, found)
+            case ast.BoolOp(op=op, values=values):
+                return self._operands(op, values, found)
+            case ast.match_case(guard=ast.expr() as guard, body=body) if self._on(body):
+                found = self._only_if(ast.unparse(guard), [guard], found)
+            case ast.Match(subject=subject, cases=cases):
+                for case in cases:
+                    if self._on(case.body) and not self._on([subject]):
+                        words = f"match {ast.unparse(subject)}: case {ast.unparse(case.pattern)}"
+                        found = self._only_if(words, [subject], found)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return self._comprehension(node, found)
+        for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(block, list) and self._on(block):
+                found = self._after(block, found)
+        return self._children(ast.iter_child_nodes(node), found)
+
+    def _after(self, block: Sequence[ast.AST], found: _Found) -> _Found:
+        """Add the conditions of a block's earlier statements for leaving before the line."""
+        for statement in itertools.takewhile(lambda one: not self._on([one]), block):
+            if not isinstance(statement, ast.If):
+                continue
+            test, stays = statement.test, not leaves(statement.body)
+            if stays == leaves(statement.orelse):
+                words = ast.unparse(test) if stays else _negated(test)
+                found = self._only_if(words, [test], found)
+        return found
+
+    def _children(self, nodes: Iterable[ast.AST], found: _Found) -> _Found:
+        here = [node for node in nodes if self._on([node])]
+        # If several nodes are on one line, only those with a call may make a launch.
+        here.sort(key=lambda node: not _calls(node))
+        for node in here:
+            inner = self.inside(node, found)
+            if inner != found:
+                return inner
+        return found
+
+    def _branches(
+        self,
+        test: ast.expr,
+        body: Sequence[ast.AST],
+        orelse: Sequence[ast.AST],
+        found: _Found,
+    ) -> _Found:
+        chosen = [nodes for nodes in (body, orelse) if self._on(nodes)]
+        if len(chosen) == 2:  # on one line: choose the branch with a call, if only one has
+            calling = [nodes for nodes in chosen if any(map(_calls, nodes))]
+            chosen = calling if len(calling) == 1 else []
+        if not chosen:
+            return self._children([test, *body, *orelse], found)
+        words = ast.unparse(test)
+        if chosen[0] is orelse:
+            words = _negated(test)
+        found = self._only_if(words, [test], found)
+        return self._children(chosen[0], self._after(chosen[0], found))
+
+    def _operands(self, op: ast.boolop, values: Sequence[ast.expr], found: _Found) -> _Found:
+        """Return the code around the last operand on the line that has a call."""
+        here = [i for i, value in enumerate(values) if self._on([value]) and _calls(value)]
+        if not here:
+            return found
+        before = values[: here[-1]]
+        if before:
+            words = (" and " if isinstance(op, ast.And) else " or ").join(map(ast.unparse, before))
+            if isinstance(op, ast.Or):
+                words = f"not ({words})"
+            found = self._only_if(words, before, found)
+        return self._children([values[here[-1]]], found)
+
+    def _comprehension(
+        self,
+        node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp,
+        found: _Found,
+    ) -> _Found:
+        results = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        if not (self._on(results) and any(map(_calls, results))):
+            return self._children(ast.iter_child_nodes(node), found)
+        for generator in node.generators:
+            words = f"for {ast.unparse(generator.target)} in {ast.unparse(generator.iter)}"
+            found = (*found, _Loop(words))
+            for test in generator.ifs:
+                found = self._only_if(ast.unparse(test), [test], found)
+        return self._children(results, found)
+
+    def _only_if(self, words: str, tests: Sequence[ast.expr], found: _Found) -> _Found:
+        """Add a condition if it depends on the process."""
+        at = tests[0].lineno  # maybe around the definition of a function that has the line
+        within = [f for f in self.scope.functions if first_line(f) <= at <= last_line(f)]
+        same = len(within) == len(self.scope.functions)
+        scope = replace(
+            self.scope, functions=tuple(within), caller=self.scope.caller if same else None
+        )
+        asked = Search().any(tests, scope)
+        return found if asked is None else (*found, _If(words, at, asked))
+
+    def _on(self, nodes: Sequence[ast.AST]) -> bool:
+        return any(first_line(node) <= self.line <= last_line(node) for node in nodes)
+
+    def _in_loop(self, loop: ast.For | ast.AsyncFor | ast.While, found: _Found) -> _Found:
+        """Add a loop, and the first line of its body that may skip the line, if one does."""
+        words, skip = self.lines[loop.lineno - 1].strip(), ""
+        for node in itertools.chain.from_iterable(map(_of_this_loop, loop.body)):
+            left = isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Raise))
+            around_it = isinstance(node, ast.If) and self._on([*node.body, *node.orelse])
+            if left or around_it:
+                skip = self.lines[first_line(node) - 1].strip()
+                break
+        return (*found, _Loop(words, skip))
+
+
+def _of_this_loop(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and its descendants, but not the content of functions and loops."""
+    yield node
+    if not isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.Lambda)):
+        for child in ast.iter_child_nodes(node):
+            yield from _of_this_loop(child)
+
+
+def _calls(node: ast.AST) -> bool:
+    """Return whether a node may make a launch, as calls and operators may."""
+    kinds = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript, ast.Await)
+    return any(isinstance(inner, kinds) for inner in ast.walk(node))
+
+
+def _negated(test: ast.expr) -> str:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return ast.unparse(test.operand)
+    simple = isinstance(test, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    return f"not {ast.unparse(test)}" if simple else f"not ({ast.unparse(test)})"

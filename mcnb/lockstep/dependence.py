@@ -1,0 +1,549 @@
+"""Find out from source whether an expression depends on which process evaluates it.
+
+A name depends on the process if a value that is assigned to it does, and the result of a function
+if what it returns, or a condition for returning, does. Names are looked up as Python does: in the
+function, in the functions around it, in the module, and through the objects that a module's names
+stand for. Arguments are followed to the caller's line, if the caller is known. What processes agree
+on, such as a value that was broadcast, is the same on all of them, whatever it was made of.
+
+The search is for hints, and errs on the side of finding nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import linecache
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import FrameType, FunctionType, ModuleType
+from typing import Any, TypeAlias
+
+from mcnb.lockstep.ranks import rank_variables
+
+# What tells a process its index, or its host; as a function, an attribute or a method.
+_PROCESS_INDEX = frozenset(
+    [
+        "process_index",
+        "process_id",
+        "host_id",
+        "is_primary",
+        "is_primary_host",
+        "Get_rank",
+        "gethostname",
+        "getpid",
+    ]
+)
+_VARIABLES = frozenset((*rank_variables(), "JAX_PROCESS_ID", "RANK", "LOCAL_RANK", "SLURM_NODEID"))
+# Functions whose result is the same on all processes, whatever their arguments are.
+_AGREED = frozenset(
+    [
+        "broadcast_one_to_all",
+        "process_allgather",
+        "bcast",
+        "allreduce",
+        "allgather",
+        "process_count",
+    ]
+)
+# Libraries in which the search ends: JAX's own functions ask for the process index to agree on
+# something, and NumPy's never do.
+_LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "mcnb", "optax")
+# How many functions and modules deep, and how many expressions, the search goes.
+_DEEPEST, _MOST = 6, 2000
+
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_Definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Where a value begins to depend on the process.
+
+    Attributes:
+        filename: The file.
+        line: The line.
+        far: Whether that is in a function, a class or a module that the expression only refers to.
+    """
+
+    filename: str
+    line: int
+    far: bool = False
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where names are looked up.
+
+    Attributes:
+        filename: The file, by its name in code objects.
+        functions: The functions around the expression, from the outermost.
+        values: The values of names, as far as known.
+        caller: The scope of the line that called the innermost function, and its line; None if
+            that is not known.
+    """
+
+    filename: str
+    functions: tuple[_Function, ...] = ()
+    values: Mapping[str, Any] | None = None
+    caller: tuple[Scope, int] | None = None
+
+    def known(self) -> Mapping[str, Any]:
+        """Return the values of names that are known here."""
+        return _module_values(self.filename) if self.values is None else self.values
+
+
+def scope_of(filename: str, line: int, frame: FrameType | None = None) -> Scope:
+    """Return the scope of a line, with the values that names have in its frame."""
+    functions: list[_Function] = []
+    node: ast.AST | None = parsed(filename)
+    while node is not None:
+        if isinstance(node, _Definitions):
+            functions.append(node)
+        inside = ast.iter_child_nodes(node)
+        node = next((one for one in inside if first_line(one) <= line <= last_line(one)), None)
+    values = None if frame is None else {**frame.f_globals, **frame.f_locals}
+    return Scope(filename, tuple(functions), values)
+
+
+class Search:
+    """Searches for where expressions begin to depend on the process.
+
+    Example:
+        >>> test = ast.parse("process_index() == 0", mode="eval").body
+        >>> Search().expression(test, Scope("train.py"))
+        Asked(filename='train.py', line=1, far=False)
+        >>> Search().expression(ast.parse("broadcast_one_to_all(process_index())").body[0].value,
+        ...     Scope("train.py"))
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[int, str]] = set()
+        self._left = _MOST
+
+    def any(self, tests: Iterable[ast.expr], scope: Scope) -> Asked | None:
+        """Return where the first of these expressions depends on the process; None if none does."""
+        found = (self.expression(test, scope) for test in tests)
+        return next((one for one in found if one is not None), None)
+
+    def expression(self, node: ast.AST, scope: Scope, depth: int = 0) -> Asked | None:
+        """Return where an expression begins to depend on the process; None if it does not."""
+        self._left -= 1
+        if depth > _DEEPEST or self._left < 0:
+            return None
+        here = Asked(scope.filename, getattr(node, "lineno", 0))
+        match node:
+            case ast.Name(id=name):
+                return here if name in _PROCESS_INDEX else self._name(name, scope, depth)
+            case ast.Attribute(attr=name):
+                if name in _PROCESS_INDEX:
+                    return here
+                found = self._attribute(node, scope, depth)
+                return found or self.expression(node.value, scope, depth)
+            case ast.Call(func=function):
+                if _last_name(function) in _AGREED:
+                    return None
+                called = self._called(function, scope, depth)
+                # A function's name stands for its result, so it is not looked up as a value.
+                parts = [*node.args, *(one.value for one in node.keywords)]
+                if isinstance(function, ast.Attribute):
+                    named = function.attr in _PROCESS_INDEX
+                    parts = [function if named else function.value, *parts]
+                elif called is None and not self._is_function(function, scope):
+                    parts = [function, *parts]
+                return called or self._first(parts, scope, depth)
+            case ast.Constant(value=str() as text):
+                return here if text in _VARIABLES else None
+            case ast.Lambda():
+                return None
+        return self._first(ast.iter_child_nodes(node), scope, depth)
+
+    def _first(self, nodes: Iterable[ast.AST], scope: Scope, depth: int) -> Asked | None:
+        found = (self.expression(node, scope, depth) for node in nodes)
+        return next((one for one in found if one is not None), None)
+
+    def _name(self, name: str, scope: Scope, depth: int) -> Asked | None:
+        key = (id(scope.functions[-1]) if scope.functions else hash(scope.filename), name)
+        if key in self._seen:
+            return None
+        self._seen.add(key)
+        try:
+            return self._looked_up(name, scope, depth + 1)
+        finally:
+            self._seen.discard(key)
+
+    def _looked_up(self, name: str, scope: Scope, depth: int) -> Asked | None:
+        for i in range(len(scope.functions), 0, -1):
+            function = scope.functions[i - 1]
+            outer = replace(scope, functions=scope.functions[:i])
+            if _declares_global(function, name):
+                break
+            values = [value for at, value in _assigned_in(function) if _is_name(at, name)]
+            if values:
+                return self._first(values, outer, depth)
+            if name in _parameters(function):
+                is_innermost = i == len(scope.functions)
+                return self._argument(function, name, scope, depth) if is_innermost else None
+        module = replace(scope, functions=())
+        index = _index_of(scope.filename)
+        if name in index.assigned:
+            filename, values = index.assigned[name]
+            there = module if filename == scope.filename else Scope(filename)
+            return self._first(values, there, depth)
+        if name in index.imports:
+            node, original = index.imports[name]
+            return self._of_module(node, original, module, depth)
+        stars = (self._of_module(node, name, module, depth) for node in index.stars)
+        return next((one for one in stars if one is not None), None)
+
+    def _of_module(self, node: ast.ImportFrom, name: str, scope: Scope, depth: int) -> Asked | None:
+        """Return where a name that is imported from another module depends on the process."""
+        package = str(scope.known().get("__package__") or "")
+        parts = package.split(".")[: len(package.split(".")) - node.level + 1]
+        base = ".".join(parts) + "." if node.level else ""
+        module = sys.modules.get(f"{base}{node.module}")
+        if module is None or not _may_search(module.__name__):
+            return None
+        return _far(self._name(name, Scope(_file_of(module)), depth))
+
+    def _attribute(self, node: ast.Attribute, scope: Scope, depth: int) -> Asked | None:
+        """Return where an attribute of a module or an object depends on the process."""
+        key = (id(node), node.attr)
+        if key in self._seen or depth > _DEEPEST:
+            return None
+        self._seen.add(key)
+        try:
+            owner = _value(node.value, scope)
+            if isinstance(owner, ModuleType):
+                if not _may_search(owner.__name__):
+                    return None
+                return _far(self._name(node.attr, Scope(_file_of(owner)), depth))
+            if owner is None:
+                return self._first(_set_attributes(scope.filename, node.attr), scope, depth + 1)
+            kind = owner if isinstance(owner, type) else type(owner)
+            for one in kind.__mro__:
+                if not _may_search(one.__module__):
+                    continue
+                attribute = vars(one).get(node.attr)
+                function = getattr(attribute, "fget", None) or getattr(attribute, "func", None)
+                if isinstance(function, FunctionType):
+                    return self._function(function, depth, owner)
+                module = sys.modules.get(one.__module__)
+                filename = scope.filename if module is None else _file_of(module)
+                filename = _file_of_class(one) or filename
+                if found := self._of_class(one.__name__, node.attr, filename, depth):
+                    return found
+            return None
+        finally:
+            self._seen.discard(key)
+
+    def _of_class(self, name: str, attribute: str, filename: str, depth: int) -> Asked | None:
+        for node in ast.walk(parsed(filename)):
+            if not isinstance(node, ast.ClassDef) or node.name != name:
+                continue
+            for method in ast.walk(node):
+                for at, value in _assignments(method):
+                    if isinstance(at, ast.Attribute) and at.attr == attribute:
+                        scope = scope_of(filename, value.lineno)
+                        if found := self.expression(value, scope, depth + 1):
+                            return _far(found)
+        return None
+
+    def _called(self, function: ast.expr, scope: Scope, depth: int) -> Asked | None:
+        """Return where the result of calling a function depends on the process."""
+        value = _value(function, scope)
+        if {_last_name(function), getattr(value, "__name__", "")} & _PROCESS_INDEX:
+            return Asked(scope.filename, function.lineno)
+        if value is None and isinstance(function, ast.Name):
+            found = _definition(function.id, scope)
+            if found is not None:
+                return _far(self._result(*found, depth + 1))
+        bound = _value(function.value, scope) if isinstance(function, ast.Attribute) else None
+        if isinstance(value, staticmethod) or isinstance(bound, ModuleType):
+            bound = None
+        value = getattr(value, "__func__", value)
+        value = inspect.unwrap(getattr(value, "func", value)) if callable(value) else None
+        return self._function(value, depth, bound) if isinstance(value, FunctionType) else None
+
+    def _is_function(self, node: ast.expr, scope: Scope) -> bool:
+        value = _value(node, scope)
+        if isinstance(node, ast.Name) and value is None:
+            return _definition(node.id, scope) is not None
+        return isinstance(value, FunctionType)
+
+    def _function(self, function: FunctionType, depth: int, bound: Any = None) -> Asked | None:
+        """Return where the result of a function, or of a method of an object, depends on it."""
+        if not _may_search(function.__module__ or ""):
+            return None
+        code = function.__code__
+        for node in ast.walk(parsed(code.co_filename)):
+            if isinstance(node, _Definitions) and first_line(node) == code.co_firstlineno:
+                around = scope_of(code.co_filename, node.lineno).functions
+                outer = around[: around.index(node)] if node in around else ()
+                free = inspect.getclosurevars(function).nonlocals if function.__closure__ else {}
+                values = {**function.__globals__, **free}
+                if bound is not None and code.co_argcount:
+                    values[code.co_varnames[0]] = bound
+                scope = Scope(code.co_filename, (*outer, node), values)
+                return _far(self._result(node, scope, depth + 1))
+        return None
+
+    def _result(self, function: _Function, scope: Scope, depth: int) -> Asked | None:
+        """Return where what a function returns, or whether it does so, depends on the process."""
+        if isinstance(function, ast.Lambda):
+            return self.expression(function.body, scope, depth)
+        return self._first(_deciding(function.body), scope, depth)
+
+    def _argument(self, function: _Function, name: str, scope: Scope, depth: int) -> Asked | None:
+        """Return where the argument that the caller passes depends on the process."""
+        if scope.caller is None or isinstance(function, ast.Lambda):
+            return None
+        caller, line = scope.caller
+        arguments = function.args
+        names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+        for node in ast.walk(parsed(caller.filename)):
+            if not isinstance(node, ast.Call) or not first_line(node) <= line <= last_line(node):
+                continue
+            called = _last_name(node.func)
+            if called != function.name and not (function.name == "__init__" and called):
+                continue
+            for keyword in node.keywords:
+                if keyword.arg == name:
+                    return self.expression(keyword.value, caller, depth)
+            skip = bool(names[:1] == ["self"] or names[:1] == ["cls"])
+            at = names.index(name) - skip if name in names else -1
+            plain = not any(isinstance(one, ast.Starred) for one in node.args)
+            if plain and 0 <= at < len(node.args):
+                return self.expression(node.args[at], caller, depth)
+        return None
+
+
+def parsed(filename: str) -> ast.Module:
+    """Return the syntax tree of a file that `linecache` knows; an empty one if it has none."""
+    return _parse("".join(linecache.getlines(filename)))
+
+
+@functools.lru_cache(maxsize=2048)
+def _parse(source: str) -> ast.Module:
+    try:
+        # Warnings about the learner's code were shown when the code was compiled.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except (SyntaxError, ValueError):  # a cell with a magic in it, or a file that is no text
+        return ast.Module([], [])
+
+
+def first_line(node: ast.AST) -> int:
+    """Return the first line of a node, with its decorators."""
+    lines = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
+    return min([*lines, *_spans(node, "lineno")], default=1 << 60)
+
+
+def last_line(node: ast.AST) -> int:
+    """Return the last line of a node."""
+    return max(_spans(node, "end_lineno"), default=-1)
+
+
+def _spans(node: ast.AST, which: str) -> list[int]:
+    own = getattr(node, which, None)
+    if own is not None:
+        return [own]
+    # The cases of a match and the arguments of a function have no line numbers.
+    return [line for child in ast.iter_child_nodes(node) for line in _spans(child, which)]
+
+
+def leaves(statements: Sequence[ast.AST]) -> bool:
+    """Return whether statements end by returning from the function, or ending the program."""
+    last = statements[-1] if statements else None
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        return _last_name(last.value.func) in ("exit", "_exit", "quit")
+    return isinstance(last, ast.Return)
+
+
+def _far(found: Asked | None) -> Asked | None:
+    return found and replace(found, far=True)
+
+
+def _is_name(target: ast.expr, name: str) -> bool:
+    return isinstance(target, ast.Name) and target.id == name
+
+
+def _declares_global(function: ast.AST, name: str) -> bool:
+    inside = _of_this_scope(function)
+    return any(isinstance(node, ast.Global) and name in node.names for node in inside)
+
+
+def _last_name(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def _parameters(function: _Function) -> set[str]:
+    given = function.args
+    extra = [one for one in (given.vararg, given.kwarg) if one is not None]
+    return {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, *extra)}
+
+
+def _of_this_scope(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the descendants of a node, without the content of functions and classes in it."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, (*_Definitions, ast.ClassDef)):
+            yield from _of_this_scope(child)
+
+
+def _assigned_in(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    for inner in _of_this_scope(node):
+        yield from _assignments(inner)
+
+
+def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield the targets and values of an assignment; `a, b = c, d` yields two pairs."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    yield from zip(target.elts, value.elts, strict=False)
+                else:
+                    yield target, value
+        case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr() if node.value is not None:
+            yield node.target, node.value
+
+
+def _set_attributes(filename: str, name: str) -> list[ast.expr]:
+    """Return what a file assigns to attributes of a name, of whatever objects."""
+    return [
+        value
+        for node in ast.walk(parsed(filename))
+        for at, value in _assignments(node)
+        if isinstance(at, ast.Attribute) and at.attr == name
+    ]
+
+
+def _deciding(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield what a function returns, and the conditions for returning."""
+    for statement in statements:
+        if isinstance(statement, (*_Definitions, ast.ClassDef)):
+            continue
+        if isinstance(statement, ast.Return):
+            if statement.value is not None:
+                yield statement.value
+            continue
+        if any(isinstance(node, ast.Return) for node in _of_this_scope(statement)):
+            if isinstance(statement, (ast.If, ast.While)):
+                yield statement.test
+            elif isinstance(statement, ast.Match):
+                yield statement.subject
+        kinds = (ast.stmt, ast.ExceptHandler, ast.match_case)
+        yield from _deciding(
+            one for one in ast.iter_child_nodes(statement) if isinstance(one, kinds)
+        )
+
+
+@dataclass
+class _Index:
+    """The names of a module.
+
+    Attributes:
+        assigned: What is assigned to each name, and in which file.
+        imports: The statement that imports each name, and the name in its own module.
+        stars: The statements that import all names of a module.
+        functions: The definition of each function.
+    """
+
+    assigned: dict[str, tuple[str, list[ast.expr]]] = field(default_factory=dict)
+    imports: dict[str, tuple[ast.ImportFrom, str]] = field(default_factory=dict)
+    stars: list[ast.ImportFrom] = field(default_factory=list)
+    functions: dict[str, _Function] = field(default_factory=dict)
+
+
+def _index_of(filename: str) -> _Index:
+    """Return the names of a file, or of a notebook's cells; what was defined last counts."""
+    files = [filename]
+    if filename.startswith("<In["):
+        cells = [name for name in list(linecache.cache) if name.startswith("<In[")]
+        files = [*dict.fromkeys([filename, *reversed(cells)])]
+    return _index(tuple((name, len(linecache.getlines(name)), id(parsed(name))) for name in files))
+
+
+@functools.lru_cache(maxsize=16)
+def _index(files: tuple[tuple[str, int, int], ...]) -> _Index:
+    found = _Index()
+    for filename, *_ in files:
+        tree = parsed(filename)
+        assigned = [*_assigned_in(tree)]
+        for node in ast.walk(tree):
+            if isinstance(node, _Definitions):
+                assigned += [
+                    (at, value)
+                    for at, value in _assigned_in(node)
+                    if isinstance(at, ast.Name) and _declares_global(node, at.id)
+                ]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    if alias.name == "*":
+                        found.stars.append(node)
+                    else:
+                        name = alias.asname or alias.name
+                        found.imports.setdefault(name, (node, alias.name))
+        for at, value in assigned:
+            if isinstance(at, ast.Name):
+                file, values = found.assigned.setdefault(at.id, (filename, []))
+                if file == filename:
+                    values.append(value)
+        for node in _of_this_scope(tree):
+            if isinstance(node, _Definitions[:2]):
+                found.functions.setdefault(node.name, node)
+    return found
+
+
+def _definition(name: str, scope: Scope) -> tuple[_Function, Scope] | None:
+    """Return the function of a name that is defined in the scope's file, with its scope."""
+    for i in range(len(scope.functions), 0, -1):
+        outer = scope.functions[:i]
+        for node in _of_this_scope(outer[-1]):
+            if isinstance(node, _Definitions[:2]) and node.name == name:
+                return node, replace(scope, functions=(*outer, node), caller=None)
+    function = _index_of(scope.filename).functions.get(name)
+    if function is None:
+        return None
+    return function, replace(scope, functions=(function,), caller=None)
+
+
+def _value(node: ast.expr, scope: Scope) -> Any:
+    """Return the object of a name, or of a module's or an object's attribute; None if unknown."""
+    if isinstance(node, ast.Name):
+        return scope.known().get(node.id)
+    if isinstance(node, ast.Attribute):
+        owner = _value(node.value, scope)
+        # Without running the program's own code, as a property would.
+        return None if owner is None else inspect.getattr_static(owner, node.attr, None)
+    return None
+
+
+def _may_search(module: str) -> bool:
+    top = module.partition(".")[0]
+    return bool(top) and top not in _LIBRARIES and top not in sys.stdlib_module_names
+
+
+def _file_of(module: ModuleType) -> str:
+    return str(getattr(module, "__file__", None) or "")
+
+
+def _file_of_class(kind: type) -> str:
+    functions = [one for one in vars(kind).values() if isinstance(one, FunctionType)]
+    return functions[0].__code__.co_filename if functions else ""
+
+
+def _module_values(filename: str) -> Mapping[str, Any]:
+    """Return the values of the names of a module that has been imported, or is the program."""
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) == filename:
+            return vars(module)
+    return {}

@@ -1,0 +1,203 @@
+"""Advise what to change in a program whose processes diverged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from mcnb.lockstep.model import Condition, Detail, ProcessState, Verdict
+
+# Processes with equal states.
+Group: TypeAlias = tuple[list[int], ProcessState]
+_HINTS = {
+    "condition": (
+        "{0} runs only if `{1}`{2}. A collective must run on every participating process: move it "
+        "out of the condition, and keep only local work such as printing inside"
+    ),
+    "loop": (
+        "the loop `{0}` ran a different number of times on different processes. Agree on the "
+        "number of steps before the loop, for example the minimum over all processes, or drop the "
+        "last, incomplete batch"
+    ),
+    "loops": (
+        "one of the loops {0} ran a different number of times on different processes. Agree on the "
+        "numbers of steps before the loops, for example the minimum over all processes, or drop "
+        "the last, incomplete batch"
+    ),
+    "skipped": (
+        "in the loop `{0}`, `{1}` may skip this line. All processes must take the same decision: "
+        "base it on a value that they share, for example one that was broadcast"
+    ),
+    "shape": (
+        "all processes must pass the same global shape. Pad to a common length, and drop or pad "
+        "the last batch"
+    ),
+    "dtype": "all processes must pass the same dtype. Set the dtype where the array is created",
+    "sharding": (
+        "all processes must use the same sharding. Create the sharding once, from one PartitionSpec"
+    ),
+    "mesh": (
+        "all processes must use the same mesh, with the same devices in the same order. Create it "
+        "from jax.devices() or with jax.make_mesh, and let nothing in it depend on the process"
+    ),
+    "static": (
+        "a static argument is compiled into the program. Pass a value that differs between "
+        "processes as an array"
+    ),
+    "donation": (
+        "donate the argument on all processes, or on none: what XLA compiles depends on it"
+    ),
+    "compiler": (
+        "XLA compiled one program in two ways: compare the versions of jaxlib and the XLA_FLAGS of "
+        "the processes"
+    ),
+    "program": (
+        "a value that differs between processes was compiled into the program: a constant, a "
+        "closed-over value, or a Python branch. Pass it as an array instead"
+    ),
+    "order": (
+        "the order of launches must not depend on the process. Sort the elements of a set, a "
+        "directory listing or a random sample before looping over them"
+    ),
+    "barrier": (
+        "all participants of a barrier must pass the same name and the same process_ids, and reach "
+        "barriers in the same order"
+    ),
+    "handling": (
+        "an exception led to another launch than on the other processes. Mend what raised it, and "
+        "launch nothing in an `except` or a `finally` clause that other processes may not reach"
+    ),
+    "branch": (
+        "the processes took different branches, or one of them has an extra or a missing launch. "
+        "Every participant must run the same launches in the same order"
+    ),
+    "value": (
+        "a replicated argument must be equal on all processes. Compute it from one seed or one "
+        "file on every process, or send it from process 0 to the others: "
+        "jax.experimental.multihost_utils.broadcast_one_to_all(x)"
+    ),
+    "not invited": (
+        "run the cell on all participants, or place the computation on a mesh of devices that "
+        "belong to the processes of the cell"
+    ),
+    "cycle": (
+        "each process waits in a collective for the next process of the cycle. All processes must "
+        "launch the collectives in the same order, for example first along rows, then along columns"
+    ),
+}
+
+
+def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:
+    """Return advice about a verdict, as far as its cause is known; empty if it is not.
+
+    Args:
+        verdict: The verdict.
+        groups: The processes with equal states.
+        why: The kind of difference between the launches, as `mcnb.lockstep.messages` finds it.
+
+    Example:
+        >>> from mcnb.lockstep.model import Launch
+        >>> f = Launch("jit(f)", "1", (0, 1))
+        >>> states = {0: ProcessState("waits", f, line=4), 1: ProcessState("finished")}
+        >>> details = {0: Detail("f(x)", (Condition("k == 0"),))}
+        >>> groups = [([k], state) for k, state in states.items()]
+        >>> advise(Verdict("missing", states, details=details), groups, "")[:36]
+        'this line runs only if `k == 0`. A c'
+    """
+    known = [
+        (verdict.details[k], state) for ks, state in groups for k in ks if k in verdict.details
+    ]
+    handling = {bool(detail.handling) for detail, _ in known}
+    if verdict.kind in ("not invited", "cycle"):
+        return _HINTS[verdict.kind]
+    if why in ("value", "barrier"):
+        return _HINTS[why]
+    if any(state.doing == "raised" for _, state in groups) or verdict.kind == "died":
+        return ""
+    if verdict.parted is not None:
+        # A process that has ended has no details, and launched from another line.
+        ended = verdict.parted.lines.keys() - verdict.details.keys()
+        earlier = [detail.before for detail, _ in known]
+        each = (one for before in earlier for one in before)
+        first = next((c for c in each if ended or not all(c in one for one in earlier)), None)
+        return _HINTS["branch"] if first is None else _of_condition(first, "this line")
+    if verdict.kind == "missing":
+        conditions = {_governs(detail, verdict) for detail, _ in known}
+        if len(conditions) == 1 and (condition := conditions.pop()) is not None:
+            return _of_condition(condition, "this line")
+    if handling == {True, False} or (handling == {True} and verdict.kind == "missing"):
+        return _HINTS["handling"]
+    if verdict.kind == "missing":
+        return _of_loops(verdict, [detail for detail, _ in known])
+    inside = {
+        k: [one for one in verdict.details[k].conditions if not _is_common(one, verdict)]
+        for ks, state in groups
+        for k in ks
+        if k in verdict.details
+    }
+    if verdict.kind == "mismatch" and all(
+        any(inside.get(k) for k in ks) for ks, state in groups if state.launch is not None
+    ):
+        return _HINTS["branch"]  # each group is in another branch of a condition
+    for ks, state in groups:
+        for condition in (one for k in ks for one in inside.get(k, ())):
+            line = "" if _same_line(groups) else state.where
+            return _of_condition(condition, line or "this line")
+    if why == "order" and not _same_line(groups):
+        return _HINTS["branch"]
+    return _HINTS.get(why, "")
+
+
+def _of_condition(condition: Condition, line: str) -> str:
+    """Return advice about a condition, given the line of the launch, in words."""
+    asks = f", which depends on the process ({condition.asks})" if condition.asks else ""
+    return _HINTS["condition"].format(condition.line or line, condition.words, asks)
+
+
+def _is_common(condition: Condition, verdict: Verdict) -> bool:
+    """Return whether a condition explains nothing: whose launches do not match are all inside."""
+    if verdict.kind != "mismatch":
+        return False
+    waiting = [k for k, state in verdict.states.items() if state.launch is not None]
+    place = condition.words, condition.at
+    return all(
+        k in verdict.details
+        and any((one.words, one.at) == place for one in verdict.details[k].conditions)
+        for k in waiting
+    )
+
+
+def _governs(detail: Detail, verdict: Verdict) -> Condition | None:
+    """Return the innermost condition because of which others may not make a launch, or None.
+
+    Others that have made launches from the same lines were inside the condition, too; only if no
+    loop is inside it, the condition may have been another one at the end.
+    """
+    missing = [state for state in verdict.states.values() if state.launch is None]
+    been = any(state.visits for state in missing)
+    found = (one for one in detail.conditions if not (been and one.loops))
+    return next(found, None)
+
+
+def _of_loops(verdict: Verdict, details: list[Detail]) -> str:
+    """Return advice about the loops around a launch that others have not made.
+
+    The number of rounds is known to differ only if all have launched from the same lines before,
+    equally often, and if no library's loop may have led there.
+    """
+    loops = {detail.loops for detail in details}
+    visits = {state.visits for state in verdict.states.values()}
+    if len(loops) != 1 or not (around := loops.pop()):
+        return ""
+    skips = {detail.skip for detail in details}
+    if "" not in skips:
+        return _HINTS["skipped"].format(around[0], sorted(skips)[0])
+    if visits == {0} or len(visits) > 1 or not all(detail.direct for detail in details):
+        return ""
+    if len(around) == 1:
+        return _HINTS["loop"].format(*around)
+    return _HINTS["loops"].format(", ".join(f"`{loop}`" for loop in reversed(around)))
+
+
+def _same_line(groups: Iterable[Group]) -> bool:
+    return len({(state.line, state.place) for _, state in groups if state.launch}) == 1

@@ -1,0 +1,101 @@
+"""How clients tell the referee from which lines they launch."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+
+import pytest
+
+from mcnb.lockstep.client import Client
+from mcnb.lockstep.model import Detail
+from mcnb.lockstep.server import Server
+from mcnb.lockstep.source import Place
+from tests.support.clients import HANG_S, F, G, learners_of
+
+
+class Described:
+    """Two clients whose places have a stack of one line, which is counted each time it is named."""
+
+    def __init__(self, server: Server) -> None:
+        self.named: list[int | None] = []
+        self.earlier: dict[int, Place] = {}
+        self.errors: dict[int, str] = {}
+        self.server = server
+        self.clients = [
+            Client(server.address, k, learners_of(k), self.lines, partial(self.detail, k))
+            for k in range(2)
+        ]
+
+    def lines(self, place: Place) -> tuple[str, ...]:
+        self.named.append(place.line)
+        return (f"train.py:{place.line}",)
+
+    def detail(self, k: int, _: Place, frame: object, handled: object, earlier: Place) -> Detail:
+        self.earlier[k] = earlier
+        return Detail()
+
+    def launch(self, *lines: tuple[int, int]) -> None:
+        """Let both processes launch from these lines, one after the other."""
+
+        def learner(process: int) -> None:
+            try:
+                for pair in lines:
+                    launch = G if pair[process] == 99 else F
+                    self.clients[process].make(launch, Place(pair[process]), lambda: None)
+            except Exception as error:
+                self.errors[process] = str(error)
+
+        threads = [threading.Thread(target=learner, args=(k,)) for k in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(HANG_S)
+            assert not thread.is_alive()
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
+
+
+def test_each_place_is_described_once(server: Server) -> None:
+    described = Described(server)
+    described.launch(*[(1, 1), (2, 2)] * 5)
+    described.launch((2, 2), (1, 1))
+    assert sorted(described.named) == [1, 1, 2, 2]
+    assert server.meetings == ()
+    described.close()
+
+
+def test_lines_have_new_names_in_a_new_cell(server: Server) -> None:
+    described = Described(server)
+    for _ in range(2):
+        cell = server.begin([0, 1])
+        for client in described.clients:
+            client.begin(cell)
+        described.launch((1, 1))
+    assert described.named == [1, 1, 1, 1]
+    described.close()
+
+
+def test_places_without_end_are_told_apart(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcnb.lockstep.client.MOST_STACKS", 2)
+    described = Described(server)
+    described.launch(*((line, line) for line in range(1, 9)))
+    described.launch((9, 8))
+    [meeting] = server.meetings
+    assert meeting.own == {0: "train.py:9", 1: "train.py:8"}
+    assert meeting.number == 9
+    described.close()
+
+
+def test_the_cause_is_asked_for_where_it_is(server: Server) -> None:
+    described = Described(server)
+    described.launch((1, 1), (2, 3), (3, 99))
+    assert described.earlier == {0: Place(2), 1: Place(3)}
+    assert set(described.errors) == {0, 1}
+    assert (
+        ". What came before: the 2nd launch of jit(f) came from different lines: train.py:2 on "
+        "process 0; train.py:3 on process 1. Since then, "
+    ) in described.errors[0]
+    described.close()

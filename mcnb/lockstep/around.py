@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 import linecache
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -259,7 +260,9 @@ class _Search:
         scope = replace(
             self.scope, functions=tuple(within), caller=self.scope.caller if same else None
         )
-        asked = Search().any(tests, scope)
+        asked = None
+        with contextlib.suppress(Exception):  # of any kind: a hint is not worth losing the rest
+            asked = Search().any(tests, scope)
         return found if asked is None else (*found, _If(words, at, asked))
 
     def _on(self, nodes: Sequence[ast.AST]) -> bool:

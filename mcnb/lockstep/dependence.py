@@ -53,7 +53,9 @@ _AGREED = frozenset(
 # something, and NumPy's never do.
 _LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "mcnb", "optax")
 # How many functions and modules deep, and how many expressions, the search goes.
-_DEEPEST, _MOST = 6, 2000
+_DEEPEST, _MOST = 6, 1000
+# Modules of the types of functions, and of what wraps them.
+_FUNCTIONS = ("builtins", "functools", "jax", "types")
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _Definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -228,7 +230,9 @@ class Search:
                 if not _may_search(one.__module__):
                     continue
                 attribute = vars(one).get(node.attr)
-                function = getattr(attribute, "fget", None) or getattr(attribute, "func", None)
+                function = attribute.fget if isinstance(attribute, property) else None
+                if isinstance(attribute, functools.cached_property):
+                    function = attribute.func
                 if isinstance(function, FunctionType):
                     return self._function(function, depth, owner)
                 module = sys.modules.get(one.__module__)
@@ -241,9 +245,7 @@ class Search:
             self._seen.discard(key)
 
     def _of_class(self, name: str, attribute: str, filename: str, depth: int) -> Asked | None:
-        for node in ast.walk(parsed(filename)):
-            if not isinstance(node, ast.ClassDef) or node.name != name:
-                continue
+        for node in _nodes(id(parsed(filename)), filename).classes.get(name, ()):
             for method in ast.walk(node):
                 for at, value in _assignments(method):
                     if isinstance(at, ast.Attribute) and at.attr == attribute:
@@ -255,6 +257,8 @@ class Search:
     def _called(self, function: ast.expr, scope: Scope, depth: int) -> Asked | None:
         """Return where the result of calling a function depends on the process."""
         value = _value(function, scope)
+        if not type(value).__module__.startswith(_FUNCTIONS):
+            value = None  # an object of the program's, whose attributes may be computed
         if {_last_name(function), getattr(value, "__name__", "")} & _PROCESS_INDEX:
             return Asked(scope.filename, function.lineno)
         if value is None and isinstance(function, ast.Name):
@@ -279,17 +283,18 @@ class Search:
         if not _may_search(function.__module__ or ""):
             return None
         code = function.__code__
-        for node in ast.walk(parsed(code.co_filename)):
-            if isinstance(node, _Definitions) and first_line(node) == code.co_firstlineno:
-                around = scope_of(code.co_filename, node.lineno).functions
-                outer = around[: around.index(node)] if node in around else ()
-                free = inspect.getclosurevars(function).nonlocals if function.__closure__ else {}
-                values = {**function.__globals__, **free}
-                if bound is not None and code.co_argcount:
-                    values[code.co_varnames[0]] = bound
-                scope = Scope(code.co_filename, (*outer, node), values)
-                return _far(self._result(node, scope, depth + 1))
-        return None
+        nodes = _nodes(id(parsed(code.co_filename)), code.co_filename)
+        node = nodes.functions.get(code.co_firstlineno)
+        if node is None:
+            return None
+        around = scope_of(code.co_filename, node.lineno).functions
+        outer = around[: around.index(node)] if node in around else ()
+        free = inspect.getclosurevars(function).nonlocals if function.__closure__ else {}
+        values = {**function.__globals__, **free}
+        if bound is not None and code.co_argcount:
+            values[code.co_varnames[0]] = bound
+        scope = Scope(code.co_filename, (*outer, node), values)
+        return _far(self._result(node, scope, depth + 1))
 
     def _result(self, function: _Function, scope: Scope, depth: int) -> Asked | None:
         """Return where what a function returns, or whether it does so, depends on the process."""
@@ -304,8 +309,8 @@ class Search:
         caller, line = scope.caller
         arguments = function.args
         names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
-        for node in ast.walk(parsed(caller.filename)):
-            if not isinstance(node, ast.Call) or not first_line(node) <= line <= last_line(node):
+        for node in _nodes(id(parsed(caller.filename)), caller.filename).calls:
+            if not node.lineno <= line <= (node.end_lineno or node.lineno):
                 continue
             called = _last_name(node.func)
             if called != function.name and not (function.name == "__init__" and called):
@@ -447,6 +452,29 @@ def _deciding(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 @dataclass
+class _Nodes:
+    """Parts of a file: functions by their first lines, classes by their names, and calls."""
+
+    functions: dict[int, _Function] = field(default_factory=dict)
+    classes: dict[str, list[ast.ClassDef]] = field(default_factory=dict)
+    calls: list[ast.Call] = field(default_factory=list)
+
+
+@functools.lru_cache(maxsize=64)
+def _nodes(_tree: int, filename: str) -> _Nodes:
+    """Return the parts of a file; the first argument tells a changed file from what it was."""
+    found = _Nodes()
+    for node in ast.walk(parsed(filename)):
+        if isinstance(node, _Definitions):
+            found.functions.setdefault(first_line(node), node)
+        elif isinstance(node, ast.ClassDef):
+            found.classes.setdefault(node.name, []).append(node)
+        elif isinstance(node, ast.Call):
+            found.calls.append(node)
+    return found
+
+
+@dataclass
 class _Index:
     """The names of a module.
 
@@ -527,8 +555,8 @@ def _value(node: ast.expr, scope: Scope) -> Any:
     return None
 
 
-def _may_search(module: str) -> bool:
-    top = module.partition(".")[0]
+def _may_search(module: object) -> bool:
+    top = str(module).partition(".")[0]
     return bool(top) and top not in _LIBRARIES and top not in sys.stdlib_module_names
 
 

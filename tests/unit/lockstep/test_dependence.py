@@ -178,6 +178,28 @@ def test_conditions(folder: Path, what: str) -> None:
     assert bool(conditions) == (asks is not None)
 
 
+def test_an_object_of_the_program_is_not_touched(folder: Path) -> None:
+    source = (
+        "class Proxy:\n    def __getattr__(self, name):\n        raise SystemExit(name)\n"
+        "    def __call__(self):\n        return 1\n"
+        "class Odd:\n    __module__ = 3\n"
+        "proxy, odd = Proxy(), Odd()\n"
+        "if proxy() and proxy.call is not None if 0 else True:\n    here()\n"
+        "if proxy():\n    if odd.rank if 0 else process_index() == 0:\n        here()\n"
+    )
+    first, second = seen(folder, source)
+    assert first == ()
+    assert [one.words for one in second] == ["odd.rank if 0 else process_index() == 0"]
+
+
+def test_a_search_that_fails_finds_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr("mcnb.lockstep.around.Search.any", fail)
+    assert seen(folder, "if process_index() == 0:\n    here()") == [()]
+
+
 # Programs that get `here`, and what is said of the conditions around it: the condition, its line,
 # the line that it governs if that is another one, and where it depends on the process, if
 # elsewhere.

@@ -64,6 +64,7 @@ class _Loop:
     """A loop around a line, and the first line of its body that may skip the line."""
 
     words: str
+    line: int
     skip: str = ""
 
 
@@ -95,9 +96,15 @@ def along(spots: Sequence[Spot], name: Callable[[str, int], str], own: int | Non
     """
     conditions: list[Condition] = []
     loops: list[_Loop] = []
+    # A comprehension has a frame of its own in older versions of Python, and recursion has many.
+    seen: set[tuple[str, str, int]] = set()
     for spot, scope in zip(spots, _scopes(spots), strict=True):
         search = _Search(spot.line, linecache.getlines(spot.filename), scope)
         for one in reversed(search.inside(parsed(spot.filename), ())):
+            key = spot.filename, one.words, one.line
+            if key in seen:
+                continue
+            seen.add(key)
             if isinstance(one, _Loop):
                 loops.append(one)
                 continue
@@ -247,7 +254,7 @@ class _Search:
             return self._children(ast.iter_child_nodes(node), found)
         for generator in node.generators:
             words = f"for {ast.unparse(generator.target)} in {ast.unparse(generator.iter)}"
-            found = (*found, _Loop(words))
+            found = (*found, _Loop(words, generator.target.lineno))
             for test in generator.ifs:
                 found = self._only_if(ast.unparse(test), [test], found)
         return self._children(results, found)
@@ -277,7 +284,7 @@ class _Search:
             if left or around_it:
                 skip = self.lines[first_line(node) - 1].strip()
                 break
-        return (*found, _Loop(words, skip))
+        return (*found, _Loop(words, loop.lineno, skip))
 
 
 def _of_this_loop(node: ast.AST) -> Iterator[ast.AST]:

@@ -300,6 +300,18 @@ PROGRAMS: Mapping[str, tuple[str, list[tuple[str, int, int, int]]]] = {
         "            here()\n    inner()\nouter()",
         [("first", 4, 0, 0)],
     ),
+    "a comprehension": (
+        "k = process_index()\nif k == 0:\n    a = [here() for i in range(1) if k < 1]",
+        [("k < 1", 3, 0, 0), ("k == 0", 2, 0, 0)],
+    ),
+    "a generator expression": (
+        "k = process_index()\nif k == 0:\n    a = max(\n     here()\n     for i in [1]\n    )",
+        [("k == 0", 2, 0, 0)],
+    ),
+    "a function that calls itself": (
+        "def f(n):\n    if process_index() < 1:\n        return f(n - 1) if n else here()\nf(2)",
+        [("process_index() < 1", 2, 0, 0)],
+    ),
     "a condition around a definition": (
         "if process_index() == 0:\n    def save():\n        here()\nelse:\n    def save():\n"
         "        here()\nsave()",

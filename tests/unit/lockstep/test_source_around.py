@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcnb.lockstep.around import around
+from mcnb.lockstep.around import Spot, along, around
 from mcnb.lockstep.model import Condition, Detail
 from mcnb.lockstep.source import Place
 from mcnb.worker.cellcode import CellCompiler
@@ -346,3 +346,10 @@ def test_a_name_from_another_script_says_nothing(program: Program) -> None:
     linecache.getlines(str(program.folder / "other.py"))
     program.script("rank = 0\nif rank == 0:\n    launch(x)")
     assert around(str(program.folder / "train.py"), 3).conditions == ()
+
+
+def test_a_loop_of_two_frames_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("for i in y:\n    a = [launch(j) for j in i]\n")
+    spot = Spot(str(path), 2)
+    assert along([spot, spot], lambda *_: "").loops == ("for j in i", "for i in y:")

@@ -12,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
@@ -29,6 +30,8 @@ from mcnb.lockstep.wire import Address
 
 # The delay of an interrupt that arrived while a launch was on its way.
 INTERRUPT_AFTER_S = 0.01
+# How the names of mcnb's own files begin.
+_OWN = f"{Path(__file__).parents[1]}/"
 
 
 def check_launches(
@@ -173,7 +176,7 @@ def _spots(places: Places, place: Place, frame: FrameType | None) -> list[Spot]:
             between.clear()
             if code.co_filename == places.cell and code.co_name == "<module>":
                 break
-        else:
+        elif not code.co_filename.startswith(_OWN):  # mcnb does the same on all processes
             between.append(code)
         frame = frame.f_back
     if not any(spot.is_at(place) for spot in spots):

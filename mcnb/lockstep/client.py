@@ -660,7 +660,8 @@ class Client:
             frame = None if slot is None else frames.get(slot.thread)
         try:
             handled = None if slot is None else slot.handled
-            before = next((at for number, at in self._stacks.values() if number == stack), Place())
+            stacks = list(self._stacks.values())  # the thread that waits may be adding its own
+            before = next((at for number, at in stacks if number == stack), Place())
             return Detail() if place is None else self._detail(place, frame, handled, before)
         except Exception:  # of any kind: the verdict does not depend on it
             return Detail()

@@ -128,8 +128,8 @@ def launches_once(codes: Sequence[CodeType]) -> bool:
     """
     import jax
 
-    own = (f"{Path(jax.__file__).parent}/", f"{Path(__file__).parents[1]}/")
-    if not all(code.co_filename.startswith(own) for code in codes):
+    folder = f"{Path(jax.__file__).parent}/"
+    if not all(code.co_filename.startswith(folder) for code in codes):
         return False
     return not any(
         code.co_name in _FOR_EACH_LEAF or "/jax/experimental/" in code.co_filename for code in codes

@@ -105,8 +105,8 @@ class _Process:
         free: Whether a thread that does not wait may still announce a launch.
         waiting: The announcements of its waiting threads, by thread.
         diverged: The announcement for which the process received its first verdict, or None.
-        apart: The processes that diverged from it while it had not reached their launches yet: its
-            next launch with one of them is refused, too.
+        apart: The processes that diverged from it while it had not reached their launches yet, for
+            each of these verdicts: its next launch with one of them is refused, too.
         error: The text of its error, if the process raised one.
         exit: How the process ended, if it died.
         made: The number of its launches in this cell, by participants.
@@ -117,7 +117,7 @@ class _Process:
     free: bool = True
     waiting: dict[int, _Waiting] = field(default_factory=dict)
     diverged: _Waiting | None = None
-    apart: set[int] = field(default_factory=set)
+    apart: list[set[int]] = field(default_factory=list)
     error: str = ""
     exit: ProcessExit | None = None
     made: dict[tuple[int, ...], int] = field(default_factory=dict)
@@ -226,7 +226,8 @@ class Referee:
         self._waiting.setdefault(waiting.key, {}).setdefault(k, thread)
         process.free = not alone
         refused: list[Ruling] = []
-        if process.apart and process.doing == "runs" and process.apart & {*launch.participants}:
+        owed = process.apart[0] if process.apart else set()
+        if process.doing == "runs" and owed & {*launch.participants}:
             refused = self._refuse([(k, thread)], "mismatch", (), late=True)
         complete = [
             one
@@ -478,9 +479,10 @@ class Referee:
         told = {k for k, _ in waiters}
         for p in involved - told:
             if not (late or self._processes[p].waiting):
-                self._processes[p].apart |= told
+                self._processes[p].apart.append(told)
         for k, thread in waiters:
-            self._processes[k].apart.clear()
+            apart = self._processes[k].apart
+            del apart[: 1 if late else len(apart)]
             self._forget(k, thread)
             # A process that catches its verdict may go on, to launches that all others make.
             self._processes[k].free = self._processes[k].doing == "runs"

@@ -359,6 +359,23 @@ def test_who_had_not_reached_it_receives_the_verdict_once() -> None:
     assert referee.announce(3, 2, all_of_them, line=3) == [Go(together)]
 
 
+def test_who_is_several_launches_behind_receives_each_verdict() -> None:
+    referee = Referee(3)
+    f, g, last = (launch(name, 0, 1, 2) for name in ("f", "g", "last"))
+    for first, second in ((f, g), (g, f)):  # process 0 is slow, and has announced none of them
+        referee.announce(1, 0, first)
+        [stop] = referee.announce(2, 0, second)
+        assert isinstance(stop, Stop)
+        assert stop.waiters == ((1, 0), (2, 0))
+    referee.announce(1, 0, last)
+    referee.announce(2, 0, last)
+    for own in (f, g):
+        [late] = referee.announce(0, 0, own)
+        assert isinstance(late, Stop)
+        assert late.waiters == ((0, 0),)
+    assert referee.announce(0, 0, last) == [Go(((0, 0), (1, 0), (2, 0)))]
+
+
 def test_a_process_that_goes_on_is_waited_for_until_it_ends() -> None:
     referee = Referee(3)
     referee.announce(0, 0, launch("f", 0, 1))

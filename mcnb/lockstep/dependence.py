@@ -280,7 +280,7 @@ class Search:
 
     def _function(self, function: FunctionType, depth: int, bound: Any = None) -> Asked | None:
         """Return where the result of a function, or of a method of an object, depends on it."""
-        if not _may_search(function.__module__ or ""):
+        if not _may_search(function.__module__ or "__main__"):  # a namespace may have no name
             return None
         code = function.__code__
         nodes = _nodes(id(parsed(code.co_filename)), code.co_filename)

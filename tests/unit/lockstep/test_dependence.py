@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from types import FrameType
 import pytest
 
 from mcnb.lockstep.around import Spot, along
+from mcnb.lockstep.dependence import Asked, Scope, Search
 from mcnb.lockstep.model import Condition
 
 # Each program has a line that says `here`, in an `if` whose condition is looked at. What is in the
@@ -190,6 +192,18 @@ def test_an_object_of_the_program_is_not_touched(folder: Path) -> None:
     first, second = seen(folder, source)
     assert first == ()
     assert [one.words for one in second] == ["odd.rank if 0 else process_index() == 0"]
+
+
+def test_a_function_of_a_namespace_without_a_name(tmp_path: Path) -> None:
+    source = "def first():\n    return process_index() == 0\nif first():\n    pass\n"
+    path = tmp_path / "train.py"
+    path.write_text(source)
+    names: dict[str, object] = {"process_index": lambda: 0}
+    exec(compile(source, str(path), "exec"), names)
+    assert names["first"].__module__ in (None, "builtins")
+    search = Search()
+    test = ast.parse("first()", mode="eval").body
+    assert search.expression(test, Scope(str(path), values=names)) == Asked(str(path), 2, far=True)
 
 
 def test_a_search_that_fails_finds_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,13 +23,20 @@ def waits(thread):
     while frame is not None and frame.f_code.co_name != "_hear_or_sleep":
         frame = frame.f_back
     return frame is not None
+sending = threading.RLock()  # guards that no signal is sent after its handler was called
 def when_waiting(handler):  # calls a handler while the main thread waits for a launch
     def handle(*_):
-        Path(marker).touch()
+        with sending:
+            if Path(marker).exists(): return
+            Path(marker).touch()
         handler()
     def watch():
-        while not waits(threading.main_thread().ident): time.sleep(0.005)
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
+        # Again and again: a signal at the start of a blocking call is not handled until its end.
+        while not Path(marker).exists():
+            with sending:
+                if waits(threading.main_thread().ident) and not Path(marker).exists():
+                    signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
+            time.sleep(0.005)
     signal.signal(signal.SIGALRM, handle)
     threading.Thread(target=watch).start()
 def until_called():

@@ -144,7 +144,7 @@ def shown(text: str) -> str:
 
 
 def _wrapped(line: str) -> list[str]:
-    told = re.match(r"(?:\[[\d, all-]+\])? *(?=yours: |expected: )|Hint: (?=\w)|That is", line)
-    if told is None or len(line) <= WIDTH:
+    value = re.match(r"(?:\[[\d, all-]+\])? *(?=yours: |expected: )", line)
+    if len(line) <= WIDTH or not (value or re.match(r"Hint: (?=\w)|That is", line)):
         return [line]
-    return wrapped(line, "" if "Hint" in told[0] else " " * (told.end() + 2))
+    return wrapped(line, "" if value is None else " " * (value.end() + 2))

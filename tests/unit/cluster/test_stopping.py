@@ -9,7 +9,7 @@ import pytest
 from mcnb.cluster import stopping
 from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.stopping import INTERRUPT_S, SAME_PRESS_S, TICK_S, Presses, Stopper
-from mcnb.messages import Progress
+from mcnb.messages import Healed, Progress, Unfinished
 
 
 class Machine:
@@ -56,6 +56,46 @@ class Machine:
 
     def abort(self) -> bool:
         return self.aborts
+
+
+class Computing:
+    """Two processes after a cell: devices compute on, until they are aborted.
+
+    Args:
+        replies: What the processes reply to each call, in order; a process without a reply is
+            silent until the abort.
+    """
+
+    def __init__(self, *replies: dict[int, Any]) -> None:
+        self.replies = list(replies)
+        self.answers: dict[int, Any] = {}
+        self.aborts = 0
+        self.exits: dict[str, object] = {}
+        self.options: Any = type("Options", (), {"processes": 2})
+        self.client = self
+
+    def call(self, function: object, *args: object) -> Computing:
+        del function, args
+        self.answers = self.replies.pop(0)
+        return self
+
+    def follow(self, policy: Any) -> bool:
+        del policy
+        return True
+
+    def all_inactive(self, for_s: float) -> bool:
+        del for_s
+        return False
+
+    def abort(self) -> bool:
+        self.aborts += 1
+        # What kept a silent process from its reply has ended.
+        self.answers = dict.fromkeys(range(2), Unfinished()) | self.answers
+        return True
+
+    def heal(self, size: int, follow: Any) -> dict[int, Healed]:
+        del follow
+        return {0: Healed(), 1: Healed()} if size else {}
 
 
 def stopped(machine: Machine, monkeypatch: pytest.MonkeyPatch, *, asked: bool = True) -> Outcome:
@@ -108,3 +148,39 @@ def test_an_abort_is_urgent_if_the_user_waits_for_it(
     """Of a cell that can't continue, a process may be late to report that it was aborted."""
     machine = Machine(1, replies_s=5, aborts=True)
     assert stopped(machine, monkeypatch, asked=asked).intact != asked
+
+
+@pytest.mark.parametrize(
+    ("replies", "named"),
+    [
+        ({0: Unfinished(), 1: Unfinished(devices=(0,), bytes=8, cell="In[3]")}, "process 1"),
+        ({0: Unfinished(bytes=8)}, "process 1"),
+        (
+            {k: Unfinished(devices=(1,), bytes=8, cell="In[3]") for k in (0, 1)},
+            "both processes",
+        ),
+    ],
+)
+def test_computations_that_do_not_end_are_aborted(
+    replies: dict[int, Unfinished], named: str
+) -> None:
+    idle = {k: Unfinished(bytes=8) for k in (0, 1)}
+    computing = Computing(replies, idle, {0: True, 1: True})
+    either: Any = computing
+    outcome = Outcome()
+    stages: list[str] = []
+    presses = Presses(lambda: None)
+    presses.press()
+    Stopper(either, outcome, presses, stages.append).verify(ended=True, heal=False, salt=1)
+    assert computing.aborts == 1
+    assert stages == [
+        "Stopping: checking that no device computes any more …",
+        f"Stopping: aborting the computations of {named} …",
+        "Healing the cluster: reconnecting the processes, with their variables …",
+    ]
+    assert outcome == Outcome(
+        cut=True,
+        verified=True,
+        healed={0: Healed(), 1: Healed()},
+        endless=frozenset(one.cell for one in replies.values() if one.devices),
+    )

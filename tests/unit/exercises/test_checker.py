@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcnb.errors import ClusterError
-from mcnb.exercises.checker import Grade, exercises, grade, look
+from mcnb.exercises.checker import Grade, exercises, grade, look, shown
 from mcnb.exercises.exercise import UNSET
 from mcnb.options import Options
 
@@ -88,3 +88,25 @@ def test_no_such_exercise() -> None:
 def test_what_a_process_has() -> None:
     assert look("01.3", {"own_sum": 5}) == 5
     assert look("01.3", {"other": 5}) == UNSET
+
+
+def test_long_lines_are_wrapped_at_words() -> None:
+    numbers = ", ".join(map(str, range(40)))
+    text = (
+        f"[0]     expected: {numbers}\n"
+        f"printed by the program: {numbers}\n"
+        "Hint: whole.addressable_shards has the parts on this process's devices; part.data is one "
+        "of them, and holds its values.\n"
+        "That is what came of it when sum_of_all_parts_on_this_process was tried out on the "
+        "processes."
+    )
+    assert shown(text) == (
+        "[0]     expected: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,\n"
+        "          18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34,\n"
+        "          35, 36, 37, 38, 39\n"
+        f"printed by the program: {numbers}\n"
+        "Hint: whole.addressable_shards has the parts on this process's devices;\n"
+        "part.data is one of them, and holds its values.\n"
+        "That is what came of it when sum_of_all_parts_on_this_process was tried out on\n"
+        "the processes."
+    )

@@ -8,11 +8,13 @@ from __future__ import annotations
 import importlib.util
 import re
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -240,6 +242,23 @@ def test_a_missing_compiler_is_told_with_the_command(monkeypatch: pytest.MonkeyP
         "mcnb.Pod needs the TPU compiler (libtpu), which is not installed. Install it: "
         'python -m pip install "mcnb[tpu]"'
     )
+
+
+@pytest.mark.parametrize(("slices", "passed"), [(1, {}), (2, {"num_slices": 2})])
+def test_a_topology_of_slices(
+    monkeypatch: pytest.MonkeyPatch, slices: int, passed: dict[str, int]
+) -> None:
+    """The compiler is told how many slices there are only if there are several."""
+    asked = []
+
+    def describe(**settings: Any) -> Any:
+        asked.append(settings)
+        return SimpleNamespace(devices=["a", "b"])
+
+    monkeypatch.setattr(topology, "has_compiler", lambda: True)
+    monkeypatch.setattr(topologies, "get_topology_desc", describe)
+    assert topology.devices_of("v5e:4x4", slices) == ["a", "b"]
+    assert asked == [{"platform": "tpu", "topology_name": "v5e:4x4", **passed}]
 
 
 def test_the_longest_of_three_times() -> None:

@@ -370,10 +370,11 @@ def _is_idle(stack: list[FrameType]) -> bool:
     frame = stack[0]
     if frame.f_code is not _POOL_WORKER:
         return False
-    work = frame.f_locals
-    if work.get("work_item") is not None or not work["work_queue"].empty():
+    given = frame.f_locals["work_queue"]
+    if not given.empty() or any(one._state == "PENDING" for one in list(_given.get(given, ()))):
         return False
-    return all(one._state != "PENDING" for one in list(_given.get(work["work_queue"], ())))
+    # The thread goes on meanwhile, so look last: what it takes is pending until it is held here.
+    return frame.f_locals.get("work_item") is None
 
 
 def _work_of(stack: list[FrameType]) -> list[Any]:

@@ -25,7 +25,15 @@ from typing import Any, TypeVar
 from mcnb.errors import LockstepError, McnbError
 from mcnb.lockstep.model import Detail, Launch, LaunchRecord
 from mcnb.lockstep.source import Place
-from mcnb.lockstep.threads import Ordering, Passage, Threads, current_frames, interrupt_main
+from mcnb.lockstep.threads import (
+    Ordering,
+    Passage,
+    Threads,
+    called_within,
+    current_frames,
+    interrupt_main,
+    is_called_by,
+)
 from mcnb.lockstep.values import NO_ANSWER, Replicas
 from mcnb.lockstep.wire import Address, Channel, DisconnectedError, Message
 
@@ -70,12 +78,15 @@ class Slot:
         place: The place of its launch.
         thread: The thread's identifier.
         launch: The launch; None if the thread only waits for an answer.
+        ticket: The number under which the launch is announced.
         woken: A lock, held until there is an answer.
         answer: The referee's answer.
         turn: The launch's position among the launches of the process, once it may go ahead.
         announced: Whether the referee knows that the thread waits.
         make: Makes the launch; None if native code does.
         outcome: What `make` returned or raised, if a signal handler's launch had to wait for it.
+        passage: The launch, once it may be made; None before.
+        begun: Whether the thread is making the launch itself.
         replicas: The arguments whose values are compared; None if they are not.
         digests: The digests of these values.
         until: When the thread gives up, on the monotonic clock; None if it never does.
@@ -86,12 +97,15 @@ class Slot:
     place: Place
     thread: int
     launch: Launch | None = None
+    ticket: int = -1
     woken: threading.Lock = field(default_factory=threading.Lock)
     answer: Message = field(default_factory=list)
     turn: int = 0
     announced: bool = False
     make: Callable[[], Any] | None = None
     outcome: tuple[Any, BaseException | None] | None = None
+    passage: Passage | None = None
+    begun: bool = False
     replicas: Replicas | None = None
     digests: dict[str, str] = field(default_factory=dict)
     until: float | None = None
@@ -178,6 +192,10 @@ class Client:
         self._stack = itertools.count()
         self._number = itertools.count()
         self._slots: dict[int, Slot] = {}
+        # The launches of Python code that wait or may be made, until they were made, by ticket; of
+        # native code, the last that may be made, by thread.
+        self._unmade: dict[int, Slot] = {}
+        self._native: dict[int, Passage] = {}
         self._going: set[int] = set()  # threads whose launches go ahead, but have not begun
         self._passed: dict[int, Place] = {}
         self._tickets = itertools.count()
@@ -195,6 +213,7 @@ class Client:
         _clients.add(self)
         threading.Thread(target=self._listen, name="mcnb check", daemon=True).start()
         # After that thread, which is none of the learner's.
+        self._is_learners = is_learners
         self._threads = Threads(is_learners)
 
     def make(
@@ -217,23 +236,26 @@ class Client:
         Raises:
             LockstepError: The launch may never be made, because the processes diverged.
         """
-        passage = self.arrive(launch, place, make=make, replicas=replicas, until=until)
-        if passage is None:
+        slot = self._arrive(launch, place, make=make, replicas=replicas, until=until)
+        if slot is None or slot.passage is None:
             return make()
-        error = None
-        if passage.outcome is not None:
-            result, error = passage.outcome
-        else:
-            try:
-                result = make()
-            finally:
-                self._turns.end(passage)
-        if passage.interrupt is not None:
+        try:
+            slot.begun = True  # no signal handler is called between this line and the next one
+            if slot.outcome is None:
+                try:
+                    result = make()
+                finally:
+                    self._turns.end(slot.passage)
+        finally:
+            self._unmade.pop(slot.ticket, None)
+        if slot.passage.interrupt is not None:
             # The other participants went ahead: without this launch, they would wait for ever.
-            raise passage.interrupt
-        if error is not None:
-            raise error
-        return result  # type: ignore[no-any-return]
+            raise slot.passage.interrupt
+        if slot.outcome is not None:
+            result, error = slot.outcome
+            if error is not None:
+                raise error
+        return result
 
     def _made(self, passage: Passage, make: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         try:
@@ -243,7 +265,26 @@ class Client:
         finally:
             self._turns.end(passage)
 
-    def arrive(
+    def arrive(self, launch: Launch, place: Place, caller: FrameType) -> Passage | None:
+        """Wait until a launch may be made that native code makes next.
+
+        Args:
+            launch: The launch.
+            place: The place of the launch.
+            caller: The frame from which native code makes the launch; the launch is over when that
+                frame continues.
+
+        Returns:
+            The launch; None if it is made without waiting.
+
+        Raises:
+            LockstepError: The launch may never be made, because the processes diverged.
+            McnbError: A signal handler launches in the middle of another launch.
+        """
+        slot = self._arrive(launch, place, caller)
+        return None if slot is None else slot.passage
+
+    def _arrive(
         self,
         launch: Launch,
         place: Place,
@@ -251,21 +292,11 @@ class Client:
         make: Callable[[], Any] | None = None,
         replicas: Replicas | None = None,
         until: float | None = None,
-    ) -> Passage | None:
-        """Wait until a launch may be made; the caller makes it next.
+    ) -> Slot | None:
+        """Wait until a launch may be made; None if it is made without waiting.
 
-        Args:
-            launch: The launch.
-            place: The place of the launch.
-            caller: The frame from which native code makes the launch, if it does: the launch is
-                over when that frame continues.
-            make: Makes the launch, if the launch of a signal handler has to come after it.
-            replicas: The launch's arguments, whose values may be compared; None if not known.
-            until: When to stop waiting and return None, on the monotonic clock; None for never.
-
-        Raises:
-            LockstepError: The launch may never be made, because the processes diverged.
-            McnbError: A signal handler launches in the middle of a launch of native code.
+        For the arguments and errors, see `make` and `arrive`. A signal handler may have made the
+        launch meanwhile, if its own launch has to come after it.
         """
         thread = threading.get_ident()
         if thread in self._suspended:
@@ -284,12 +315,13 @@ class Client:
             self._record(launch, place, announced, announced)
             return None
         digests = self._digests(launch, replicas)
-        outer = self._make_outer(thread, launch)
-        slot = self._slots[ticket] = Slot(place, thread, launch, make=make, until=until)
+        outer = self._make_outer(thread, launch, caller)
+        slot = Slot(place, thread, launch, ticket=ticket, make=make, until=until)
         slot.brief = until is not None and until - announced <= BRIEF_S
         slot.handled = sys.exception()
         if digests:
             slot.replicas, slot.digests = replicas, digests
+        self._slots[ticket] = self._unmade[ticket] = slot
         try:
             interrupt = self._wait(ticket, slot)
             if slot.answer[0] == "stop":
@@ -302,6 +334,7 @@ class Client:
                 raise interrupt
         except BaseException:
             self._record(launch, place, announced, None)
+            self._unmade.pop(ticket, None)
             raise
         finally:
             del self._slots[ticket]
@@ -309,18 +342,20 @@ class Client:
                 self._rouse(outer)
         if slot.answer[0] == "backed":
             self._record(launch, place, announced, None)
+            self._unmade.pop(ticket, None)
             return None
         if len(slot.answer) > 2 and self.values is None:
             self._sampled.add(launch)
             self._reroute(False)
-        passage = Passage(
+        passage = slot.passage = Passage(
             thread, slot.turn, interrupt, *((id(caller), caller.f_lasti) if caller else (0, 0))
         )
-        passage.outcome = slot.outcome
-        if slot.outcome is None:
-            self._take_turn(passage, launch)
+        self._take_turn(passage, slot)
         self._record(launch, place, announced, time.monotonic())
-        return passage
+        if caller is not None:
+            self._native[thread] = passage
+            self._unmade.pop(ticket, None)
+        return slot
 
     def _digests(self, launch: Launch, replicas: Replicas | None) -> dict[str, str]:
         """Return the digests with which a launch is announced."""
@@ -332,14 +367,14 @@ class Client:
             return {}
         return replicas.digests(whole=self.values is True)
 
-    def _take_turn(self, passage: Passage, launch: Launch | None) -> None:
+    def _take_turn(self, passage: Passage, slot: Slot) -> None:
         """Wait for the turn of a launch that the other participants make, whatever happens here."""
-        if launch is not None and launch.is_barrier:
+        if slot.launch is not None and slot.launch.is_barrier:
             self._turns.skip(passage)  # the turns are those of devices
             return
         self._going.add(passage.thread)
         try:
-            while True:
+            while slot.outcome is None:  # otherwise, a signal handler has taken it
                 try:
                     self._turns.take(passage)
                     return
@@ -351,31 +386,38 @@ class Client:
         finally:
             self._going.discard(passage.thread)
 
-    def _make_outer(self, thread: int, launch: Launch) -> list[Slot]:
-        """Make the launches that wait in this thread, below a signal handler or a finalizer.
+    def _make_outer(self, thread: int, launch: Launch, caller: FrameType | None) -> list[Slot]:
+        """Make the launches of this thread below a signal handler or a finalizer, before its own.
 
-        They come first, and the thread can't make them by itself before the handler returns.
+        They come first: the other participants may have made them, and wait for their results. The
+        thread can't make them by itself before the handler returns.
 
         Raises:
-            McnbError: One of them is made by native code.
+            McnbError: One of them is made by native code, or has begun.
         """
-        outer = [slot for slot in list(self._slots.values()) if slot.thread == thread]
+        outer = [slot for slot in list(self._unmade.values()) if slot.thread == thread]
         # A handler that came before the announcement also comes before the launch.
         waiting = [slot for slot in outer if slot.announced and slot.outcome is None]
         for slot in waiting:
             while not slot.answer:
                 self._hear_or_sleep(slot)
-            if slot.answer[0] in ("go", "went") and slot.make is not None:
-                passage = Passage(thread, slot.turn, None, 0, 0)
-                self._take_turn(passage, slot.launch)
+            goes = slot.answer[0] in ("go", "went") and thread not in self._going
+            if goes and slot.make is not None and not slot.begun:
+                passage = slot.passage or Passage(thread, slot.turn, None, 0, 0)
+                if not self._turns.is_at(passage):
+                    self._take_turn(passage, slot)
                 slot.outcome = self._made(passage, slot.make)
-                if passage.interrupt is not None:
+                if slot.passage is None and passage.interrupt is not None:
                     raise passage.interrupt
-        gone = [slot for slot in waiting if slot.answer[0] in ("go", "went")]
-        natively = [slot for slot in gone if slot.outcome is None]
-        if natively or thread in self._going:
+        unmade = [s for s in waiting if s.answer[0] in ("go", "went") and s.outcome is None]
+        begun = bool(unmade) and all(slot.begun for slot in unmade)
+        if begun and not called_within(Client.make.__code__, self._is_learners):
+            return outer  # JAX makes a launch in order to make another one
+        last = self._native.get(thread)
+        natively = last is not None and last.caller != id(caller) and is_called_by(last)
+        if unmade or natively or thread in self._going:
             self._rouse(outer)
-            other = next((f" of {slot.launch.name}" for slot in natively if slot.launch), "")
+            other = next((f" of {slot.launch.name}" for slot in unmade if slot.launch), "")
             # No verdict: the cause, which the result shows before what follows from it.
             raise McnbError(
                 f"a signal handler or a finalizer launched {launch.name} in the middle of the "
@@ -415,13 +457,17 @@ class Client:
         The server gave the cell its number. Launches wait if `holding`, or are only announced.
         Values are compared as the client's argument `values` says.
         """
+        thread = threading.get_ident()
+        for ticket, slot in list(self._unmade.items()):
+            if slot.thread == thread:  # an interrupt came before it was made
+                self._unmade.pop(ticket, None)
         self._passed.clear()
         self._stacks.clear()  # lines of an earlier cell have other names now
         if values != self.values:
             self.values = values
             self._reroute(values is True)
         with self._hearing:
-            self._cell, self._main, self._over = cell, threading.get_ident(), False
+            self._cell, self._main, self._over = cell, thread, False
             self._holding = holding
 
     def finish(self) -> bool:
@@ -538,11 +584,8 @@ class Client:
         """Read until this thread has an answer; then let another thread read."""
         try:
             while not slot.answer:
-                messages = self._channel.receive()
-                if not messages:
+                if not self._channel.hear(self._hear):
                     self._let_all_pass()
-                for message in messages:
-                    self._hear(message)
         except DisconnectedError:
             self._let_all_pass()
         finally:
@@ -637,10 +680,13 @@ class Client:
         with self._hearing:
             if slot is None or slot.answer:
                 return
-            if kind in ("go", "went"):
-                slot.turn = self._turn
-                self._turn += 1
-            slot.answer = message
+            # In one statement without a call, in which no signal handler is called: it may hear the
+            # same message.
+            slot.turn, self._turn, slot.answer = (
+                (slot.turn, self._turn, slot.answer)
+                if slot.answer
+                else (self._turn, self._turn + (kind in ("go", "went")), message)
+            )
             given_up = kind in ("backed", "went")
             others_wait = len(self._slots) > 1
             if others_wait:

@@ -82,7 +82,6 @@ class Passage:
             frame itself would keep the learner's variables alive.
         instruction: The offset of that frame's instruction.
         done: Whether the launch was reported as made.
-        outcome: What making the launch returned or raised, if it was made for the thread.
     """
 
     thread: int
@@ -91,7 +90,6 @@ class Passage:
     caller: int
     instruction: int
     done: bool = False
-    outcome: tuple[Any, BaseException | None] | None = None
 
     def over(self) -> bool:
         """Return whether the launch was made."""
@@ -103,6 +101,29 @@ class Passage:
             if frame is None or self.thread == threading.get_ident():
                 return True
             return id(frame) != self.caller or frame.f_lasti != self.instruction
+
+
+def is_called_by(passage: Passage) -> bool:
+    """Return whether a launch of native code of this thread is about to be made.
+
+    Its frame has then called mcnb, which has not returned to native code yet.
+    """
+    frame = sys._getframe()
+    while (outer := frame.f_back) is not None:
+        if id(outer) == passage.caller and outer.f_lasti == passage.instruction:
+            return _module(frame).startswith("mcnb.")
+        frame = outer
+    return False
+
+
+def called_within(code: CodeType, is_learners: Callable[[FrameType], bool]) -> bool:
+    """Return whether a function has called, further out, the learner's code that runs now."""
+    learners = False
+    for frame in stack_of(sys._getframe(1)):
+        if learners and frame.f_code is code:
+            return True
+        learners = learners or is_learners(frame)
+    return False
 
 
 class Ordering:
@@ -133,6 +154,10 @@ class Ordering:
                 native = current is not None and current.caller
                 self._changed.wait(OVER_S if native else None)
             self._go_on()
+
+    def is_at(self, passage: Passage) -> bool:
+        """Return whether a launch has taken its turn, and none has done so after it."""
+        return self._current is passage
 
     def skip(self, passage: Passage) -> None:
         """Give up a launch's turn, or make the launch without waiting for it."""

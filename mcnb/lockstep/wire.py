@@ -54,7 +54,10 @@ import json
 import secrets
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any, TypeAlias
 
 Message: TypeAlias = list[Any]
@@ -164,6 +167,9 @@ class Channel:
     def __init__(self, address: Address, process: int, role: str) -> None:
         self.socket = address.connect()
         self._inbox = Inbox()
+        # What `hear` received, the number of its lines that were heard, and how many calls run.
+        self._pieces: list[bytes] = []
+        self._heard = self._calls = 0
         self._sending = threading.RLock()
         self._torn = False
         mine = nonce()
@@ -211,6 +217,59 @@ class Channel:
             _raise_if_own(error)
             raise
         return messages
+
+    def hear(self, listen: Callable[[Message], object]) -> bool:
+        """Wait for messages, and call a function for each of them.
+
+        A signal handler may call this in the middle of a call: messages that the other call has
+        received and not heard are heard again, so that one may be heard twice, but none too late.
+        Do not mix it with `receive`.
+
+        Returns:
+            Whether the connection is open.
+
+        Raises:
+            DisconnectedError: The connection is broken.
+        """
+        self._calls += 1
+        try:
+            if self._calls == 1:
+                count = len(self._pieces)
+                rest = b"\n".join(b"".join(self._pieces[:count]).split(b"\n")[self._heard :])
+                # In one statement without a call, in which no signal handler is called.
+                self._pieces[:count], self._heard = [rest], 0
+            if self._hear_all(listen):
+                return True
+            count = len(self._pieces)
+            self._receive()
+            self._hear_all(listen)
+            return self._pieces[count] != b""
+        finally:
+            self._calls -= 1
+
+    def _receive(self) -> None:
+        """Add a piece to those received; an empty one if the connection is closed.
+
+        No signal handler is called after it was received and before it was added: both happen in
+        one call of native code.
+        """
+        piece = islice(iter(partial(self.socket.recv, MOST_BYTES), None), 1)
+        try:
+            self._pieces.extend(piece)
+        except OSError as error:
+            _raise_if_own(error)
+            raise
+
+    def _hear_all(self, listen: Callable[[Message], object]) -> bool:
+        """Call a function for each message received; return whether there is one."""
+        number = self._heard
+        lines = b"".join(self._pieces).split(b"\n")[number:-1]
+        for line in lines:
+            if not line.endswith(TORN):
+                listen(json.loads(line))
+            number += 1
+            self._heard = max(self._heard, number)
+        return bool(lines)
 
     def close(self) -> None:
         """Shut the connection down, which wakes a thread that waits for messages."""

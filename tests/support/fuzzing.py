@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 Truth: TypeAlias = Literal["right", "divergent", "raises"]
 
 SETUP = """
-import asyncio, contextlib, os, queue, signal, threading
+import asyncio, contextlib, functools, os, queue, signal, sys, threading, time, weakref
 from concurrent.futures import ThreadPoolExecutor
 import jax, jax.numpy as jnp, numpy as np
 from jax import lax
@@ -49,6 +50,32 @@ class Mapped(dict):
             body, mesh=mesh_of(processes), in_specs=P(("a", "b")), out_specs=P()))
         return self.setdefault(processes, made)
 mapped = Mapped()
+
+class Shifted(dict):
+    def __missing__(self, processes):
+        mesh = mesh_of(processes)
+        n = mesh.devices.size
+        def shift(v):
+            v = lax.ppermute(v, ("a", "b"), [(i, (i + 1) % n) for i in range(n)])
+            return jnp.sum(lax.all_gather(v, ("a", "b")))
+        made = jax.jit(jax.shard_map(
+            shift, mesh=mesh, in_specs=P(("a", "b")), out_specs=P(), check_vma=False))
+        return self.setdefault(processes, made)
+shifted = Shifted()
+
+def closing_over(table):
+    return jax.jit(lambda v: jnp.sum(table) * jnp.sum(v))
+several = jax.jit(lambda v, n: lax.fori_loop(0, n, lambda i, s: s + jnp.sum(v), 0.0))
+consumed = jax.jit(lambda v: (v + 1, jnp.sum(v)), donate_argnums=0)
+def consume(processes):
+    mine = ready[processes] + 0  # no collective
+    return consumed(mine)[1]
+heard = []
+@jax.jit
+def telling(v):
+    total = jnp.sum(v)
+    jax.debug.callback(lambda t: heard.append(float(t)), total)
+    return total
 
 def number(result):
     return int(np.asarray(result.addressable_shards[0].data).ravel()[0])
@@ -86,10 +113,101 @@ def in_handler(work):
     try: signal.raise_signal(signal.SIGUSR1)
     finally: signal.signal(signal.SIGUSR1, before)
     return box[0]
+def in_timer(work):
+    box = []
+    timer = threading.Timer(0.002, lambda: box.append(work()))
+    timer.start()
+    timer.join()
+    return box[0]
+def by_condition(work):
+    box, ready = [], threading.Condition()
+    def run():
+        found = work()
+        with ready:
+            box.append(found)
+            ready.notify()
+    threading.Thread(target=run, daemon=True).start()
+    with ready:
+        ready.wait_for(lambda: box)
+    return box[0]
+class Holder: pass
+def in_finalizer(work):
+    box, holder = [], Holder()
+    weakref.finalize(holder, lambda: box.append(work()))
+    del holder
+    return box[0]
+def after_an_error(work):
+    try: raise KeyError("own")
+    except KeyError: return work()
+def at_the_end(work):
+    box = []
+    try: pass
+    finally: box.append(work())
+    return box[0]
+def swallowing(work):
+    try: return work()
+    except Exception: return 0
+def in_generator(work):
+    def give(): yield work()
+    return next(give())
+def cached(work):
+    return functools.cache(work)()
 def plainly(work):
     return work()
+
+def waits(thread):
+    frame = sys._current_frames().get(thread)
+    while frame is not None and frame.f_code.co_name != "_hear_or_sleep":
+        frame = frame.f_back
+    return frame is not None
+def during(first, second):  # a signal handler makes the second launch while the first waits
+    called, lock, main = [], threading.RLock(), threading.main_thread().ident
+    def call(*_):
+        with lock:
+            if called: return
+            called.append(None)
+        called.append(second())
+    def watch():
+        while not called:
+            with lock:
+                if not called and waits(main): signal.pthread_kill(main, signal.SIGUSR1)
+            time.sleep(0.001)
+    before = signal.signal(signal.SIGUSR1, call)
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        found = first()
+        call()  # unless it was called: nothing had to wait
+    finally:
+        with lock: called.append(0)
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+    return found + called[1]
 """
-WRAPPERS = ("in_thread", "in_pool", "by_queue", "by_event", "in_loop", "in_handler")
+WRAPPERS = (
+    "in_thread",
+    "in_pool",
+    "by_queue",
+    "by_event",
+    "by_condition",
+    "in_timer",
+    "in_loop",
+    "in_handler",
+    "in_finalizer",
+    "after_an_error",
+    "at_the_end",
+    "swallowing",
+    "in_generator",
+    "cached",
+)
+# The beginnings of the keys of launches whose programs are equal, and whose values may not be.
+OF_VALUES = ("together", "several", "closing over")
+# What makes such a value another one than that of the other processes.
+ODD = {
+    "np.full(2,": "1 + np.full(2,",
+    "np.int32(": "1 + np.int32(",
+    "np.full(40,": "(np.arange(40) == 7) + np.full(40,",
+}
 
 
 @dataclass(frozen=True)
@@ -130,6 +248,8 @@ class Program:
         actions: The actions of each process.
         pending: For each process, the numbers of actions that a pool runs, and of the actions
             before which their results are awaited.
+        handled: For each process, the numbers of actions during which a signal handler makes the
+            next one.
         truth: What the model says.
     """
 
@@ -137,6 +257,7 @@ class Program:
     count: int
     actions: dict[int, list[Action]]
     pending: dict[int, dict[int, int]] = field(default_factory=dict)
+    handled: dict[int, set[int]] = field(default_factory=dict)
 
     @property
     def truth(self) -> Truth:
@@ -155,7 +276,13 @@ class Program:
             waits = self.pending.get(k, {})
             for number, action in enumerate(self.actions[k]):
                 lines += [f"    t += f{n}.result()" for n, at in waits.items() if at == number]
-                if number in waits:
+                handled = self.handled.get(k, set())
+                if number in handled:
+                    second = self.actions[k][number + 1]
+                    lines.append(f"    t += during(lambda: {action.call}, lambda: {second.call})")
+                elif number - 1 in handled:
+                    pass
+                elif number in waits:
                     lines.append(f"    f{number} = pool.submit(lambda: {action.call})")
                 else:
                     lines.append(f"    {action.source()}")
@@ -210,9 +337,16 @@ def program(seed: int, count: int, devices: int) -> Program:
         replace(one, wrapper=chance.choice(WRAPPERS)) if chance.random() < 0.3 else one
         for one in steps
     ]
+    beside = chance.choices(["nothing", "thread", "handler"], [5, 3, 2])[0]
+    if beside == "handler":
+        at = chance.randrange(len(wrapped))
+        wrapped[at] = replace(wrapped[at], wrapper="plainly")
+        wrapped.insert(at, _closing_over(chance.randrange(3), wrapped[at].processes, devices))
     made = Program(seed, count, {k: [s for s in wrapped if k in s.processes] for k in range(count)})
-    if chance.random() < 0.3:
+    if beside == "thread":
         _let_run(chance, made)
+    elif beside == "handler":
+        _let_handle(chance, made)
     if chance.random() < 0.6:
         _mutate(chance, made, count, devices)
     return made
@@ -238,6 +372,17 @@ def _action(chance: random.Random, count: int, devices: int, name: str) -> Actio
             2 * i * total,
         ),
         Action(f"barrier('{name}', {processes})", f"barrier {name}", processes, 1),
+        Action(f"number(jnp.sum(ready[{processes}]))", "eager", processes, total),
+        Action(f"number(shifted[{processes}](ready[{processes}]))", "shifted", processes, total),
+        _closing_over(i, processes, devices),
+        Action(
+            f"number(several(ready[{processes}], np.int32({i})))",
+            f"several {i}",
+            processes,
+            i * total,
+        ),
+        Action(f"number(consume({processes}))", "consume", processes, total),
+        Action(f"number(telling(ready[{processes}]))", "telling", processes, total),
         Action(
             "int(mu.process_allgather(np.ones(3, np.int32)).sum())", "gather", everyone, 3 * count
         ),
@@ -246,11 +391,22 @@ def _action(chance: random.Random, count: int, devices: int, name: str) -> Actio
     return chance.choice(kinds)
 
 
+def _closing_over(i: int, processes: tuple[int, ...], devices: int) -> Action:
+    return Action(
+        f"number(closing_over(np.full(40, {i}, np.float32))(ready[{processes}]))",
+        f"closing over {i}",
+        processes,
+        40 * i * len(processes) * devices * 2,
+    )
+
+
 def _let_run(chance: random.Random, made: Program) -> None:
     """Let a pool run one action of all its participants, beside those that follow it."""
     actions = list(dict.fromkeys(a for one in made.actions.values() for a in one))
     # In which order two threads launch one computation isn't known, and its values may differ.
-    computations = [a.key.partition(" ")[0] if "together" in a.key else a.key for a in actions]
+    computations = [
+        a.key.partition(" ")[0] if a.key.startswith(OF_VALUES) else a.key for a in actions
+    ]
     counted = zip(actions, map(computations.count, computations), strict=True)
     alone = [a for a, count in counted if count == 1 and a.wrapper == "plainly"]
     if alone:
@@ -260,15 +416,30 @@ def _let_run(chance: random.Random, made: Program) -> None:
             made.pending[k] = {number: chance.randint(number + 1, len(made.actions[k]))}
 
 
+def _let_handle(chance: random.Random, made: Program) -> None:
+    """Let signal handlers make launches while the ones before them wait."""
+    for k, own in made.actions.items():
+        # JAX's C++ would launch what was launched before, and a handler can't launch below it.
+        firsts = [
+            number
+            for number, (one, other) in enumerate(pairwise(own))
+            if one.key.startswith("closing over") and one.wrapper == other.wrapper == "plainly"
+        ]
+        if firsts and chance.random() < 0.7:
+            made.handled[k] = {chance.choice(firsts)}
+
+
 def _mutate(chance: random.Random, made: Program, count: int, devices: int) -> None:
     """Change the actions of one process."""
     k = chance.choice([k for k in range(count) if made.actions[k]])
     own = made.actions[k]
-    if made.pending.get(k):
-        made.pending[k] = {}
+    made.pending.pop(k, None)
+    made.handled.pop(k, None)
     at = chance.randrange(len(own))
     action = own[at]
-    kind = chance.choice(["skip", "twice", "other", "swap", "value", "raise", "wrapper", "line"])
+    kind = chance.choice(
+        ["skip", "twice", "other", "swap", "value", "raise", "wrapper", "line", "late"]
+    )
     if kind == "skip":
         del own[at]
     elif kind == "twice":
@@ -279,8 +450,10 @@ def _mutate(chance: random.Random, made: Program, count: int, devices: int) -> N
             del own[at]
     elif kind == "swap":
         own[at], own[at - 1] = own[at - 1], own[at]
-    elif kind == "value" and action.key.startswith("together"):
-        call = action.call.replace("np.full(2,", "1 + np.full(2,")
+    elif kind == "value" and action.key.startswith(OF_VALUES):
+        call = action.call
+        for usual, other in ODD.items():
+            call = call.replace(usual, other)
         own[at] = replace(action, call=call, odd=True)
     elif kind == "raise":
         own[at] = replace(action, error=True)
@@ -288,3 +461,5 @@ def _mutate(chance: random.Random, made: Program, count: int, devices: int) -> N
         own[at] = replace(action, wrapper=chance.choice(WRAPPERS))
     elif kind == "line":
         own[at] = replace(action, call=f"(lambda: {action.call})()")
+    elif kind == "late":
+        own[at] = replace(action, call=f"[time.sleep(0.02), {action.call}][1]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import os
 import signal
 import sys
@@ -9,7 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
+from itertools import pairwise
+from types import CodeType, FrameType
+from typing import Any
 
 import pytest
 
@@ -22,6 +26,11 @@ from mcnb.lockstep.wire import Channel
 from tests.conftest import wait_until
 from tests.support.clients import HANG_S, LOCAL, LONG, F, G, Learner
 from tests.support.timing import shortest, since
+
+IN_THE_MIDDLE = (
+    "a signal handler or a finalizer launched jit(g) in the middle of the launch of jit(f), which "
+    "has to come first. Set a flag in the handler, and launch at the end of a step"
+)
 
 
 def test_what_all_launch_goes_ahead(clients: list[Client]) -> None:
@@ -215,7 +224,7 @@ def test_an_interrupt_is_heard_at_once(server: Server, clients: list[Client]) ->
     def waits() -> bool:
         # Only then: an interrupt before that ends the launch on its way to the referee.
         frame = sys._current_frames()[main]
-        return bool(server.waits()) and frame.f_code is Channel.receive.__code__
+        return bool(server.waits()) and frame.f_code is Channel._receive.__code__
 
     def attempt() -> float:
         thread = Interrupt(waits)
@@ -239,19 +248,19 @@ def test_an_interrupt_that_comes_too_late_lets_the_launch_be_made(
     server: Server, clients: list[Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The go is on its way, but this process does not read it before the interrupt.
-    receive = clients[0]._channel.receive
+    hear = clients[0]._channel.hear
 
-    def slow() -> object:
+    def slow(_: object) -> bool:
         assert wait_until(lambda: other.made)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(clients[0]._channel, "receive", slow)
+    monkeypatch.setattr(clients[0]._channel, "hear", slow)
     other = Learner(clients[1], F)
     made: list[str] = []
     with pytest.raises(KeyboardInterrupt):
         clients[0].make(F, Place(1), lambda: made.append("f"))
     assert made == ["f"]
-    monkeypatch.setattr(clients[0]._channel, "receive", receive)
+    monkeypatch.setattr(clients[0]._channel, "hear", hear)
     learners = [Learner(client, G) for client in clients]
     assert [one.joined().made for one in learners] == [["jit(g)"], ["jit(g)"]]
 
@@ -266,7 +275,7 @@ def signalled_while_it_waits(
 
     def reads() -> bool:
         frame = sys._current_frames()[main]
-        return bool(server.waits()) and frame.f_code is Channel.receive.__code__
+        return bool(server.waits()) and frame.f_code is Channel._receive.__code__
 
     def run() -> None:
         wait_until(reads, HANG_S)
@@ -307,6 +316,85 @@ def test_a_signal_handlers_launch_comes_after_the_one_that_waits(
     assert sorted(records, key=str) == sorted([(F, 1), (G, 2), (LONG, 2), (F, 3)], key=str)
 
 
+@cache
+def interruptible(code: CodeType) -> set[int]:
+    """Return the offsets of the instructions before which CPython may call a signal handler.
+
+    It does so at the beginning of a function, after a call, and when a loop goes on.
+    """
+    found = set()
+    for one, following in pairwise(dis.get_instructions(code)):
+        if one.opname == "RESUME" or one.opname.startswith("CALL"):
+            found.add(following.offset)
+        elif one.opname.startswith("JUMP_BACKWARD"):
+            found.add(one.argval)
+    return found
+
+
+def learner_interrupted(client: Client, at: int, handler: Callable[[], None]) -> bool:
+    """Launch F, and call a handler at a position in mcnb's code after the announcement.
+
+    Returns:
+        Whether there are so many positions.
+    """
+    process = client.process  # noqa: F841
+    left = at
+    before = sys.gettrace()
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(("client.py", "threads.py", "wire.py")):
+            return None
+        frame.f_trace_opcodes = True
+        may = event == "opcode" and frame.f_lasti in interruptible(frame.f_code)
+        if may and left >= 0 and any(slot.announced for slot in client._unmade.values()):
+            left -= 1
+            if left < 0:
+                handler()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        client.make(F, Place(1), lambda: None)
+    finally:
+        sys.settrace(before)
+    return left < 0
+
+
+def learner_handles(client: Client, made: list[str], errors: list[str]) -> None:
+    try:
+        client.make(G, Place(2), partial(made.append, "g"))
+    except McnbError as error:
+        errors.append(str(error))
+
+
+def learner_is_handled_everywhere(clients: list[Client]) -> tuple[int, int]:
+    """Let a handler interrupt each position once; return how many, and how many were refused."""
+    process = clients[0].process  # noqa: F841
+    refused = at = 0
+    more = True
+    while more:
+        other = Learner(clients[1], F, G)
+        made: list[str] = []
+        errors: list[str] = []
+        handler = partial(learner_handles, clients[0], made, errors)
+        more = learner_interrupted(clients[0], at, handler)
+        if not made:
+            handler()
+        assert (other.joined().made, made) == (["jit(f)", "jit(g)"], ["g"])
+        assert errors in ([], [IN_THE_MIDDLE])
+        refused += len(errors)
+        at += 1
+    return at, refused
+
+
+def test_a_handlers_launch_comes_second_wherever_it_interrupts(clients: list[Client]) -> None:
+    """Else the others wait for the result of the first, and this process for them."""
+    at, refused = learner_is_handled_everywhere(clients)
+    assert at > 50
+    assert refused < at / 2
+
+
 def test_what_the_launch_below_a_handler_raises_is_raised_there(
     server: Server, clients: list[Client]
 ) -> None:
@@ -339,10 +427,7 @@ def test_a_handler_in_the_middle_of_native_code_may_not_launch(
     with signalled_while_it_waits(server, handler, lambda: other.append(Learner(clients[1], F))):
         clients[0].arrive(F, Place(1), sys._getframe())
     assert other[0].joined().made == ["jit(f)"]
-    assert errors == [
-        "a signal handler or a finalizer launched jit(g) in the middle of the launch of jit(f), "
-        "which has to come first. Set a flag in the handler, and launch at the end of a step"
-    ]
+    assert errors == [IN_THE_MIDDLE]
 
 
 @pytest.mark.parametrize("error", [TimeoutError("late"), BrokenPipeError(), KeyError("k")])

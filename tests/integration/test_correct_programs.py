@@ -347,4 +347,12 @@ def test_a_pull_that_computes(ready: mcnb.Cluster) -> None:
     with pytest.raises(mcnb.LockstepError) as parted:
         ready.pull("jnp.sum(x)", processes=[0])
     assert "processes 1-3 were not given this cell" in str(parted.value)
+    # The check that a cell was run without is off for that cell only.
+    assert ready.run("jnp.sum(x)", checked=False).ok
+    with pytest.raises(mcnb.LockstepError) as missing:
+        ready.pull("jnp.sum(x) if k else 0")
+    assert str(missing.value) == (
+        "missing: processes 1-3 are waiting in jit(_reduce_sum); process 0 finished the cell "
+        "without reaching it. The cluster is intact; all variables are kept"
+    )
     assert ready.run("float(jnp.sum(x))").text() == "[all 4] 496.0\n"

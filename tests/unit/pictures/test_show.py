@@ -19,6 +19,8 @@ from jax.sharding import PartitionSpec as P
 
 import mcnb
 from mcnb.pictures.inspect import layout_of
+from mcnb.pictures.model import Device, Layout, Region
+from mcnb.pictures.scenes.layout import layout_scene
 from tests.support.fake_devices import fake_devices
 from tests.support.timing import known_work_s
 
@@ -314,6 +316,19 @@ def test_a_sharding_without_a_mesh() -> None:
     text = mcnb.picture(SingleDeviceSharding(jax.devices()[0]), (4, 4)).text()
     assert "an array[4,4]" in text
     assert "│ P0.0 │" in text
+
+
+@pytest.mark.parametrize(
+    ("copies", "note"),
+    [(1, None), (2, "Each part lies on 2 devices."), (3, "Each part lies on 3 devices.")],
+)
+def test_copies_that_no_mesh_explains_are_counted(copies: int, note: str | None) -> None:
+    regions = tuple(
+        Region(((i, i + 1),), tuple(Device(i, n) for n in range(copies))) for i in range(2)
+    )
+    layout = Layout((2,), "float32", 4, regions, processes=1, all_devices=2 * copies)
+    said = [one for one in layout_scene(layout).notes if one.startswith("Each part")]
+    assert said == ([] if note is None else [note])
 
 
 def test_outside_a_notebook_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,9 +21,12 @@ from jax.sharding import PartitionSpec as P
 import mcnb
 from mcnb.errors import ClusterError
 from mcnb.lockstep.hlo import Operation
+from mcnb.pictures import inspect
 from mcnb.pictures.program import Use
+from mcnb.pods import pod as pod_module
 from mcnb.pods import topology
 from mcnb.pods.bounds import CHIPS, least_time
+from tests.support.fake_devices import fake_devices
 from tests.support.timing import known_work_s
 
 needs_compiler = pytest.mark.skipif(
@@ -242,6 +245,50 @@ def test_a_missing_compiler_is_told_with_the_command(monkeypatch: pytest.MonkeyP
         "mcnb.Pod needs the TPU compiler (libtpu), which is not installed. Install it: "
         'python -m pip install "mcnb[tpu]"'
     )
+
+
+ON_NO_DEVICE = (
+    "No argument has a sharding on a mesh of <the pod>. Pass shapes with shardings: "
+    "jax.ShapeDtypeStruct((8, 4), 'float32', sharding=NamedSharding(pod.mesh(...), P('data')))"
+)
+ON_OTHERS = (
+    "Some arguments have shardings on other devices than those of <the pod>. All shardings must "
+    "use a mesh of the pod"
+)
+
+
+@pytest.mark.parametrize(
+    ("used", "error"),
+    [
+        ([], ON_NO_DEVICE),
+        ([[]], ON_NO_DEVICE),
+        ([[2, 3]], ON_NO_DEVICE),
+        ([[1, 2]], ON_OTHERS),
+        ([[0], [2]], ON_OTHERS),
+        ([[0, 1], []], ""),
+        ([[0], [1]], ""),
+    ],
+)
+def test_arguments_are_on_devices_of_the_pod(
+    monkeypatch: pytest.MonkeyPatch, used: list[list[int]], error: str
+) -> None:
+    """The pod has the first two of four devices; the arguments are on these numbers."""
+    devices = fake_devices(4)
+    pod = object.__new__(mcnb.Pod)
+    pod.devices = list(devices[:2])
+    monkeypatch.setattr(mcnb.Pod, "__repr__", lambda self: "<the pod>")
+    monkeypatch.setattr(inspect, "compiled", lambda *_: "program")
+    monkeypatch.setattr(pod_module, "Rehearsal", lambda pod, program: program)
+    arguments = [
+        shape(Mesh(devices[on], ("x",)), (4,), "x") if on else jax.ShapeDtypeStruct((4,), "float32")
+        for on in used
+    ]
+    if error:
+        with pytest.raises(ClusterError) as raised:
+            pod.compile(jnp.sin, *arguments)
+        assert str(raised.value) == error
+    else:
+        assert pod.compile(jnp.sin, arguments) == "program"
 
 
 @pytest.mark.parametrize(("slices", "passed"), [(1, {}), (2, {"num_slices": 2})])

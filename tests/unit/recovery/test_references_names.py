@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcnb.recovery import references
 from mcnb.recovery.references import names_of
 from tests.support.holders import Frozen, LoudDict, Pair, Point, Thing, closure, generator
 
@@ -132,3 +133,21 @@ def test_a_name_evaluates_to_what_it_names(tree: Any) -> None:
     assert set(names) == set(map(id, marks))
     for mark in marks:
         assert eval(names[id(mark)], namespace) is mark
+
+
+def test_an_object_that_many_lead_to_is_entered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[int] = []
+    children = references._children
+
+    def enter(name: str, value: Any) -> list[tuple[str, Any]]:
+        entered.append(id(value))
+        return children(name, value)
+
+    monkeypatch.setattr(references, "_children", enter)
+    level: list[Any] = [THING]
+    levels = [level]
+    for _ in range(4):
+        level = [level] * 10
+        levels.append(level)
+    assert names_of([THING], {"x": level}) == {id(THING): "x[0][0][0][0][0]"}
+    assert sorted(entered) == sorted(map(id, [THING, *levels]))

@@ -195,7 +195,7 @@ class Client:
         # The launches of Python code that wait or may be made, until they were made, by ticket; of
         # native code, the last that may be made, by thread.
         self._unmade: dict[int, Slot] = {}
-        self._native: dict[int, Passage] = {}
+        self._native: dict[int, tuple[Passage, Launch]] = {}
         self._going: set[int] = set()  # threads whose launches go ahead, but have not begun
         self._passed: dict[int, Place] = {}
         self._tickets = itertools.count()
@@ -353,7 +353,7 @@ class Client:
         self._take_turn(passage, slot)
         self._record(launch, place, announced, time.monotonic())
         if caller is not None:
-            self._native[thread] = passage
+            self._native[thread] = passage, launch
             self._unmade.pop(ticket, None)
         return slot
 
@@ -413,11 +413,14 @@ class Client:
         begun = bool(unmade) and all(slot.begun for slot in unmade)
         if begun and not called_within(Client.make.__code__, self._is_learners):
             return outer  # JAX makes a launch in order to make another one
-        last = self._native.get(thread)
-        natively = last is not None and last.caller != id(caller) and is_called_by(last)
-        if unmade or natively or thread in self._going:
+        names = [slot.launch.name for slot in unmade if slot.launch]
+        if last := self._native.get(thread):
+            passage, native = last
+            if passage.caller != id(caller) and is_called_by(passage):
+                names.append(native.name)
+        if names or thread in self._going:
             self._rouse(outer)
-            other = next((f" of {slot.launch.name}" for slot in unmade if slot.launch), "")
+            other = f" of {names[0]}" if names else ""
             # No verdict: the cause, which the result shows before what follows from it.
             raise McnbError(
                 f"a signal handler or a finalizer launched {launch.name} in the middle of the "

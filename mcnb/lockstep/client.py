@@ -18,22 +18,15 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from types import FrameType
 from typing import Any, TypeVar
 
 from mcnb.errors import LockstepError, McnbError
 from mcnb.lockstep.model import Detail, Launch, LaunchRecord
+from mcnb.lockstep.ordering import Ordering, Passage, Slot, called_within, is_called_by
 from mcnb.lockstep.source import Place
-from mcnb.lockstep.threads import (
-    Ordering,
-    Passage,
-    Threads,
-    called_within,
-    current_frames,
-    interrupt_main,
-    is_called_by,
-)
+from mcnb.lockstep.threads import Threads, current_frames, interrupt_main
 from mcnb.lockstep.values import NO_ANSWER, Replicas
 from mcnb.lockstep.wire import Address, Channel, DisconnectedError, Message
 
@@ -68,57 +61,6 @@ def _answer(slot: Slot | None, name: str, blocks: list[int] | None) -> Message:
         if slot is not None and slot.replicas is not None:
             return slot.replicas.answer(name, blocks)
     return list(NO_ANSWER)
-
-
-@dataclass(slots=True)
-class Slot:
-    """A waiting thread.
-
-    Attributes:
-        place: The place of its launch.
-        thread: The thread's identifier.
-        launch: The launch; None if the thread only waits for an answer.
-        ticket: The number under which the launch is announced.
-        woken: A lock, held until there is an answer.
-        answer: The referee's answer.
-        turn: The launch's position among the launches of the process, once it may go ahead.
-        announced: Whether the referee knows that the thread waits.
-        make: Makes the launch; None if native code does.
-        outcome: What `make` returned or raised, if a signal handler's launch had to wait for it.
-        passage: The launch, once it may be made; None before.
-        begun: Whether the thread is making the launch itself.
-        replicas: The arguments whose values are compared; None if they are not.
-        digests: The digests of these values.
-        until: When the thread gives up, on the monotonic clock; None if it never does.
-        brief: Whether the thread gives up soon, and so goes on in any case.
-        handled: The exception that the thread handles, in an `except` or a `finally` clause.
-    """
-
-    place: Place
-    thread: int
-    launch: Launch | None = None
-    ticket: int = -1
-    woken: threading.Lock = field(default_factory=threading.Lock)
-    answer: Message = field(default_factory=list)
-    turn: int = 0
-    announced: bool = False
-    make: Callable[[], Any] | None = None
-    outcome: tuple[Any, BaseException | None] | None = None
-    passage: Passage | None = None
-    begun: bool = False
-    replicas: Replicas | None = None
-    digests: dict[str, str] = field(default_factory=dict)
-    until: float | None = None
-    brief: bool = False
-    handled: BaseException | None = None
-
-    def __post_init__(self) -> None:
-        self.woken.acquire()
-
-    def wake(self) -> None:
-        """Wake the thread to check for an answer, or to read for all threads."""
-        with contextlib.suppress(RuntimeError):  # the thread is awake
-            self.woken.release()
 
 
 class Client:

@@ -1,4 +1,4 @@
-"""Find the threads that run the learner's code, and order the launches of a process's threads."""
+"""Find the threads that run the learner's code, and what each of them waits for."""
 
 from __future__ import annotations
 
@@ -64,118 +64,6 @@ def line_at(code: CodeType, instruction: int) -> int:
             break
         line = number or line
     return line
-
-
-# The interval between checks whether native code has made the launch before another thread's.
-OVER_S = 0.0005
-
-
-@dataclass(slots=True)
-class Passage:
-    """A launch that has gone ahead and that a thread is making.
-
-    Attributes:
-        thread: The thread that makes the launch.
-        turn: The launch's position in the order of the process's launches.
-        interrupt: An interrupt that arrived while the thread waited.
-        caller: The id of the frame from which native code makes the launch; 0 if none does. The
-            frame itself would keep the learner's variables alive.
-        instruction: The offset of that frame's instruction.
-        done: Whether the launch was reported as made.
-    """
-
-    thread: int
-    turn: int
-    interrupt: BaseException | None
-    caller: int
-    instruction: int
-    done: bool = False
-
-    def over(self) -> bool:
-        """Return whether the launch was made."""
-        if not self.caller:
-            return self.done
-        # Native code does not report that it is done, but its caller's frame goes on then.
-        with current_frames() as frames:
-            frame = frames.get(self.thread)
-            if frame is None or self.thread == threading.get_ident():
-                return True
-            return id(frame) != self.caller or frame.f_lasti != self.instruction
-
-
-def is_called_by(passage: Passage) -> bool:
-    """Return whether a launch of native code of this thread is about to be made.
-
-    Its frame has then called mcnb, which has not returned to native code yet.
-    """
-    frame = sys._getframe()
-    while (outer := frame.f_back) is not None:
-        if id(outer) == passage.caller and outer.f_lasti == passage.instruction:
-            return _module(frame).startswith("mcnb.")
-        frame = outer
-    return False
-
-
-def called_within(code: CodeType, is_learners: Callable[[FrameType], bool]) -> bool:
-    """Return whether a function has called, further out, the learner's code that runs now."""
-    learners = False
-    for frame in stack_of(sys._getframe(1)):
-        if learners and frame.f_code is code:
-            return True
-        learners = learners or is_learners(frame)
-    return False
-
-
-class Ordering:
-    """Orders the launches of a process's threads.
-
-    The order is the same in all processes, and therefore on all devices.
-    """
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition(threading.RLock())
-        self._next = 0
-        self._skipped: set[int] = set()
-        self._current: Passage | None = None
-
-    def take(self, passage: Passage) -> None:
-        """Wait for a launch's turn, and take the turn."""
-        with self._changed:
-            while True:
-                current = self._current
-                under_way = current is not None and not current.over()
-                if under_way and current is not None and current.thread == passage.thread:
-                    self.skip(passage)  # by a finalizer, in the middle of a launch
-                    return
-                if not under_way and self._next == passage.turn:
-                    self._current = passage
-                    self._next += 1
-                    break
-                native = current is not None and current.caller
-                self._changed.wait(OVER_S if native else None)
-            self._go_on()
-
-    def is_at(self, passage: Passage) -> bool:
-        """Return whether a launch has taken its turn, and none has done so after it."""
-        return self._current is passage
-
-    def skip(self, passage: Passage) -> None:
-        """Give up a launch's turn, or make the launch without waiting for it."""
-        with self._changed:
-            self._skipped.add(passage.turn)
-            self._go_on()
-
-    def _go_on(self) -> None:
-        while self._next in self._skipped:
-            self._skipped.discard(self._next)
-            self._next += 1
-        self._changed.notify_all()
-
-    def end(self, passage: Passage) -> None:
-        """Record that a launch was made."""
-        with self._changed:
-            passage.done = True
-            self._changed.notify_all()
 
 
 class Threads:
@@ -265,7 +153,7 @@ class Threads:
             return "runs"  # it is about to begin what it was given, or to look for it
         blocked = joined in alive or _is_blocked(stack, work)
         # A thread that has just started, or a timer, has not reached the learner's code yet.
-        only_threading = all(_module(frame) == "threading" for frame in stack)
+        only_threading = all(module_of(frame) == "threading" for frame in stack)
         if is_main or only_threading or any(map(self._may_launch, stack)):
             return "blocked" if blocked else "runs"
         return "waits" if blocked or _is_kernels(stack) else "apart"
@@ -335,13 +223,14 @@ def stack_of(frame: FrameType | None) -> list[FrameType]:
     return stack
 
 
-def _module(frame: FrameType) -> str:
+def module_of(frame: FrameType) -> str:
+    """Return the name of the module whose code a frame runs."""
     return str(frame.f_globals.get("__name__", ""))
 
 
 def _uses_jax(frame: FrameType) -> bool:
     """Return whether a frame runs code of JAX, or of a module that imports JAX."""
-    module = _module(frame)
+    module = module_of(frame)
     if module not in _using_jax:
         of_jax = module.partition(".")[0] in ("jax", "jaxlib")
         _using_jax[module] = of_jax or any(
@@ -358,8 +247,8 @@ _using_jax: dict[str, bool] = {}
 
 def _is_kernels(stack: list[FrameType]) -> bool:
     """Return whether a thread belongs to the notebook kernel, and wakes none of the learner's."""
-    outer = next((frame for frame in reversed(stack) if _module(frame) != "threading"), None)
-    return outer is not None and _module(outer).partition(".")[0] in KERNEL
+    outer = next((frame for frame in reversed(stack) if module_of(frame) != "threading"), None)
+    return outer is not None and module_of(outer).partition(".")[0] in KERNEL
 
 
 # The futures of work that pools were given and that is not done, by the pools' queues. A set of
@@ -410,7 +299,7 @@ def _work_of(stack: list[FrameType]) -> list[Any]:
 def _is_blocked(stack: list[FrameType], work: Collection[int]) -> bool:
     """Return whether a thread waits, without a time limit, for another thread."""
     frame = stack[0]
-    module, name = _module(frame), frame.f_code.co_name
+    module, name = module_of(frame), frame.f_code.co_name
     if module == "selectors":
         return name == "select" and _only_threads_wake(stack, work)
     if (module, name) != ("threading", "wait") or "waiter" not in frame.f_locals:
@@ -425,14 +314,14 @@ def _is_blocked(stack: list[FrameType], work: Collection[int]) -> bool:
 
 
 def _has_time_limit(frame: FrameType) -> bool:
-    of_library = _module(frame).partition(".")[0] in ("threading", "queue", "concurrent")
+    of_library = module_of(frame).partition(".")[0] in ("threading", "queue", "concurrent")
     return of_library and frame.f_locals.get("timeout") is not None
 
 
 def _only_threads_wake(stack: list[FrameType], work: Collection[int]) -> bool:
     """Return whether all tasks of an event loop wait for work of pools."""
     for frame in stack:
-        if frame.f_code.co_name == "_run_once" and _module(frame) == "asyncio.base_events":
+        if frame.f_code.co_name == "_run_once" and module_of(frame) == "asyncio.base_events":
             loop = frame.f_locals["self"]
             # The loop's own pipe, through which other threads wake it.
             only_pipe = len(loop._selector.get_map()) == 1
@@ -476,7 +365,7 @@ def _timer_is_set() -> bool:
 def _joined_thread(stack: list[FrameType]) -> int | None:
     """Return the thread that a thread joins without a timeout, or None."""
     for frame in stack:
-        if _module(frame) != "threading":
+        if module_of(frame) != "threading":
             return None
         if frame.f_code.co_name == "join" and frame.f_locals.get("timeout") is None:
             joined = frame.f_locals.get("self")

@@ -189,9 +189,9 @@ ends all of them, and the root cause is told last.
 {_OPTIONS}
 
 Options of mcnb end at the first word after FILE that is not listed above, or at --. The rest are
-ARGS, the program's own arguments. In them, {{process}} and {{processes}} stand for a process's
-index and the number of processes. A program that calls jax.distributed.initialize() without
-arguments needs no more. For example:
+ARGS, the program's own arguments. In them, and in the values of --env, {{process}} and
+{{processes}} stand for a process's index and the number of processes. A program that calls
+jax.distributed.initialize() without arguments needs no more. For example:
 
   mcnb run train.py -n 4 -d 2 --steps 100
   mcnb run toy.py -n 4 -d 2 {{process}} {{processes}}
@@ -449,17 +449,19 @@ class Running:
     def _start(self, k: int, environment: dict[str, str]) -> None:
         read, report = os.pipe()
         os.set_blocking(read, False)
-        words = [
-            word.replace("{processes}", str(self._count)).replace("{process}", str(k))
-            for word in self._command.arguments
-        ]
         options = self._command.options
+
+        def filled(text: str) -> str:
+            return text.replace("{processes}", str(self._count)).replace("{process}", str(k))
+
+        words = [*map(filled, self._command.arguments)]
+        given = {name: filled(value) for name, value in options.env.items()}
         flags = [] if options.checked else ["--unchecked"]
         if options.values is not None:
             flags.append("--values" if options.values else "--no-values")
         popen = subprocess.Popen(
             [sys.executable, "-m", "mcnb.lockstep", *flags, str(self._command.path), *words],
-            env={**environment, PROCESS: str(k), REPORT: str(report)},
+            env={**environment, **given, PROCESS: str(k), REPORT: str(report)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -27,6 +27,7 @@ import importlib
 import inspect
 import itertools
 import operator
+import os
 import queue
 import sys
 import threading
@@ -90,6 +91,7 @@ PRIVATE_NAMES = {
     "jax._src.api": ("clean_up",),
     "jax._src.array": ("ArrayImpl",),
     "jax._src.callback": (),
+    "jax._src.clusters": ("ClusterEnv.auto_detect_unset_distributed_params",),
     "jax._src.dispatch": ("runtime_tokens", "wait_for_tokens"),
     "jax._src.distributed": ("State.initialize", "global_state"),
     "jax._src.interpreters.pxla": (
@@ -188,6 +190,29 @@ def replace_initialize(replacement: Callable[..., None]) -> None:
 
     initialize.replacement = replacement  # type: ignore[attr-defined]
     owner.initialize = initialize
+
+
+def complete_arguments(given: dict[str, Any]) -> None:
+    """Add to the arguments of `jax.distributed.initialize` what JAX itself would add.
+
+    These are the coordinator's address, the number of processes and this process's index, as far as
+    JAX finds them in the environment.
+    """
+    names = ("coordinator_address", "num_processes", "process_id")
+    if not given.get(names[0]) and (address := os.environ.get("JAX_COORDINATOR_ADDRESS")):
+        given[names[0]] = address
+    known = [given.get(name) for name in names]
+    method = given.get("cluster_detection_method")
+    if method == "deactivate" or None not in known:
+        return
+    # JAX raises the same error, if any, when it is called.
+    with contextlib.suppress(Exception):
+        from jax._src.clusters import ClusterEnv
+
+        wait_s = given.get("initialization_timeout", 300)
+        no_devices: list[int] = []  # JAX chooses them
+        found = ClusterEnv.auto_detect_unset_distributed_params(*known, no_devices, method, wait_s)
+        given.update((k, v) for k, v in zip(names, found, strict=False) if v is not None)
 
 
 def backends_are_initialized() -> bool:

@@ -51,7 +51,7 @@ def meeting_point(identity: Identity, environment: Mapping[str, str]) -> Path:
             f"{folder} must be accessible to you alone, because a key is stored in it: chmod 700 "
             f"{folder}, or name another one in {FOLDER}"
         )
-    job = re.sub(r"[^\w.-]+", "_", f"{identity.launcher}-{identity.job}")
+    job = re.sub(r"[^\w.-]+", "_", identity.job)
     return folder / f"{job}.referee"
 
 
@@ -72,8 +72,8 @@ def find(path: Path, wait_s: float = WAIT_S) -> Address:
     """
     deadline = time.monotonic() + wait_s
     while True:
-        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
-            return Address(**json.loads(path.read_text()))
+        if (address := _read(path)) is not None:
+            return address
         if time.monotonic() > deadline:
             raise ClusterError(
                 f"Process 0 stored the referee's address in {path.parent}, which this host does "
@@ -81,6 +81,12 @@ def find(path: Path, wait_s: float = WAIT_S) -> Address:
                 f"{FOLDER}"
             )
         time.sleep(POLL_S)
+
+
+def _read(path: Path) -> Address | None:
+    with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+        return Address(**json.loads(path.read_text()))
+    return None
 
 
 # The time for the remaining processes to exit after the first exits with an error, in seconds. They
@@ -131,7 +137,9 @@ def main(words: list[str]) -> int:
             while server.present and time.monotonic() < deadline:
                 time.sleep(POLL_S)
         finally:
-            Path(path).unlink(missing_ok=True)
+            # The next job of the same coordinator may have written its own address meanwhile.
+            if _read(Path(path)) == server.address:
+                Path(path).unlink(missing_ok=True)
     return 0
 
 

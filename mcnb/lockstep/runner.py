@@ -27,7 +27,14 @@ from mcnb.errors import ClusterError, LockstepError, McnbError
 from mcnb.lockstep import _jax, rendezvous
 from mcnb.lockstep.checking import check_launches
 from mcnb.lockstep.client import Client
-from mcnb.lockstep.ranks import OURS, Identity, identify, identity_of, on_this_host
+from mcnb.lockstep.ranks import (
+    PROCESS,
+    PROCESSES,
+    Identity,
+    identity_by_mcnb,
+    identity_of,
+    on_this_host,
+)
 from mcnb.lockstep.rendezvous import RefereeProcess
 from mcnb.lockstep.source import Places, is_script
 from mcnb.lockstep.threads import interrupt_main, line_at
@@ -51,9 +58,17 @@ _OPTIONS = ("--unchecked", "--values", "--no-values")
 EXIT_USAGE = 2
 REFEREE, COORDINATOR = "MCNB_REFEREE", "MCNB_COORDINATOR"
 REPORT = "MCNB_REPORT"
+# JAX's own variables for arguments of `jax.distributed.initialize`.
+_ADDRESS, _BIND_ADDRESS = "JAX_COORDINATOR_ADDRESS", "JAX_COORDINATOR_BIND_ADDRESS"
 EXIT_RAISED, EXIT_INTERRUPTED = 1, 130
 # The folder of mcnb's own files.
 _OWN = str(Path(__file__).resolve().parents[1])
+# A note on JAX's error where it does not know which process this is.
+UNKNOWN = (
+    "mcnb: neither the arguments of jax.distributed.initialize nor the environment say which "
+    "process this is. Start the program with mcnb run FILE -n 4, under srun or mpirun of Open MPI "
+    "4, or give the call coordinator_address, num_processes and process_id"
+)
 # Printed before a verdict that the program caught. Such an ending has no place.
 CAUGHT = "the program caught a LockstepError and went on: "
 
@@ -73,8 +88,8 @@ def main(words: Sequence[str]) -> int:
             raise McnbError("--values and --no-values contradict each other: give one")
         if not path.is_file():
             raise McnbError(f"{path}: there is no such file")
-        identity = identify(os.environ)
-        if identity.launcher == OURS:
+        identity = identity_by_mcnb(os.environ)
+        if identity is not None:
             die_with_parent()
             write_whole_lines()  # mcnb run leaves out Gloo's
     except McnbError as error:
@@ -95,16 +110,16 @@ def install(values: bool | None = None) -> None:
     """Check this process's launches from its call of `jax.distributed.initialize` on.
 
     Call it before that, in every process. Processes that diverge raise `LockstepError`. The index
-    of this process and the number of processes are read from the environment of `srun` or `mpirun`,
-    or from the arguments `num_processes` and `process_id`. The call imports JAX.
+    of this process and the number of processes are those that JAX uses: from the arguments of its
+    call, or from the environment of a launcher that JAX knows. The call imports JAX.
 
     Args:
         values: Whether to compare the values of replicated arguments at each launch, or never; by
             default, at the first launch of a computation, and for a sample of the others.
 
     Raises:
-        ClusterError: Later, by `jax.distributed.initialize`: neither contains the index of this
-            process, or others can enter the folder that the processes share.
+        ClusterError: Later, by `jax.distributed.initialize`: other users can enter the folder that
+            the processes share.
 
     Example:
         >>> import mcnb.lockstep
@@ -121,7 +136,8 @@ class CheckedInitialize:
     """A replacement for `jax.distributed.initialize` that has launches checked.
 
     Args:
-        identity: The identity of this process; None to read it at the program's call.
+        identity: The identity of this process, if `mcnb run` has started it; None to find it at the
+            program's call.
         checked: Whether to check launches.
         values: Whether to compare the values of replicated arguments; see `install`.
 
@@ -144,6 +160,8 @@ class CheckedInitialize:
         referee = os.environ.pop(REFEREE, "")
         self._given = Address(**json.loads(referee)) if referee else None
         self._coordinator = os.environ.pop(COORDINATOR, "")
+        for name in (PROCESS, PROCESSES):
+            os.environ.pop(name, None)
         self.referee_process: RefereeProcess | None = None
 
     def install(self) -> None:
@@ -153,10 +171,20 @@ class CheckedInitialize:
     def _initialize(self, original: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         """Join the other processes, and check this process's launches from then on."""
         given = inspect.signature(original).bind(*args, **kwargs)
+        if self.identity is not None:
+            self._complete(self.identity, given.arguments)
+        _jax.complete_arguments(given.arguments)
         identity = self.identity or identity_of(given.arguments, os.environ)
-        self._complete(identity, given.arguments)
-        address = given.arguments.get("coordinator_address") or ""
-        if on_this_host(address) and given.arguments.get("coordinator_bind_address") is None:
+        if identity is None:
+            try:
+                original(*given.args, **given.kwargs)
+            except Exception as error:
+                error.add_note(UNKNOWN)
+                raise
+            return
+        bound = given.arguments.get("coordinator_bind_address") or os.environ.get(_BIND_ADDRESS)
+        address = given.arguments["coordinator_address"]
+        if on_this_host(address) and not bound:
             given.arguments["coordinator_bind_address"] = address  # JAX's default is any address
         find = self._prepare(identity) if self.checked else None
         original(*given.args, **given.kwargs)
@@ -193,13 +221,15 @@ class CheckedInitialize:
                     "it without arguments: mcnb run supplies them. If the program reads them from "
                     "its command line, pass {process} and {processes} there"
                 )
-        if given.get("coordinator_address") is None and given.get("num_processes") is None:
+        own["cluster_detection_method"] = "deactivate"
+        numbered = given.get("num_processes") is not None
+        theirs = given.get("coordinator_address") or (numbered and os.environ.get(_ADDRESS))
+        if not theirs:
             own |= {
                 "coordinator_address": self._coordinator,
                 "coordinator_bind_address": self._coordinator,
-                "cluster_detection_method": "deactivate",
             }
-            given.update({name: value for name, value in own.items() if given.get(name) is None})
+        given.update({name: value for name, value in own.items() if given.get(name) is None})
 
     def _prepare(self, identity: Identity) -> Callable[[], Address]:
         """Start a referee if necessary; return a function that finds it once all have joined."""
@@ -237,7 +267,7 @@ class Ending:
 def run_program(
     path: Path,
     arguments: Sequence[str],
-    identity: Identity,
+    identity: Identity | None,
     *,
     checked: bool,
     values: bool | None = None,
@@ -267,6 +297,12 @@ def run_program(
         ending = Ending("diverged", str(caught), "", EXIT_RAISED, verdict=caught.kind)
         if not report:  # mcnb run says so
             print(f"python -m mcnb.lockstep: {CAUGHT}{caught}", file=sys.stderr)
+    if not (report or joining.joined):
+        print(
+            f"python -m mcnb.lockstep: {path.name} never joined other processes by "
+            "jax.distributed.initialize(), so it was not checked",
+            file=sys.stderr,
+        )
     _flush()
     if report:
         with os.fdopen(int(report), "w") as file:

@@ -589,10 +589,10 @@ def test_the_environment_of_the_program_is_clean(
         monkeypatch.delenv("MPLBACKEND", raising=False)
     else:
         monkeypatch.setenv("MPLBACKEND", own)
-    given = "{'MCNB_REFEREE', 'MCNB_COORDINATOR', 'MCNB_REPORT', 'MCNB_PROCESS'}"
+    given = "{'MCNB_REFEREE', 'MCNB_COORDINATOR', 'MCNB_REPORT', 'MCNB_PROCESS', 'MCNB_PROCESSES'}"
     program = f"import os\nprint(sorted({given} & {{*os.environ}}), os.environ.get('MPLBACKEND'))"
     _, out, _ = run(tmp_path, program, "train.py", "-n", "1", *options)
-    assert out == [f"[0] ['MCNB_PROCESS'] {seen}"]
+    assert out == [f"[0] [] {seen}"]
     assert "MCNB_PROCESS" not in os.environ
 
 

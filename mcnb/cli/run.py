@@ -22,17 +22,17 @@ from types import FrameType
 from typing import Any
 
 from mcnb._system import reserved_port
-from mcnb._text import name_processes
+from mcnb._text import label, name_processes
+from mcnb.cli.cause import Ended, capital, find_cause, without_devices
+from mcnb.cli.groups import Guard, signal_group
 from mcnb.errors import OptionError
 from mcnb.export.parse import find_lesson, is_lesson, run_lesson
 from mcnb.launchers.base import process_environment
-from mcnb.lockstep.messages import exit_text, explain, left_waiting, other_places
-from mcnb.lockstep.model import ExitSource, ProcessExit, Verdict
+from mcnb.lockstep.messages import other_places
+from mcnb.lockstep.model import ExitSource, ProcessExit
 from mcnb.lockstep.ranks import PROCESS, PROCESSES
 from mcnb.lockstep.runner import (
-    CAUGHT,
     COORDINATOR,
-    EXIT_INTERRUPTED,
     REFEREE,
     REPORT,
     Ending,
@@ -87,93 +87,17 @@ class Lines:
         return [*lines, self._rest] if final and self._rest else lines
 
 
-def labelled(process: int, count: int, line: str) -> str:
-    """Return a line labelled with its process.
+def labelled(processes: Sequence[int], count: int, line: str) -> str:
+    """Return a line labelled with its processes.
 
     Example:
-        >>> labelled(3, 16, "loss 0.7")
-        '[3]  loss 0.7'
+        >>> labelled([3], 16, "loss 0.7"), labelled([1, 2, 3], 16, "ValueError")
+        ('[3]  loss 0.7', '[1-3] ValueError')
     """
     width = len(f"[{count - 1}]")
     # For a progress bar, only the last text that a terminal would have shown.
     shown = line.rstrip("\r").rpartition("\r")[2]
-    return f"{f'[{process}]':<{width}} {shown}".rstrip()
-
-
-@dataclass(frozen=True)
-class Ended:
-    """The end of a process.
-
-    Attributes:
-        process: The index of the process.
-        status: The exit code, or minus the signal that killed the process.
-        ending: The process's own report; None if it sent none.
-        ended_by_us: Whether mcnb ended it because another process had failed.
-    """
-
-    process: int
-    status: int
-    ending: Ending | None
-    ended_by_us: bool = False
-
-    @property
-    def failed(self) -> bool:
-        """Whether the process failed by itself."""
-        return not self.ended_by_us and self.status != 0
-
-
-def find_cause(ended: Sequence[Ended], count: int, verdict: Verdict | None) -> tuple[str, int]:
-    """Find the cause of a program's failure.
-
-    Args:
-        ended: The ends of the processes, in order of time.
-        count: The number of processes.
-        verdict: The verdict, if the processes diverged.
-
-    Returns:
-        The cause in words, empty if nothing failed, and the exit code of `mcnb run`.
-
-    Example:
-        >>> find_cause([Ended(1, 1, Ending("raised", "OSError: full", "train.py:7", 1))], 4, None)
-        ('process 1 raised OSError: full (train.py:7)', 1)
-    """
-    failed = [one for one in ended if one.failed]
-    if not failed:
-        return "", 0
-    # A process that was killed, or raised its own error, comes before those it left waiting: these
-    # may raise errors of their own about their verdict.
-    states = {} if verdict is None else verdict.states
-    left = {k for k, state in states.items() if state.doing == "waits"}
-    own = [one for one in failed if one.ending is None or one.ending.kind in ("raised", "exit")]
-    causes = [one for one in own if one.process not in left]
-    if causes:
-        said, first = _first_of(causes, own, count)
-        waited = left_waiting(states, count)
-        code = first.status if first.status >= 0 else 128 - first.status
-        return f"{said}. {_capital(waited)}" if waited else said, code
-    diverged = [one.ending for one in failed if one.ending and one.ending.kind == "diverged"]
-    if verdict is not None and (diverged or own):
-        caught = "" if own or any(ending.place for ending in diverged) else CAUGHT
-        sentence = caught + explain(verdict, count).sentence
-        return f"{sentence}. {_capital(_first_of(own, own, count)[0])}" if own else sentence, 1
-    return "interrupted", EXIT_INTERRUPTED
-
-
-def _first_of(chosen: Sequence[Ended], own: Sequence[Ended], count: int) -> tuple[str, Ended]:
-    """Return the first of the chosen ends in words, with all that ended alike, and by itself."""
-    # When process 0 is gone, JAX aborts all others: their errors about that are no cause.
-    told = [one for one in chosen if one.ending is not None or one.status != -signal.SIGABRT]
-    first = (told or chosen)[0]
-    alike = sorted(one.process for one in own if _said(one) == _said(first))
-    return f"{name_processes(alike, count)} {_said(first, plural=len(alike) > 1)}", first
-
-
-def _said(one: Ended, *, plural: bool = False) -> str:
-    if one.ending is None:
-        return exit_text(ProcessExit(ExitSource.OBSERVED, one.status), plural=plural)
-    place = f" ({one.ending.place})" if one.ending.place else ""
-    verb = "ended with" if one.ending.kind == "exit" else "raised"
-    return f"{verb} {one.ending.error}{place}"
+    return f"{label(processes, count):<{width}} {shown}".rstrip()
 
 
 # The first flag of each option: longer ones, such as --processes, may be the program's.
@@ -349,6 +273,7 @@ class _Process:
         pipe: The pipe of the process's report on its end, which does not block.
         report: The part of the report that has been read.
         ending: The report, once it is complete.
+        shown: Whether the error in the report was printed.
         said: The output, if it is folded at the end.
         told: Whether mcnb has signalled the process to end.
         killed: Whether mcnb killed the process because it did not end after Ctrl-C.
@@ -360,6 +285,7 @@ class _Process:
     pipe: FileIO
     report: bytes = b""
     ending: Ending | None = None
+    shown: bool = False
     said: list[Text] = field(default_factory=list)
     told: bool = False
     killed: bool = False
@@ -395,6 +321,7 @@ class Running:
         with contextlib.ExitStack() as stack:
             server = stack.enter_context(Server(count, how=self._how))
             port = stack.enter_context(reserved_port())
+            self._guard = stack.enter_context(contextlib.closing(Guard()))
             for number in _SIGNALS:
                 stack.callback(signal.signal, number, signal.signal(number, self._pass_on))
             stack.callback(self._end_all)
@@ -424,20 +351,21 @@ class Running:
             blocks = fold_events({process.index: process.said for process in self._processes})
             folded = "".join(entry.text for entry in entries(blocks, self._count))
             print(folded, end="", flush=True)
-        if self._signalled == signal.SIGINT:
-            killed = [process.index for process in self._processes if process.killed]
-            name = _capital(name_processes(killed, self._count)) if killed else ""
-            note = f". {name} did not end and {_were(killed)} killed" if killed else ""
-            print(f"mcnb run: interrupted{note}", file=sys.stderr)
         if self._signalled is not None:
+            killed = [process.index for process in self._processes if process.killed]
+            name = capital(name_processes(killed, self._count)) if killed else ""
+            note = f". {name} did not end and {_were(killed)} killed" if killed else ""
+            signalled = f"ended by {signal.Signals(self._signalled).name}"
+            said = "interrupted" if self._signalled == signal.SIGINT else signalled
+            print(f"mcnb run: {said}{note}", file=sys.stderr)
             return 128 + self._signalled
         endings = [process.ending for process in self._processes if process.ending is not None]
         if sentence:
             told = sorted(one.process for one in self._ended if one.ended_by_us)
-            ended = f". {_capital(name_processes(told))} {_were(told)} ended" if told else ""
+            ended = f". {capital(name_processes(told))} {_were(told)} ended" if told else ""
             print(f"mcnb run: {sentence}{ended}", file=sys.stderr)
         elif code == 0 and note:
-            print(f"mcnb run: {_capital(note)}", file=sys.stderr)
+            print(f"mcnb run: {capital(note)}", file=sys.stderr)
         elif code == 0 and len(endings) > 1 and not any(ending.joined for ending in endings):
             print(
                 f"mcnb run: {self._command.path.name} never called jax.distributed.initialize(), "
@@ -469,6 +397,7 @@ class Running:
             process_group=0,  # mcnb run passes on Ctrl-C, once
         )
         os.close(report)
+        self._guard.add(popen.pid)
         process = _Process(k, popen, FileIO(read))
         self._processes.append(process)
         for stream in STREAMS:
@@ -487,18 +416,50 @@ class Running:
         patience: Patience | None = None
         # When all have ended, a child process of theirs may keep a stream open.
         while self._left() or self._selector.select(0):
-            for key, _ in self._selector.select(TICK_S):
-                data = os.read(key.fd, MOST_BYTES)
-                process, stream, lines = key.data
-                self._show(process, stream, lines.feed(data, final=not data))
-                if not data:
-                    self._selector.unregister(key.fileobj)
+            reported = [one for one in self._processes if one.ending is not None]
+            self._pass_on_output(TICK_S)
+            # What these had written, a pipe's size at most, was read before their errors are shown.
+            if len(reported) == self._count:
+                self._show_errors(reported)
+            elif patience is not None and patience.passed_s > ALONE_S:
+                # Those that mcnb ends are told at the end, together.
+                own = (o for o in reported if o.ending and o.ending.kind != "interrupted")
+                self._show_errors(own)
             self._reap()
             if patience is None and self._has_failed():
                 patience = Patience()
             if patience is not None:
                 patience.tick(process.popen.pid for process in self._left())
                 self._end_others(patience.passed_s)
+        self._show_errors(self._processes)
+
+    def _pass_on_output(self, wait_s: float) -> None:
+        """Show what the processes have written; wait for it for at most some seconds."""
+        for key, _ in self._selector.select(wait_s):
+            data = os.read(key.fd, MOST_BYTES)
+            process, stream, lines = key.data
+            self._show(process, stream, lines.feed(data, final=not data))
+            if not data:
+                self._selector.unregister(key.fileobj)
+
+    def _show_errors(self, processes: Iterable[_Process]) -> None:
+        """Print the errors that ended the program, each once for all processes that raised it."""
+        groups: dict[str, list[_Process]] = {}
+        for process in processes:
+            if process.ending is not None and process.ending.said and not process.shown:
+                groups.setdefault(without_devices(process.ending.said), []).append(process)
+                process.shown = True
+        for group in groups.values():
+            first = group[0].ending
+            assert first is not None
+            lines = first.said.removesuffix("\n").split("\n")
+            if self._command.fold:
+                for process in group:
+                    process.said += [Text("stderr", f"{line}\n") for line in lines]
+                continue
+            indices = [process.index for process in group]
+            for line in lines:
+                print(labelled(indices, self._count, line), file=sys.stderr)
 
     def _show(self, process: _Process, stream: Stream, lines: Sequence[str]) -> None:
         """Print lines of a process, or keep them to be folded."""
@@ -507,7 +468,7 @@ class Running:
             return
         file = getattr(sys, stream)
         for line in lines:
-            print(labelled(process.index, self._count, line), file=file)
+            print(labelled([process.index], self._count, line), file=file)
         if lines:
             file.flush()
 
@@ -522,6 +483,8 @@ class Running:
                 if ending is not None and status < 0:
                     status = ending.code  # mcnb killed it at its end
                 self._ended.append(Ended(process.index, status, ending, by_us))
+                if status == 0:
+                    self._guard.remove(process.popen.pid)
 
     def _has_failed(self) -> bool:
         said = any(one.ending is not None and one.ending.kind != "done" for one in self._processes)
@@ -539,8 +502,7 @@ class Running:
         through = all(process.ending is not None for process in left)
         for process in left:
             if through or since > ALONE_S + OBEY_S:
-                process.told |= process.ending is None
-                process.popen.kill()
+                self._kill([process])
             elif not process.told and process.ending is None and self._signalled is None:
                 process.told = True
                 process.popen.send_signal(signal.SIGINT)  # JAX handles SIGTERM itself
@@ -549,8 +511,8 @@ class Running:
         """Kill processes that do not end, with all processes that they started."""
         for process in processes:
             process.killed |= process.ending is None  # a finished one waits in JAX's shutdown
-            process.told = True
-            _signal_group(process.popen, signal.SIGKILL)
+            process.told |= process.ending is None
+            signal_group(process.popen.pid, signal.SIGKILL)
 
     def _how(self, k: int) -> ProcessExit:
         """Return how a process ended that left no report."""
@@ -563,34 +525,27 @@ class Running:
             self._kill(self._left())
             return
         self._signalled = number
+        name = name_processes(range(self._count), self._count)
+        it = "it" if self._count == 1 else "them"
+        said = f"ending {name}, because of {signal.Signals(number).name}"
         if number == signal.SIGINT:
-            name = name_processes(range(self._count), self._count)
-            it = "it" if self._count == 1 else "them"
-            said = f"mcnb run: interrupting {name}. To kill {it}: Ctrl-C once more\n"
-            # Unbuffered, because this handler may have interrupted a write to the buffer.
-            os.write(2, said.encode())
-        for process in self._processes:
+            said = f"interrupting {name}. To kill {it}: Ctrl-C once more"
+        # Unbuffered, because this handler may have interrupted a write to the buffer.
+        os.write(2, f"mcnb run: {said}\n".encode())
+        for process in self._left():
             if number == signal.SIGINT:
-                _signal_group(process.popen, number)  # its children, too, as a terminal would
+                signal_group(process.popen.pid, number)  # its children, too, as a terminal would
             else:
                 process.popen.send_signal(number)
 
     def _end_all(self) -> None:
+        """End what is left: where all went well, nothing but children that were meant to stay."""
+        through = len(self._ended) == self._count and not self._has_failed()
         for process in reversed(self._processes):
-            process.popen.kill()
+            if not through:
+                signal_group(process.popen.pid, signal.SIGKILL)
             process.popen.wait()
             process.pipe.close()
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    """Send a signal to a process, the leader of its own group, and to its children."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def _were(processes: Sequence[int]) -> str:

@@ -254,6 +254,7 @@ class Ending:
         code: The exit code.
         joined: Whether it called `jax.distributed.initialize`.
         verdict: The kind of the verdict, if the processes diverged.
+        said: What Python prints of the error, which `mcnb run` shows once for all processes.
     """
 
     kind: Literal["done", "raised", "diverged", "exit", "interrupted"] = "done"
@@ -262,6 +263,7 @@ class Ending:
     code: int = 0
     joined: bool = True
     verdict: str = ""
+    said: str = ""
 
 
 def run_program(
@@ -285,12 +287,10 @@ def run_program(
     ending = Ending()
     try:
         runpy.run_path(str(path), run_name="__main__")
-    except SystemExit as error:
-        ending = _ending(error)
     except BaseException as raised:
-        cause = joining.verdict_of_thread(raised)
-        ending = _ending(cause)
-        _print(cause)
+        ending = _ending(joining.verdict_of_thread(raised))
+    if not report:
+        print(ending.said, end="", file=sys.stderr)
     _flush()
     if caught := ending.kind == "done" and joining.client and joining.client.error:
         # The program ends as if nothing had happened, but its results may be missing or wrong.
@@ -338,20 +338,21 @@ def _flush() -> None:
 
 def _ending(error: BaseException) -> Ending:
     place = _place(error)
-    said = error_line(error)
+    line = error_line(error)
     match error:
         case SystemExit(code=None | 0):
             return Ending()
         case SystemExit(code=int() as code):
             return Ending("exit", f"exit code {code}", place, code & 0xFF)
         case SystemExit(code=text):
-            print(text, file=sys.stderr)  # as Python does
-            return Ending("exit", str(text), place, EXIT_RAISED)
+            return Ending("exit", str(text), place, EXIT_RAISED, said=f"{text}\n")
         case KeyboardInterrupt():
-            return Ending("interrupted", said, place, EXIT_INTERRUPTED)
+            printed = f"KeyboardInterrupt at {place}\n"
+            return Ending("interrupted", line, place, EXIT_INTERRUPTED, said=printed)
         case LockstepError():
-            return Ending("diverged", str(error), place, EXIT_RAISED, verdict=error.kind)
-    return Ending("raised", said, place, EXIT_RAISED)
+            kind = error.kind
+            return Ending("diverged", str(error), place, EXIT_RAISED, True, kind, _formatted(error))
+    return Ending("raised", line, place, EXIT_RAISED, said=_formatted(error))
 
 
 def _place(error: BaseException) -> str:
@@ -366,15 +367,6 @@ def _place(error: BaseException) -> str:
     return frames[-1] if frames else ""
 
 
-def _print(error: BaseException) -> None:
-    """Print an error as Python would, without the frames that ran the program."""
-    linecache.checkcache()
-    if isinstance(error, KeyboardInterrupt):
-        print(f"KeyboardInterrupt at {_place(error)}", file=sys.stderr)
-        return
-    print(_formatted(error), end="", file=sys.stderr)
-
-
 def _print_uncaught(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
@@ -382,14 +374,15 @@ def _print_uncaught(
     if isinstance(error, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
     else:
-        _print(error)
+        print(_formatted(error), end="", file=sys.stderr)
 
 
 def _formatted(error: BaseException) -> str:
-    """Format an error with those that led to it; of mcnb's frames, none are shown.
+    """Format an error as Python would, with those that led to it, without mcnb's frames.
 
     Of a verdict, only the program's own frames are shown: those of libraries explain nothing.
     """
+    linecache.checkcache()
     shown = traceback.TracebackException.from_exception(error)
     pairs: list[tuple[traceback.TracebackException | None, BaseException | None]] = [(shown, error)]
     seen: set[int] = set()

@@ -43,6 +43,10 @@ def others_have_left():
 """
 TOTAL = "print(float(jnp.sum(x)))\n"
 WAIT = "print('ready'); time.sleep(300)\n"
+# As a worker of a data loader.
+CHILD = (
+    "import subprocess; child = subprocess.Popen(['sleep', '1000'], stdout=subprocess.DEVNULL)\n"
+)
 # JAX's tutorial's first program: it reads who it is from its command line.
 TOY = """\
 import jax
@@ -223,7 +227,7 @@ def test_ctrl_c_reaches_all_of_them_once(tmp_path: Path) -> None:
         process.communicate()
     assert process.returncode == 128 + signal.SIGINT
     assert sorted(err.splitlines()) == [
-        *(f"[{k}] KeyboardInterrupt at train.py:{AT}" for k in range(2)),
+        f"[all 2] KeyboardInterrupt at train.py:{AT}",
         "mcnb run: interrupted",
         "mcnb run: interrupting both processes. To kill them: Ctrl-C once more",
     ]
@@ -249,7 +253,7 @@ def test_ctrl_c_ends_what_does_not_listen(tmp_path: Path, again: bool) -> None:
         said = [process.stdout.readline() for _ in range(2)]
         assert sorted(said) == ["[0] ready\n", "[1] ready\n"]
         family = psutil.Process(process.pid).children(recursive=True)
-        assert len(family) == 4
+        assert len(family) == 5  # with the guard, which would end them if mcnb run were killed
         process.send_signal(signal.SIGINT)
         assert process.stderr.readline() == (
             "mcnb run: interrupting both processes. To kill them: Ctrl-C once more\n"
@@ -292,7 +296,7 @@ def test_time_in_which_a_process_waits_for_a_core_does_not_count() -> None:
 def test_nothing_is_left_where_it_is_killed_itself(tmp_path: Path, joined: bool) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    program = (BEGIN if joined else "import time\n") + WAIT
+    program = (BEGIN if joined else "import time\n") + CHILD + WAIT
     before = f"import tempfile; tempfile.tempdir = {str(temporary)!r}"
     process = start(tmp_path, program, "train.py", "-n", "2", before=before)
     assert process.stdout
@@ -300,13 +304,55 @@ def test_nothing_is_left_where_it_is_killed_itself(tmp_path: Path, joined: bool)
     for _ in range(2):
         assert process.stdout.readline().endswith("ready\n")
     family = psutil.Process(process.pid).children(recursive=True)
-    assert len(family) == 2
+    assert len(family) == 5
     process.kill()
     process.wait()
     assert wait_until(lambda: not any(member.is_running() for member in family), 10)
     assert list(temporary.iterdir()) == []
     process.stdout.close()
     process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        # JAX handles it, and the program may save its state.
+        ("SIGTERM", ". Both processes did not end and were killed"),
+        ("SIGHUP", ""),
+    ],
+)
+def test_a_signal_ends_all_with_their_children(tmp_path: Path, name: str, note: str) -> None:
+    process = start(tmp_path, BEGIN + STUBBORN, "train.py", "-n", "2")
+    try:
+        assert process.stdout
+        assert process.stderr
+        said = [process.stdout.readline() for _ in range(2)]
+        assert sorted(said) == ["[0] ready\n", "[1] ready\n"]
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.Signals[name])
+        assert process.stderr.readline() == (
+            f"mcnb run: ending both processes, because of {name}\n"
+        )
+        _, err = process.communicate(timeout=HANG_S)
+    finally:
+        process.kill()
+        process.communicate()
+    own = [line for line in err.splitlines() if "preemption_notifier.cc" not in line]
+    assert own == [f"mcnb run: ended by {name}{note}"]
+    assert process.returncode == 128 + signal.Signals[name]
+    assert wait_until(lambda: not any(member.is_running() for member in family), 10)
+
+
+def test_the_children_of_all_end_where_one_fails(tmp_path: Path) -> None:
+    # Process 0 is through when process 1 fails; both have started a child.
+    program = f"{BEGIN}{CHILD}print(child.pid)\nif k: others_have_left(); raise SystemExit(3)\n"
+    program = LEAVE.replace("range(1, jax.process_count())", "[0]") + program + "leave()\n"
+    code, out, err = run(tmp_path, program, "train.py", "-n", "2", "-d", "1")
+    line = program.count("\n") - 1
+    assert (code, err) == (3, [f"mcnb run: process 1 ended with exit code 3 (train.py:{line})"])
+    children = [int(line.split()[1]) for line in out]
+    assert len(children) == 2
+    assert wait_until(lambda: not any(psutil.pid_exists(child) for child in children), 10)
 
 
 def test_a_child_that_outlives_its_program_is_not_waited_for(tmp_path: Path) -> None:
@@ -767,3 +813,35 @@ def test_a_launch_from_different_lines_is_told_at_the_end(tmp_path: Path) -> Non
         f"train.py:{AT + 2}. The lines launch the same computation, so no process hung. If they "
         "are different steps of the program, the results are wrong"
     ]
+
+
+def test_an_error_of_several_processes_is_told_once(tmp_path: Path) -> None:
+    program = (
+        "import sys, jax\njax.distributed.initialize()\nk = jax.process_index()\n"
+        "def load():\n    raise ValueError(f'bad {jax.local_devices()[0]!r}')\n"
+        "if k == 3: sys.exit('no data')\nload()\n"
+    )
+    words = ("train.py", "-n", "4", "-d", "1")
+    traceback = [
+        "Traceback (most recent call last):",
+        '  File "train.py", line 7, in <module>',
+        "    load()",
+        '  File "train.py", line 5, in load',
+        "    raise ValueError(f'bad {jax.local_devices()[0]!r}')",
+        "ValueError: bad CpuDevice(id=0)",
+    ]
+    code, out, err = run(tmp_path, program, *words)
+    assert (code, out) == (1, [])
+    assert [line for line in err if line.startswith("[0-2]")] == [
+        f"[0-2] {line}" for line in traceback
+    ]
+    assert "[3] no data" in err
+    assert len(err) == len(traceback) + 2
+    assert err[-1] in (  # who came first
+        "mcnb run: processes 0-2 raised ValueError: bad CpuDevice(id=0) (train.py:5)",
+        "mcnb run: process 3 ended with no data (train.py:6)",
+    )
+    code, out, folded = run(tmp_path, program, *words, "--fold")
+    assert (code, len(folded)) == (1, 1)
+    said = [f"{'' if number else '[0-2]':5} {line}" for number, line in enumerate(traceback)]
+    assert sorted(out) == sorted(["[3]   no data", *said])

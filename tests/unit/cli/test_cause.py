@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from mcnb.cli.run import Ended, find_cause
+from mcnb.cli.cause import Ended, find_cause
 from mcnb.lockstep.model import ProcessExit, ProcessState, Verdict
 from mcnb.lockstep.runner import Ending
 from tests.support.verdicts import FINISHED, launch

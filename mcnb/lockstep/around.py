@@ -66,6 +66,7 @@ class _Loop:
     words: str
     line: int
     skip: str = ""
+    skip_line: int = 0
 
 
 _Found: TypeAlias = tuple[_If | _Loop, ...]
@@ -96,6 +97,8 @@ def along(spots: Sequence[Spot], name: Callable[[str, int], str], own: int | Non
     """
     conditions: list[Condition] = []
     loops: list[_Loop] = []
+    loops_at: list[str] = []
+    skip_at = ""
     # A comprehension has a frame of its own in older versions of Python, and recursion has many.
     seen: set[tuple[str, str, int]] = set()
     for spot, scope in zip(spots, _scopes(spots), strict=True):
@@ -105,18 +108,23 @@ def along(spots: Sequence[Spot], name: Callable[[str, int], str], own: int | Non
             if key in seen:
                 continue
             seen.add(key)
+            place, near = name(spot.filename, one.line), 0 <= spot.line - one.line <= 1
             if isinstance(one, _Loop):
                 loops.append(one)
+                loops_at.append("" if near else place)
+                if len(loops) == 1 and one.skip:
+                    skip_at = name(spot.filename, one.skip_line)
                 continue
             asked = one.asked
             is_own = own is not None and spot is spots[own]
             conditions.append(
                 Condition(
                     one.words,
-                    name(spot.filename, one.line),
+                    place,
                     "" if is_own else name(spot.filename, spot.line),
                     name(asked.filename, asked.line) if asked.far else "",
                     len(loops),
+                    near,
                 )
             )
     if own is None:
@@ -130,6 +138,8 @@ def along(spots: Sequence[Spot], name: Callable[[str, int], str], own: int | Non
         tuple(loop.words for loop in loops),
         loops[0].skip if loops else "",
         direct=all(spot.direct for spot in spots),
+        loops_at=tuple(loops_at),
+        skip_at=skip_at,
     )
 
 
@@ -277,22 +287,28 @@ class _Search:
 
     def _in_loop(self, loop: ast.For | ast.AsyncFor | ast.While, found: _Found) -> _Found:
         """Add a loop, and the first line of its body that may skip the line, if one does."""
-        words, skip = self.lines[loop.lineno - 1].strip(), ""
-        for node in itertools.chain.from_iterable(map(_of_this_loop, loop.body)):
+        words = self.lines[loop.lineno - 1].strip()
+        for node, condition in itertools.chain.from_iterable(map(_of_this_loop, loop.body)):
             left = isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Raise))
             around_it = isinstance(node, ast.If) and self._on([*node.body, *node.orelse])
             if left or around_it:
-                skip = self.lines[first_line(node) - 1].strip()
-                break
-        return (*found, _Loop(words, loop.lineno, skip))
+                line = first_line(node if condition is None else condition)
+                return (*found, _Loop(words, loop.lineno, self.lines[line - 1].strip(), line))
+        return (*found, _Loop(words, loop.lineno))
 
 
-def _of_this_loop(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and its descendants, but not the content of functions and loops."""
-    yield node
+def _of_this_loop(
+    node: ast.AST, condition: ast.If | None = None
+) -> Iterator[tuple[ast.AST, ast.If | None]]:
+    """Yield a node and its descendants, each with the innermost condition around it.
+
+    The content of functions and of loops is left out.
+    """
+    yield node, condition
     if not isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.Lambda)):
+        inner = node if isinstance(node, ast.If) else condition
         for child in ast.iter_child_nodes(node):
-            yield from _of_this_loop(child)
+            yield from _of_this_loop(child, inner)
 
 
 def _calls(node: ast.AST) -> bool:

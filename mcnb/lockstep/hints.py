@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -11,11 +12,11 @@ from mcnb.lockstep.model import Condition, Detail, ProcessState, Verdict
 Group: TypeAlias = tuple[list[int], ProcessState]
 _HINTS = {
     "condition": (
-        "{0} runs only if `{1}`{2}. A collective must run on every participating process: move it "
+        "{0} runs only if {1}{2}. A collective must run on every participating process: move it "
         "out of the condition, and keep only local work such as printing inside"
     ),
     "loop": (
-        "the loop `{0}` ran a different number of times on different processes. Agree on the "
+        "the loop {0} ran a different number of times on different processes. Agree on the "
         "number of steps before the loop, for example the minimum over all processes, or drop the "
         "last, incomplete batch"
     ),
@@ -25,7 +26,7 @@ _HINTS = {
         "the last, incomplete batch"
     ),
     "skipped": (
-        "in the loop `{0}`, `{1}` may skip this line. All processes must take the same decision: "
+        "in the loop {0}, {1} may skip this line. All processes must take the same decision: "
         "base it on a value that they share, for example one that was broadcast"
     ),
     "shape": (
@@ -151,7 +152,12 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:
 def _of_condition(condition: Condition, line: str) -> str:
     """Return advice about a condition, given the line of the launch, in words."""
     asks = f", which depends on the process ({condition.asks})" if condition.asks else ""
-    return _HINTS["condition"].format(condition.line or line, condition.words, asks)
+    quoted = _quoted(condition.words, "" if condition.near else condition.at)
+    return _HINTS["condition"].format(condition.line or line, quoted, asks)
+
+
+def _quoted(source: str, place: str) -> str:
+    return f"`{source}` ({place})" if place else f"`{source}`"
 
 
 def _is_common(condition: Condition, verdict: Verdict) -> bool:
@@ -187,16 +193,19 @@ def _of_loops(verdict: Verdict, details: list[Detail]) -> str:
     """
     loops = {detail.loops for detail in details}
     visits = {state.visits for state in verdict.states.values()}
-    if len(loops) != 1 or not (around := loops.pop()):
+    if len(loops) != 1 or not loops.pop():
         return ""
-    skips = {detail.skip for detail in details}
+    detail, skips = details[0], {detail.skip for detail in details}
+    places = itertools.chain(detail.loops_at, itertools.repeat(""))
+    around = [*map(_quoted, detail.loops, places)]
     if "" not in skips:
-        return _HINTS["skipped"].format(around[0], sorted(skips)[0])
+        detail = min(details, key=lambda one: one.skip)
+        return _HINTS["skipped"].format(around[0], _quoted(detail.skip, detail.skip_at))
     if visits == {0} or len(visits) > 1 or not all(detail.direct for detail in details):
         return ""
     if len(around) == 1:
         return _HINTS["loop"].format(*around)
-    return _HINTS["loops"].format(", ".join(f"`{loop}`" for loop in reversed(around)))
+    return _HINTS["loops"].format(", ".join(reversed(around)))
 
 
 def _same_line(groups: Iterable[Group]) -> bool:

@@ -260,6 +260,8 @@ class Condition:
         asks: The line in a function or a module that the condition refers to, where it begins to
             depend on the process, if it does so elsewhere.
         loops: The number of loops around the launch that are inside the condition.
+        near: Whether the condition is found at a glance: it stands where that line is, or on the
+            line before.
     """
 
     words: str
@@ -267,6 +269,7 @@ class Condition:
     line: str = ""
     asks: str = ""
     loops: int = 0
+    near: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +282,8 @@ class Detail:
             on the process, from the innermost.
         loops: The first lines of the loops around these lines, from the innermost.
         skip: The line of source in the innermost loop that may skip the launch, if any.
+        loops_at: The line of each loop; empty for one that is found at a glance.
+        skip_at: The line that may skip the launch.
         static: Static arguments of the function, by name, as text.
         program: The compiled program, line by line.
         names: The names of the arguments.
@@ -298,11 +303,13 @@ class Detail:
     handling: str = ""
     before: tuple[Condition, ...] = ()
     direct: bool = True
+    loops_at: tuple[str, ...] = ()
+    skip_at: str = ""
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """Return the detail from which `dataclasses.asdict` made the data."""
-        tuples = {name: tuple(data[name]) for name in ("loops", "program", "names")}
+        tuples = {name: tuple(data[name]) for name in ("loops", "loops_at", "program", "names")}
         conditions = {
             name: tuple(Condition(**one) for one in data[name]) for name in ("conditions", "before")
         }

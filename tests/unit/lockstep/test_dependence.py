@@ -172,6 +172,7 @@ def test_conditions(folder: Path, what: str) -> None:
         "    else:\n        here()\nrun()\n"
     )
     [conditions] = seen(folder, source)
+    conditions = tuple(replace(one, near=True) for one in conditions)
     place = f"train.py:{len(source.splitlines()) - 4}"
     expected = Condition(test, place, "", f"helpers.py:{asks}" if asks else "")
     # The one of the two lines that was reached is in either branch.

@@ -492,7 +492,7 @@ def test_left_waiting(each: Sequence[ProcessState], expected: str) -> None:
 
 TEXT = st.text(max_size=8)
 CONDITIONS = st.lists(
-    st.builds(Condition, TEXT, TEXT, TEXT, TEXT, st.integers(0, 3)), max_size=3
+    st.builds(Condition, TEXT, TEXT, TEXT, TEXT, st.integers(0, 3), st.booleans()), max_size=3
 ).map(tuple)
 
 
@@ -504,6 +504,7 @@ CONDITIONS = st.lists(
         loops=st.lists(TEXT, max_size=3).map(tuple),
         before=CONDITIONS,
         direct=st.booleans(),
+        loops_at=st.lists(TEXT, max_size=3).map(tuple),
         static=st.dictionaries(TEXT, TEXT, max_size=3),
         program=st.lists(TEXT, max_size=3).map(tuple),
         names=st.lists(TEXT, max_size=3).map(tuple),

@@ -79,6 +79,33 @@ CAME_BEFORE = (
         ("missing", [replace(AGAIN, visits=1), NO_MORE], {0: IN_LOOP}, ""),
         ("missing", [AGAIN, NO_MORE], {0: replace(IN_LOOP, direct=False)}, ""),
         ("missing", [AGAIN, NO_MORE], {0: replace(IN_LOOP, skip="if stale: continue")}, SKIPPED),
+        # What is farther from the launch has its place.
+        (
+            "missing",
+            [AGAIN, NO_MORE],
+            {0: replace(IN_LOOP, loops_at=("train.py:3",))},
+            LOOP.replace("batches:`", "batches:` (train.py:3)"),
+        ),
+        (
+            "missing",
+            [AGAIN, NO_MORE],
+            {0: replace(IN_LOOPS, loops_at=("", "train.py:3"))},
+            LOOPS.replace("range(2):`", "range(2):` (train.py:3)"),
+        ),
+        (
+            "missing",
+            [AGAIN, NO_MORE],
+            {0: replace(IN_LOOP, skip="if stale:", loops_at=("line 2",), skip_at="line 7")},
+            SKIPPED.replace("`if stale: continue`", "`if stale:` (line 7)").replace(
+                "batches:`", "batches:` (line 2)"
+            ),
+        ),
+        (
+            "missing",
+            [at(), FINISHED],
+            {0: Detail("jnp.sum(x)", (replace(ZERO, near=False),))},
+            IF_ZERO.replace("`k == 0`", "`k == 0` (line 3)"),
+        ),
         # The others were inside the condition, and in the loop inside it.
         (
             "missing",

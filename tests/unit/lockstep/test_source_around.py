@@ -320,25 +320,43 @@ def test_odd_source_is_read_in_silence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "skip"),
+    ("body", "skip", "at"),
     [
-        ("launch(x)", ""),
-        ("y = 1\n    launch(x)", ""),
-        ("if done: break\n    launch(x)", "if done: break"),
-        ("if done:\n        y = 1\n        continue\n    launch(x)", "continue"),
-        ("launch(x)\n    if done: break", "if done: break"),
-        ("if not done:\n        launch(x)", "if not done:"),
-        ("if not done:\n        y = 1\n    launch(x)", ""),
-        ("for j in y:\n        break\n    launch(x)", ""),
-        ("def f(): return 1\n    launch(x)", ""),
+        ("launch(x)", "", 0),
+        ("y = 1\n    launch(x)", "", 0),
+        ("if done: break\n    launch(x)", "if done: break", 2),
+        ("if done:\n        y = 1\n        continue\n    launch(x)", "if done:", 2),
+        ("launch(x)\n    if done: break", "if done: break", 3),
+        (
+            "if a:\n        if (b and\n            c):\n            break\n    launch(x)",
+            "if (b and",
+            3,
+        ),
+        ("try:\n        launch(x)\n    except E:\n        break", "break", 5),
+        ("if not done:\n        launch(x)", "if not done:", 2),
+        ("if not done:\n        y = 1\n    launch(x)", "", 0),
+        ("for j in y:\n        break\n    launch(x)", "", 0),
+        ("def f(): return 1\n    launch(x)", "", 0),
     ],
 )
-def test_what_in_a_loop_may_skip_the_line(tmp_path: Path, body: str, skip: str) -> None:
+def test_what_in_a_loop_may_skip_the_line(tmp_path: Path, body: str, skip: str, at: int) -> None:
     source = f"for i in y:\n    {body}"
     path = tmp_path / "train.py"
     path.write_text(source)
     [line] = [i for i, text in enumerate(source.splitlines(), 1) if "launch" in text]
-    assert around(str(path), line).skip == skip
+    found = around(str(path), line)
+    assert (found.skip, found.skip_at) == (skip, f"line {at}" if at else "")
+
+
+@pytest.mark.parametrize("between", [0, 1, 2])
+def test_what_is_farther_from_the_launch_has_its_place(tmp_path: Path, between: int) -> None:
+    filling = "        y = 1\n" * between
+    path = tmp_path / "train.py"
+    path.write_text(f"for i in y:\n    if process_index() == 0:\n{filling}        launch(x)\n")
+    found = around(str(path), 3 + between)
+    assert found.conditions == (Condition("process_index() == 0", "line 2", near=between == 0),)
+    assert (found.loops, found.loops_at) == (("for i in y:",), ("line 1",))
+    assert around(str(path), 2).loops_at == ("",)
 
 
 def test_a_name_from_another_script_says_nothing(program: Program) -> None:

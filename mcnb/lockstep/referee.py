@@ -397,7 +397,9 @@ class Referee:
     def _parted(self, waiters: tuple[tuple[int, int], ...], involved: set[int]) -> Meeting | None:
         """Return the launch at which a process got ahead of one that waits, if one did.
 
-        It is ahead if it has made more launches from the stack on which the other one waits.
+        It is ahead if it has made more launches from the stack on which the other one waits. The
+        process that waits may have been behind before: what it launched then, the other one had
+        launched just before.
         """
         for k, thread in waiters:
             stack = self._processes[k].waiting[thread].stack
@@ -406,8 +408,22 @@ class Referee:
             for stacks, meeting in self._stacks.items():
                 met = dict(stacks)
                 if k in met and met[k] != stack and any(met.get(p) == stack for p in ahead):
-                    return meeting
+                    return self._first_behind(meeting, k, ahead)
         return None
+
+    def _first_behind(self, meeting: Meeting, k: int, ahead: set[int]) -> Meeting:
+        """Return the first of the launches up to a meeting for which process k came too late."""
+        alike = {
+            one.number: one
+            for one in self.meetings
+            if (one.launch.name, one.launch.participants)
+            == (meeting.launch.name, meeting.launch.participants)
+        }
+        while before := alike.get(meeting.number - 1):
+            if all(before.stacks.get(p) != meeting.stacks[k] for p in ahead):
+                break
+            meeting = before
+        return meeting
 
     def _suspicious(self) -> bool:
         """Return whether a process can be stuck: a fast test for the usual case that none is."""

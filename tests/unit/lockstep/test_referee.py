@@ -490,6 +490,16 @@ PARTINGS: dict[str, tuple[list[str], list[str], list[str] | None]] = {
         ["3", "finished", "finished"],
         ["2", "3", "3"],
     ),
+    "an extra launch in each round": (
+        ["1 1 1", "2 3 3", "3 1 1", "1 3 3", "2 1 1", "3 3 3"],
+        ["1", "finished", "finished"],
+        ["2", "3", "3"],
+    ),
+    "two branches with one launch, and an extra launch in each round": (
+        ["1 1 1", "5 6 6", "2 3 3", "3 1 1", "1 3 3", "2 1 1", "3 3 3"],
+        ["1", "finished", "finished"],
+        ["2", "3", "3"],
+    ),
     "a missing launch": (["1 1 1", "2 3 2", "3 3 3"], ["3", "4", "3"], ["2", "3", "2"]),
     "a missing launch, and the process has ended": (
         ["2 3 2", "3 3 3"],

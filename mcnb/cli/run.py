@@ -28,7 +28,7 @@ from mcnb.cli.groups import Guard, signal_group
 from mcnb.errors import OptionError
 from mcnb.export.parse import find_lesson, is_lesson, run_lesson
 from mcnb.launchers.base import process_environment
-from mcnb.lockstep.messages import other_places
+from mcnb.lockstep.messages import in_two_orders, other_places
 from mcnb.lockstep.model import ExitSource, ProcessExit
 from mcnb.lockstep.ranks import PROCESS, PROCESSES
 from mcnb.lockstep.runner import (
@@ -342,10 +342,11 @@ class Running:
                 self._start(k, environment | ({VISIBLE: ",".join(gpus[k])} if gpus else {}))
             self._watch()
             sentence, code = find_cause(self._ended, count, server.verdict)
-            note = other_places(server.meetings, count)
-        return self._conclude(sentence, code, note)
+            meetings, races = server.noted
+            notes = other_places(meetings, count), in_two_orders(races, count)
+        return self._conclude(sentence, code, [note for note in notes if note])
 
-    def _conclude(self, sentence: str, code: int, note: str) -> int:
+    def _conclude(self, sentence: str, code: int, notes: Sequence[str]) -> int:
         """Print why the program ended, and return the exit code of `mcnb run`."""
         if self._command.fold:
             blocks = fold_events({process.index: process.said for process in self._processes})
@@ -364,8 +365,9 @@ class Running:
             told = sorted(one.process for one in self._ended if one.ended_by_us)
             ended = f". {capital(name_processes(told))} {_were(told)} ended" if told else ""
             print(f"mcnb run: {sentence}{ended}", file=sys.stderr)
-        elif code == 0 and note:
-            print(f"mcnb run: {capital(note)}", file=sys.stderr)
+        elif code == 0 and notes:
+            for note in notes:
+                print(f"mcnb run: {capital(note)}", file=sys.stderr)
         elif code == 0 and len(endings) > 1 and not any(ending.joined for ending in endings):
             print(
                 f"mcnb run: {self._command.path.name} never called jax.distributed.initialize(), "

@@ -135,6 +135,7 @@ class Execution:
         try:
             pending.follow(patience)
             self._report(pending)
+            _, outcome.races = referee.noted
             if outcome.verdict is None:
                 outcome.verdict = referee.verdict
             if not cell.checked and outcome.verdict is not None and not outcome.cut:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mcnb._text import grouped, name_processes, plural
 from mcnb.lockstep.messages import exit_text
-from mcnb.lockstep.model import ProcessExit, Verdict
+from mcnb.lockstep.model import ProcessExit, Race, Verdict
 from mcnb.messages import Healed, Unfinished
 
 NOT_OURS = (
@@ -28,6 +28,7 @@ class Outcome:
         interrupted: Whether the user ended the cell.
         intact: Whether the processes can continue; if not, they must be restarted.
         verdict: How the processes diverged, if they did.
+        races: Launches that processes made in different orders; see `Referee.races`.
         time_limit: The time limit that ended the cell, in seconds.
         cut: Whether computations had to be aborted.
         healed: The restored variables, by process, if the processes had to reconnect.
@@ -47,6 +48,7 @@ class Outcome:
     interrupted: bool = False
     intact: bool = True
     verdict: Verdict | None = None
+    races: tuple[Race, ...] = ()
     time_limit: float | None = None
     cut: bool = False
     healed: dict[int, Healed] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from mcnb.errors import CellError, ClusterError, LockstepError, McnbError, Pictu
 from mcnb.lockstep.messages import (
     exit_text,
     explain,
+    in_two_orders,
     left_waiting,
     other_lines,
     without_communication,
@@ -134,6 +135,8 @@ class Result:
         found = [] if told else [other_lines(self.launches, self.count)]
         if self.verdict is not None:
             found.append(without_communication(self.verdict, self.launches, self.count))
+        elif self.ok:
+            found.append(in_two_orders(self.outcome.races, self.count))
         return tuple(f"{note[0].upper()}{note[1:]}" for note in found if note)
 
     def __mcnb_picture__(

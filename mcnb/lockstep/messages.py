@@ -22,6 +22,7 @@ from mcnb.lockstep.model import (
     Meeting,
     ProcessExit,
     ProcessState,
+    Race,
     Verdict,
 )
 
@@ -131,6 +132,29 @@ def _same_from(name: str, lines: Mapping[int, str], count: int) -> str:
         f"{', '.join(said)}. The lines launch the same computation, so no process hung. If they "
         "are different steps of the program, the results are wrong"
     )
+
+
+def in_two_orders(races: Iterable[Race], count: int) -> str:
+    """Report the first two launches that processes made in different orders, if there are any.
+
+    Example:
+        >>> names, lines = ("max", "jit(step)"), ("train.py:8", "train.py:5")
+        >>> in_two_orders([Race(0, (1, 2), names, lines)], 3)[:106]
+        'process 0 launched max (train.py:8) before jit(step) (train.py:5), and processes 1,2 the \
+other way around'
+    """
+    for race in races:
+        first, second = (
+            f"{name} ({line})" if line else name
+            for name, line in zip(race.names, race.lines, strict=True)
+        )
+        return (
+            f"process {race.process} launched {first} before {second}, and "
+            f"{name_processes(race.others, count)} the other way around. The check made them in "
+            "one order. Without it, devices execute them in different orders, and may hang: launch "
+            "what communicates from one thread"
+        )
+    return ""
 
 
 def without_communication(verdict: Verdict, records: Iterable[LaunchRecord], count: int) -> str:

@@ -249,6 +249,25 @@ class Meeting:
 
 
 @dataclass(frozen=True, slots=True)
+class Race:
+    """Two launches that processes announced in different orders, each from two threads.
+
+    They are made in one order, because each was held until all its participants had announced it.
+
+    Attributes:
+        process: A process that announced the first launch before the second one.
+        others: The processes that had announced the second launch, and not yet the first one.
+        names: The names of the two launches.
+        lines: The lines of the two launches, on `process`.
+    """
+
+    process: int
+    others: tuple[int, ...]
+    names: tuple[str, str]
+    lines: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
     """A condition around a launch that depends on the process.
 

@@ -31,6 +31,7 @@ from mcnb.lockstep.model import (
     Meeting,
     ProcessExit,
     ProcessState,
+    Race,
     SharedValue,
     Verdict,
 )
@@ -148,6 +149,7 @@ class Referee:
         verdict: How the processes diverged in this cell, as far as known, or None.
         meetings: Launches of this cell that processes made together from different lines. That may
             be intended: both branches of a condition may have the same launch.
+        races: Launches of this cell that processes announced in different orders.
 
     Example:
         >>> referee = Referee(2)
@@ -166,6 +168,7 @@ class Referee:
         self.verdict: Verdict | None = None
         self._stack: Stack = ()  # of the first process that waits in the verdict
         self.meetings: list[Meeting] = []
+        self.races: list[Race] = []
         self._stacks: dict[tuple[tuple[int, Stack], ...], Meeting] = {}  # of each process
         # The number of launches with these participants, by name.
         self._together: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -178,6 +181,7 @@ class Referee:
         invited = set(processes)
         self.verdict = None
         self.meetings.clear()
+        self.races.clear()
         self._stacks.clear()
         self._together.clear()
         for k, process in enumerate(self._processes):
@@ -367,6 +371,8 @@ class Referee:
     def _release(self, key: _Key) -> Go:
         waiters = tuple(sorted(self._waiting[key].items()))
         self._count(waiters)
+        if not self.races:  # one is enough for a person
+            self._look_for_races(waiters)
         for k, thread in waiters:
             self._forget(k, thread)
             process = self._processes[k]
@@ -393,6 +399,31 @@ class Referee:
             own = {k: stack[-1] for k, stack in stacks}
             self._stacks[stacks] = Meeting(first.launch, number, lines, own, dict(stacks))
             self.meetings.append(self._stacks[stacks])
+
+    def _look_for_races(self, waiters: tuple[tuple[int, int], ...]) -> None:
+        """Remember a launch that waits on a process, and comes after this one on another."""
+        for k, thread in waiters:
+            waiting = self._processes[k].waiting
+            now = waiting[thread]
+            for ticket, before in waiting.items():  # in the order in which they were announced
+                if ticket == thread:
+                    break
+                if now.launch.is_barrier or before.launch.is_barrier:
+                    continue  # a barrier waits for no device
+                common = sorted({*now.key[1]} & {*before.key[1]})
+                if others := tuple(p for p in common if self._comes_later(p, before, now)):
+                    lines = (
+                        one.place or ("" if one.line is None else f"line {one.line}")
+                        for one in (before, now)
+                    )
+                    names = before.launch.name, now.launch.name
+                    self.races.append(Race(k, others, names, (next(lines), next(lines))))
+                    return
+
+    def _comes_later(self, k: int, one: _Waiting, other: _Waiting) -> bool:
+        """Return whether a process has announced the other of two launches before this one."""
+        keys = [waiting.key for waiting in self._processes[k].waiting.values()]
+        return one.key not in keys or keys.index(other.key) < keys.index(one.key)
 
     def _parted(self, waiters: tuple[tuple[int, int], ...], involved: set[int]) -> Meeting | None:
         """Return the launch at which a process got ahead of one that waits, if one did.

@@ -27,6 +27,7 @@ from mcnb.lockstep.model import (
     Meeting,
     ProcessExit,
     ProcessState,
+    Race,
     Verdict,
 )
 from mcnb.lockstep.referee import Compare, Go, Referee, Ruling, Stop
@@ -352,10 +353,10 @@ finished the cell without reaching it...
             return replace(verdict, details={**verdict.details, **self._details})
 
     @property
-    def meetings(self) -> tuple[Meeting, ...]:
-        """Launches that processes made together from different lines; see `Referee.meetings`."""
+    def noted(self) -> tuple[tuple[Meeting, ...], tuple[Race, ...]]:
+        """What is suspicious and no divergence; see `meetings` and `races` of `Referee`."""
         with self._lock:
-            return tuple(self._referee.meetings)
+            return tuple(self._referee.meetings), tuple(self._referee.races)
 
     @property
     def present(self) -> set[int]:

@@ -45,3 +45,38 @@ def test_the_note_is_shown(notebook: Notebook) -> None:
     notebook.run(f"%%mcjax\n{SETUP}")
     shown = notebook.run("%%mcjax\nif k:\n    a = total(x)\nelse:\n    a = total(x)").stdout
     assert shown.startswith("Note: Process 0 launched jit(<lambda>) at line 5, and processes 1-3")
+
+
+IN_TWO_ORDERS = """\
+import sys, threading, time
+def waits(thread):
+    frame = sys._current_frames().get(thread.ident)
+    while frame is not None and frame.f_code.co_name != "_hear_or_sleep":
+        frame = frame.f_back
+    return frame is not None
+def largest():
+    print(float(jnp.max(x)))
+if k == 0:
+    thread = threading.Thread(target=largest)
+    thread.start()
+    while not waits(thread):
+        time.sleep(0.001)
+total(x)
+if k == 0:
+    thread.join()
+else:
+    largest()
+"""
+
+
+def test_threads_that_launch_in_an_order_of_their_own(cluster: mcnb.Cluster) -> None:
+    cluster.run(SETUP).raise_for_errors()
+    result = cluster.run(IN_TWO_ORDERS)
+    assert result.ok
+    assert result.text() == (
+        "[all 4] 15.0\n"
+        "Note: Process 0 launched max (line 8) before jit(<lambda>) (line 14), and processes 1-3 "
+        "the other way around. The check made them in one order. Without it, devices execute them "
+        "in different orders, and may hang: launch what communicates from one thread\n"
+    )
+    assert cluster.run("print(float(jnp.max(x)))").text() == "[all 4] 15.0\n"

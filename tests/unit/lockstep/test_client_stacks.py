@@ -63,7 +63,7 @@ def test_each_place_is_described_once(server: Server) -> None:
     described.launch(*[(1, 1), (2, 2)] * 5)
     described.launch((2, 2), (1, 1))
     assert sorted(described.named) == [1, 1, 2, 2]
-    assert server.meetings == ()
+    assert server.noted == ((), ())
     described.close()
 
 
@@ -83,7 +83,7 @@ def test_places_without_end_are_told_apart(server: Server, monkeypatch: pytest.M
     described = Described(server)
     described.launch(*((line, line) for line in range(1, 9)))
     described.launch((9, 8))
-    [meeting] = server.meetings
+    [meeting], _ = server.noted
     assert meeting.own == {0: "train.py:9", 1: "train.py:8"}
     assert meeting.number == 9
     described.close()

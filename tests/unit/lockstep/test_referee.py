@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcnb.lockstep.model import Doing, Launch, Meeting, Verdict
+from mcnb.lockstep.model import Doing, Launch, Meeting, Race, Verdict
 from mcnb.lockstep.referee import MOST_MEETINGS, Go, Referee, Stop
 
 PROGRAMS = 50_000
@@ -546,3 +546,54 @@ def test_visits_are_kept_when_a_process_ends() -> None:
     referee.end(2, "raised", error="ValueError: mine")
     assert referee.verdict is not None
     assert [state.visits for state in referee.verdict.states.values()] == [1, 1, 1]
+
+
+# The launches of processes 0 to 2 in the order of their announcement, each as "process:launch", with
+# the race that is found: its process, the others, and the launches.
+RACES: dict[str, tuple[str, tuple[int, tuple[int, ...], str] | None]] = {
+    "the same order": ("0:a 0:b 1:a 1:b 2:a 2:b", None),
+    "one after the other": ("0:a 1:a 2:a 0:b 2:b 1:b", None),
+    "another order": ("0:a 0:b 1:b 2:b", (0, (1, 2), "ab")),
+    "another order on the last process": ("0:a 1:a 0:b 1:b 2:b", (0, (2,), "ab")),
+    "another order, before the end of a third": ("0:c 0:a 1:c 1:a 2:a", (0, (2,), "ca")),
+    "another order, and both wait": ("0:a 0:b 1:b 1:a 2:b", (0, (1, 2), "ab")),
+    "without a process in common": ("0:x 0:b 1:b 2:b", None),
+    "a barrier": ("0:| 0:b 1:b 2:b", None),
+    "before a barrier": ("0:a 0:| 1:| 2:|", None),
+}
+
+
+@pytest.mark.parametrize("what", RACES)
+def test_launches_in_different_orders_are_noted(what: str) -> None:
+    announced, expected = RACES[what]
+    named = {name: launch(name, 0, 1, 2) for name in "abc"}
+    named |= {"x": launch("x", 0, 3), "|": Launch.barrier("saved", (0, 1, 2))}
+    referee = Referee(4)
+    for ticket, one in enumerate(announced.split()):
+        k, name = one.split(":")
+        place = f"train.py:{'abcx|'.index(name) + 1}"
+        referee.announce(int(k), ticket, named[name], 1, place, alone=False)
+    lines = {name: f"train.py:{line}" for line, name in enumerate("abcx|", 1)}
+    assert referee.races == (
+        []
+        if expected is None
+        else [
+            Race(
+                *expected[:2],
+                (named[expected[2][0]].name, named[expected[2][1]].name),
+                (lines[expected[2][0]], lines[expected[2][1]]),
+            )
+        ]
+    )
+    assert referee.verdict is None
+    referee.begin([0, 1, 2])
+    assert referee.races == []
+
+
+def test_only_one_race_is_noted_with_the_lines_of_a_cell() -> None:
+    referee = Referee(2)
+    for _ in range(2):
+        for ticket, (k, name) in enumerate(((0, "a"), (0, "b"), (1, "b"), (1, "a"))):
+            referee.announce(k, ticket, launch(name, 0, 1), 3 + ticket, alone=False)
+    names = launch("a", 0, 1).name, launch("b", 0, 1).name
+    assert referee.races == [Race(0, (1,), names, ("line 3", "line 4"))]

@@ -26,6 +26,7 @@ from mcnb.lockstep.model import Detail, Launch
 from mcnb.lockstep.source import Place, Places
 from mcnb.lockstep.threads import line_of, raise_after_call
 from mcnb.lockstep.values import Replicas
+from mcnb.lockstep.variables import variables_at
 from mcnb.lockstep.wire import Address
 
 # The delay of an interrupt that arrived while a launch was on its way.
@@ -160,7 +161,13 @@ def _detail(
     handling = _handling(places, handled)
     before = conditions_of(earlier, places.name)
     return replace(
-        detail, static=static, names=names, program=program, handling=handling, before=before
+        detail,
+        static=static,
+        names=names,
+        program=program,
+        handling=handling,
+        before=before,
+        variables=variables_at(spots, places.name),
     )
 
 

@@ -86,6 +86,8 @@ _HINTS = {
         "launch the collectives in the same order, for example first along rows, then along columns"
     ),
 }
+# Advice that names no cause.
+WITHOUT_CAUSE = frozenset((_HINTS["branch"], _HINTS["order"]))
 
 
 def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:

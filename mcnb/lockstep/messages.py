@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mcnb._text import grouped, label, name_processes, ordinal, plural
-from mcnb.lockstep.hints import Group, advise
+from mcnb.lockstep.hints import WITHOUT_CAUSE, Group, advise
 from mcnb.lockstep.model import (
     Collective,
     Detail,
@@ -139,7 +139,7 @@ def in_two_orders(races: Iterable[Race], count: int) -> str:
 
     Example:
         >>> names, lines = ("max", "jit(step)"), ("train.py:8", "train.py:5")
-        >>> in_two_orders([Race(0, (1, 2), names, lines)], 3)[:106]
+        >>> in_two_orders([Race(0, (1, 2), names, lines)], 3)[:105]
         'process 0 launched max (train.py:8) before jit(step) (train.py:5), and processes 1,2 the \
 other way around'
     """
@@ -248,11 +248,13 @@ reaching it'
         said.append(_ring(verdict.ring))
     differs, why = _differs(verdict, count) if kind == "mismatch" else ("", "")
     hint = advise(verdict, groups, why)
+    led = _variable(verdict, count) if kind == "mismatch" and hint in WITHOUT_CAUSE else ""
     happened = _HAPPENED.get(verdict.happened, "")
     parted = _parted(verdict, count)
     parts = (
         ("What happened: ", happened),
         ("What differs: ", differs),
+        ("What may have led there: ", led),
         ("What came before: ", parted),
         ("Hint: ", hint),
     )
@@ -283,6 +285,23 @@ def _parted(verdict: Verdict, count: int) -> str:
         f"the {ordinal(number)} launch of {name} came from different lines: {said}. Since then, "
         "these processes may have been in different steps of the program"
     )
+
+
+def _variable(verdict: Verdict, count: int) -> str:
+    """Tell which name differs on the innermost line that all waiting processes share, if any."""
+    known = {
+        k: {(one.place, one.name): one.value for one in detail.variables}
+        for k, detail in sorted(verdict.details.items())
+    }
+    if len(known) < 2:
+        return ""
+    for place, name in next(iter(known.values())):
+        values = {k: found[place, name] for k, found in known.items() if (place, name) in found}
+        is_index = all(value == str(k) for k, value in values.items())
+        if len(values) == len(known) and len({*values.values()}) > 1 and not is_index:
+            said = (f"{value} on {name_processes(ks, count)}" for value, ks in grouped(values))
+            return f"`{name}` ({place}) is {'; '.join(said)}"
+    return ""
 
 
 def _ring(ring: Sequence[int]) -> str:

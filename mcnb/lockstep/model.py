@@ -292,6 +292,21 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class Variable:
+    """A name on a line of a stack, and what it refers to in one process.
+
+    Attributes:
+        place: The line.
+        name: The name, or an attribute of one, as in `self.log`.
+        value: Its value or its type, in words.
+    """
+
+    place: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Detail:
     """The details of a launch that only its process knows, requested when needed.
 
@@ -303,6 +318,7 @@ class Detail:
         skip: The line of source in the innermost loop that may skip the launch, if any.
         loops_at: The line of each loop; empty for one that is found at a glance.
         skip_at: The line that may skip the launch.
+        variables: What the names on these lines refer to, from the innermost line.
         static: Static arguments of the function, by name, as text.
         program: The compiled program, line by line.
         names: The names of the arguments.
@@ -324,6 +340,7 @@ class Detail:
     direct: bool = True
     loops_at: tuple[str, ...] = ()
     skip_at: str = ""
+    variables: tuple[Variable, ...] = ()
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
@@ -332,7 +349,8 @@ class Detail:
         conditions = {
             name: tuple(Condition(**one) for one in data[name]) for name in ("conditions", "before")
         }
-        return cls(**{**data, **tuples, **conditions})
+        variables = tuple(Variable(**one) for one in data["variables"])
+        return cls(**{**data, **tuples, **conditions, "variables": variables})
 
 
 @dataclass(frozen=True, slots=True)

@@ -548,8 +548,8 @@ def test_visits_are_kept_when_a_process_ends() -> None:
     assert [state.visits for state in referee.verdict.states.values()] == [1, 1, 1]
 
 
-# The launches of processes 0 to 2 in the order of their announcement, each as "process:launch", with
-# the race that is found: its process, the others, and the launches.
+# The launches of processes 0 to 2 in the order of their announcement, as "process:launch", with the
+# race that is found: its process, the others, and the launches.
 RACES: dict[str, tuple[str, tuple[int, tuple[int, ...], str] | None]] = {
     "the same order": ("0:a 0:b 1:a 1:b 2:a 2:b", None),
     "one after the other": ("0:a 1:a 2:a 0:b 2:b 1:b", None),

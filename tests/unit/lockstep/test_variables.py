@@ -1,0 +1,156 @@
+"""What the names on a line refer to, as far as processes can be compared by it."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from mcnb.lockstep.around import Spot
+from mcnb.lockstep.messages import explain
+from mcnb.lockstep.model import Detail, Launch, ProcessState, Variable, Verdict
+from mcnb.lockstep.variables import described, variables_at
+
+
+class Log:
+    """Has an attribute, and a property that must not be called."""
+
+    def __init__(self) -> None:
+        self.writer = 3
+
+    @property
+    def path(self) -> str:
+        raise AssertionError("called")
+
+
+class Mode(enum.Enum):
+    TRAIN = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "None"),
+        (0.5, "0.5"),
+        ("x" * 100, ""),
+        (Mode.TRAIN, "Mode.TRAIN"),
+        (Log(), "a Log"),
+        (OSError("full"), "an OSError"),
+        (Log, "the class Log"),
+        (described, "the function described"),
+        (Log().__init__, "the function Log.__init__"),
+        (functools.partial(described, 1), "the function described"),
+        (jax.jit(described), "the function described"),
+        (np.zeros(3), ""),
+        (np.float32(1), ""),
+        (np, ""),
+        ({"a": 1}, "a dict"),
+    ],
+)
+def test_values_in_words(value: Any, text: str) -> None:
+    assert described(value) == text
+
+
+def seen(folder: Path, source: str, names: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what is found on the line of a program that calls `here`."""
+    path = folder / "train.py"
+    path.write_text(source)
+    found: list[tuple[str, str]] = []
+
+    def here(*_: Any, **__: Any) -> bool:
+        frame = sys._getframe(1)
+        spot = Spot(str(path), frame.f_lineno, frame)
+        variables = variables_at([spot], lambda _, line: f"train.py:{line}")
+        assert {one.place for one in variables} <= {f"train.py:{frame.f_lineno}"}
+        found.extend((one.name, one.value) for one in variables if one.name != "here")
+        return True
+
+    exec(compile(source, str(path), "exec"), {**names, "here": here})
+    return found
+
+
+NAMES = {"a": 1, "b": "two", "log": Log(), "x": np.zeros(2), "np": np}
+LINES = {
+    "a call": ("here(a, b, c=x)", [("a", "1"), ("b", "'two'")]),
+    "an attribute": ("here(log.writer)", [("log.writer", "3"), ("log", "a Log")]),
+    "a property is not called": ("here(log and 1 or log.path)", [("log", "a Log")]),
+    "another line": ("y = a\nhere(b)\nz = a", [("b", "'two'")]),
+    "several lines": ("here(\n    a,\n    b)", [("a", "1"), ("b", "'two'")]),
+    "a condition": ("if here(a):\n    b", [("a", "1")]),
+    "in a branch": ("if a:\n    here(b)", [("b", "'two'")]),
+    "a loop": ("for i in [here(a)]:\n    b", [("a", "1")]),
+    "a local variable": ("def f(a):\n    here(a, b)\nf(3)", [("a", "3"), ("b", "'two'")]),
+    "a lambda's own": ("here(lambda a: a)", []),
+    "a name that is gone": ("here() and [gone for gone in (1,)]", []),
+    "a default": ("def f(v=here(a)):\n    b", []),
+    "what a call returns": (
+        "here(np.zeros(a).sum)",
+        [("np.zeros", "the function zeros"), ("a", "1")],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LINES)
+def test_the_names_on_a_line(tmp_path: Path, what: str) -> None:
+    source, expected = LINES[what]
+    assert seen(tmp_path, source, NAMES) == expected
+
+
+def test_a_line_without_a_frame_has_none() -> None:
+    assert variables_at([Spot(__file__, 1)], lambda *_: "") == ()
+
+
+SUM, MAX = (Launch(name, name, (0, 1, 2)) for name in ("sum", "max"))
+
+
+def told(*values: dict[str, str], kind: str = "mismatch", max_at: int = 3) -> str:
+    """Return what a verdict on processes with these variables says of them."""
+    launches = [(SUM, 3), (SUM, 3), (MAX, max_at)]
+    states = {
+        k: ProcessState("waits", launch, line=line, place=f"a.py:{line}")
+        for k, (launch, line) in enumerate(launches)
+    }
+    details = {
+        k: Detail("f()", variables=tuple(Variable("a.py:9", *one) for one in each.items()))
+        for k, each in enumerate(values)
+    }
+    verdict = Verdict("mismatch", states, details=details)
+    if kind == "missing":
+        finished = ProcessState("finished")
+        verdict = replace(verdict, kind="missing", states={**states, 2: finished})
+    sentence = explain(verdict, 3).sentence
+    _, _, rest = sentence.partition(". What may have led there: ")
+    return rest.partition(". Hint: ")[0]
+
+
+def test_a_variable_that_differs_is_told() -> None:
+    reader, writer = {"log": "a Reader", "v": "1"}, {"log": "a Writer", "v": "2"}
+    expected = "`log` (a.py:9) is a Reader on processes 0,1; a Writer on process 2"
+    assert told(reader, reader, writer) == expected
+    assert told(reader, reader, writer, max_at=5) == expected
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [{"v": "1"}, {"v": "1"}, {"v": "1"}],
+        [{"k": "0"}, {"k": "1"}, {"k": "2"}],  # the index itself explains nothing
+        [{"v": "1"}, {"v": "1"}, {"w": "2"}],
+        [{"v": "1"}],
+        [],
+    ],
+)
+def test_what_does_not_tell_processes_apart_is_not_told(values: list[dict[str, str]]) -> None:
+    assert told(*values) == ""
+
+
+def test_a_process_that_has_ended_has_no_variables() -> None:
+    assert told({"v": "1"}, {"v": "2"}, kind="missing") == ""

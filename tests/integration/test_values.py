@@ -255,7 +255,10 @@ def test_threads_may_launch_while_others_are_sampled(
         "ts = [threading.Thread(target=run, args=(n,)) for n in range(3)]\n"
         "for t in ts: t.start()\nfor t in ts: t.join()\nsorted(got.items())"
     )
-    assert result.text() == "[all 4] [(0, 496.0), (1, 497.0), (2, 498.0)]\n"
+    assert result.ok
+    assert result.verdict is None
+    # There may be a note that the threads' launches came in different orders.
+    assert {*result.value.values()} == {"[(0, 496.0), (1, 497.0), (2, 498.0)]"}
 
 
 PROGRAM = (

@@ -47,7 +47,7 @@ ORDERS = {
         "def step(v):\n    if k == 2:\n        return None\n    return jnp.sum(v)\nstep(x)",
         "missing",
         **left(2, 4),
-        says=("Hint: this line runs only if `not (k == 2)`. ",),
+        says=("Hint: this line runs only if `not (k == 2)` (line 2). ",),
     ),
     "condition in a helper": Divergence(
         "def first(loud):\n    return loud and jax.process_index() == 0\n"

@@ -20,6 +20,9 @@ _PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 _IOLBF = 1  # in <stdio.h> of Linux and macOS
 _LINES_BYTES = 1 << 13
 LOOPBACK = "127.0.0.1"
+# The variable that XLA takes as the number of cores, and so of threads for its CPU devices.
+THREADS = "NPROC"
+_THREADS_FOR_EACH, _MOST_THREADS = 8, 64
 # How long a process that is told to end has for atexit handlers and open files.
 GRACE_S = 1.0
 # An address that belongs to no host: https://www.rfc-editor.org/rfc/rfc5737. Connecting to it by
@@ -37,6 +40,21 @@ def prctl(option: int, value: Any) -> None:
 def die_with_parent() -> None:
     """Let the system kill this process when its parent ends, if the system can."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def threads_for(devices: int) -> int:
+    """Return the number of XLA threads for a process's CPU devices.
+
+    By default XLA has one thread per core. On a laptop, collectives of unawaited launches can
+    occupy all threads, each waiting for a collective that finds no free thread: a few dozen such
+    launches can hang forever. XLA takes `NPROC` as the number of cores:
+    DefaultThreadPoolSize in https://github.com/openxla/xla/blob/main/xla/pjrt/utils.cc
+
+    Example:
+        >>> threads_for(100) >= 64
+        True
+    """
+    return max(os.cpu_count() or 1, min(_THREADS_FOR_EACH * devices, _MOST_THREADS))
 
 
 def current_umask() -> int:

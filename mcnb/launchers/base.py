@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mcnb._system import THREADS, threads_for
 from mcnb.lockstep.model import ProcessExit
 from mcnb.lockstep.ranks import rank_variables
 from mcnb.options import Options
 
-THREADS_FOR_EACH, MOST_THREADS = 8, 64
 # Prefixes of the notebook kernel's variables that processes on other hosts receive, too.
 _FORWARDED = ("JAX_", "XLA_")
 
@@ -130,7 +130,7 @@ def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[
     env["XLA_FLAGS"] = " ".join(flags)
     env["JAX_PLATFORMS"] = options.platform
     env["JAX_NUM_CPU_DEVICES"] = str(options.devices_per_process)
-    env.setdefault("NPROC", str(threads_for(options.devices_per_process)))
+    env.setdefault(THREADS, str(threads_for(options.devices_per_process)))
     # Plots are drawn inline in the notebook, so no process needs a display.
     env["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     env["PYTHONIOENCODING"] = "utf-8"
@@ -142,14 +142,3 @@ def forwarded_environment(options: Options) -> dict[str, str]:
     """Return the environment of processes that don't inherit the notebook kernel's variables."""
     inherited = {k: v for k, v in os.environ.items() if k.startswith(_FORWARDED)}
     return process_environment(options, inherited)
-
-
-def threads_for(devices: int) -> int:
-    """Return the number of XLA threads for a process's CPU devices.
-
-    By default XLA has one thread per core. On a laptop, collectives of unawaited launches can
-    occupy all threads, each waiting for a collective that finds no free thread: a few dozen such
-    launches can hang forever. XLA takes `NPROC` as the number of cores:
-    DefaultThreadPoolSize in https://github.com/openxla/xla/blob/main/xla/pjrt/utils.cc
-    """
-    return max(os.cpu_count() or 1, min(THREADS_FOR_EACH * devices, MOST_THREADS))

@@ -29,6 +29,7 @@ import itertools
 import operator
 import os
 import queue
+import re
 import sys
 import threading
 import time
@@ -213,6 +214,16 @@ def complete_arguments(given: dict[str, Any]) -> None:
         no_devices: list[int] = []  # JAX chooses them
         found = ClusterEnv.auto_detect_unset_distributed_params(*known, no_devices, method, wait_s)
         given.update((k, v) for k, v in zip(names, found, strict=False) if v is not None)
+
+
+def cpu_devices() -> int:
+    """Return the number of CPU devices that this process will have, as far as it is set."""
+    import jax
+
+    if (count := getattr(jax.config, "jax_num_cpu_devices", -1)) > 0:
+        return int(count)
+    flag = re.search(r"host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    return int(flag[1]) if flag else 1
 
 
 def backends_are_initialized() -> bool:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from mcnb._system import die_with_parent, write_whole_lines
+from mcnb._system import THREADS, die_with_parent, threads_for, write_whole_lines
 from mcnb._text import error_line
 from mcnb.errors import ClusterError, LockstepError, McnbError
 from mcnb.lockstep import _jax, rendezvous
@@ -113,6 +113,8 @@ def install(values: bool | None = None) -> None:
     of this process and the number of processes are those that JAX uses: from the arguments of its
     call, or from the environment of a launcher that JAX knows. The call imports JAX.
 
+    If the program catches a verdict and goes on, a sentence at its exit says so.
+
     Args:
         values: Whether to compare the values of replicated arguments at each launch, or never; by
             default, at the first launch of a computation, and for a sample of the others.
@@ -126,7 +128,9 @@ def install(values: bool | None = None) -> None:
         >>> mcnb.lockstep.install()  # doctest: +SKIP
         >>> jax.distributed.initialize("10.0.0.1:1234", 4, rank)  # doctest: +SKIP
     """
-    CheckedInitialize(None, checked=True, values=values).install()
+    joining = CheckedInitialize(None, checked=True, values=values)
+    joining.install()
+    atexit.register(_tell_of_caught, joining)
     if sys.excepthook is sys.__excepthook__:  # not that of a notebook, or of the program's own
         sys.excepthook = _print_uncaught
     threading.excepthook = functools.partial(_print_of_thread, threading.excepthook)
@@ -183,9 +187,11 @@ class CheckedInitialize:
                 raise
             return
         bound = given.arguments.get("coordinator_bind_address") or os.environ.get(_BIND_ADDRESS)
-        address = given.arguments["coordinator_address"]
+        address = given.arguments.get("coordinator_address") or ""
         if on_this_host(address) and not bound:
             given.arguments["coordinator_bind_address"] = address  # JAX's default is any address
+        # Read when JAX makes its devices, which it may not have done before this call.
+        os.environ.setdefault(THREADS, str(threads_for(_jax.cpu_devices())))
         find = self._prepare(identity) if self.checked else None
         original(*given.args, **given.kwargs)
         self.joined = True
@@ -315,6 +321,13 @@ def run_program(
         _jax.leave_alone()
         at_the_end.callback(_end_now, ending.code, joining.referee_process)
     return ending.code
+
+
+def _tell_of_caught(joining: CheckedInitialize) -> None:
+    """Tell of a verdict, at the exit of a program that has caught it; its exit code stays."""
+    error = joining.client and joining.client.error
+    if error and not hasattr(sys, "last_value"):  # Python has printed no error that ended it
+        print(f"mcnb.lockstep: {CAUGHT}{error}", file=sys.stderr)
 
 
 def _end_now(code: int, referee_process: RefereeProcess | None) -> None:

@@ -136,6 +136,35 @@ def test_a_program_that_installs_the_check_can_be_run_with_it(tmp_path: Path) ->
     )
 
 
+@pytest.mark.parametrize("options", [(), ("-m", "mcnb.lockstep")], ids=["install", "python -m"])
+@pytest.mark.parametrize(
+    "config",
+    ["jax.config.update('jax_num_cpu_devices', 4)", "os.environ['XLA_FLAGS'] = FLAG"],
+)
+def test_xla_has_enough_threads_for_launches_that_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], config: str
+) -> None:
+    monkeypatch.delenv("NPROC", raising=False)
+    program = (INSTALL + PROGRAM).replace(
+        "port, k",
+        f"import os; FLAG = '--xla_force_host_platform_device_count=4'; {config}\nport, k",
+    )
+    program += "print(len(jax.local_devices()), os.environ['NPROC'])\n"
+    for code, out, err in outputs(tmp_path, program=program, options=options):
+        assert (code, without_gloo(out)[1:]) == (0, [f"4 {max(32, os.cpu_count() or 1)}"]), err
+
+
+def test_a_verdict_that_is_caught_is_told_at_the_exit(tmp_path: Path) -> None:
+    program = INSTALL + CAUGHT
+    (code, out, err), (other, said, told) = outputs(tmp_path, "diverge", program=program)
+    assert (code, without_gloo(out), err) == (0, ["[0, 1]"], "")
+    assert (other, without_gloo(said)) == (0, ["[0, 1]", "caught"])
+    assert told == (
+        "mcnb.lockstep: the program caught a LockstepError and went on: missing: process 1 is "
+        "waiting in process_allgather, program.py:11; process 0 exited without reaching it\n"
+    )
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_program_that_catches_its_verdict_fails(tmp_path: Path, times: int) -> None:
     before, again, after = CAUGHT.partition("    try:")

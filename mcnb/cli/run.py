@@ -36,6 +36,7 @@ from mcnb.lockstep.runner import (
     REFEREE,
     REPORT,
     Ending,
+    Program,
     encode_address,
 )
 from mcnb.lockstep.server import Server
@@ -105,6 +106,7 @@ _KNOWN = {option.flags[0]: option for option in options_of(RUN)}
 _OPTIONS = "\n".join(option.explain([flag]) for flag, option in _KNOWN.items())
 USAGE = f"""\
 {usage("usage: mcnb run FILE.py", RUN, "[ARGS]")}
+       mcnb run [OPTIONS] -m MODULE [ARGS]
        mcnb run LESSON.md
 
 Run a JAX program in several processes of this machine, with its launches checked. The first failure
@@ -112,10 +114,10 @@ ends all of them, and the root cause is told last.
 
 {_OPTIONS}
 
-Options of mcnb end at the first word after FILE that is not listed above, or at --. The rest are
-ARGS, the program's own arguments. In them, and in the values of --env, {{process}} and
-{{processes}} stand for a process's index and the number of processes. A program that calls
-jax.distributed.initialize() without arguments needs no more. For example:
+Options of mcnb end at the first word after FILE that is not listed above, or at --; after -m MODULE,
+there are none. The rest are ARGS, the program's own arguments. In them, and in the values of --env,
+{{process}} and {{processes}} stand for a process's index and the number of processes. A program
+that calls jax.distributed.initialize() without arguments needs no more. For example:
 
   mcnb run train.py -n 4 -d 2 --steps 100
   mcnb run toy.py -n 4 -d 2 {{process}} {{processes}}
@@ -128,13 +130,13 @@ class Command:
     """The parsed command line of `mcnb run`.
 
     Attributes:
-        path: The program's file.
+        program: The program.
         arguments: The program's arguments.
         options: The options of the processes.
         fold: Whether to fold the output.
     """
 
-    path: Path
+    program: Program
     arguments: tuple[str, ...]
     options: Options
     fold: bool
@@ -155,45 +157,58 @@ def parse(words: Sequence[str]) -> Command:
         (('--lr', '0.1', '-n', '3'), '2 processes x 1 CPU device')
     """
     given: dict[str, Any] = {}
-    path: Path | None = None
+    name: str | None = None
     rest = list(words)
     while rest:
-        name, equals, value = rest[0].partition("=")
-        option = _KNOWN.get(name)
+        flag, equals, value = rest[0].partition("=")
+        option = _KNOWN.get(flag)
         if option is not None and not option.metavar and not equals:
             given[option.name] = True
             rest.pop(0)
         elif option is not None and option.metavar:
             rest.pop(0)
             if not equals and not rest:
-                raise OptionError(f"mcnb run {name}: a value is missing. See mcnb run --help")
+                raise OptionError(f"mcnb run {flag}: a value is missing. See mcnb run --help")
             value = value if equals else rest.pop(0)
             if option.repeatable:
                 given.setdefault(option.name, []).append(value)
             else:
                 given[option.name] = value
-        elif path is None and not rest[0].startswith("-"):
-            path = Path(rest.pop(0))
-        elif path is None:
+        elif name is None and rest[0] == "-m":
+            if len(rest) == 1:
+                raise OptionError(
+                    "mcnb run -m: the module's name is missing. For example: mcnb run -n 4 -m "
+                    "trainer.main"
+                )
+            return _command(Program(rest[1], is_module=True), rest[2:], given)
+        elif name is None and not rest[0].startswith("-"):
+            name = rest.pop(0)
+        elif name is None:
             raise OptionError(_no_such_option(rest[0]))
         else:
             break
     if rest[:1] == ["--"]:
         rest.pop(0)
-    if path is None:
+    if name is None:
         raise OptionError(
             "mcnb run: the program's file is missing. For example: mcnb run train.py -n 4 -d 2"
         )
+    path = Path(name)
     if is_lesson(path):
         if given or rest:
             raise OptionError(
                 f"mcnb run {path}: a lesson starts its own processes, so no other arguments are "
                 f"allowed: mcnb run {path}"
             )
-        return Command(find_lesson(path), (), Options(), fold=False)
+        return Command(Program(str(find_lesson(path))), (), Options(), fold=False)
     if not path.is_file():
         raise OptionError(f"mcnb run {path}: there is no such file")
-    return Command(path, tuple(rest), Options(**field_values(RUN, given)), "fold" in given)
+    return _command(Program(name), rest, given)
+
+
+def _command(program: Program, arguments: Sequence[str], given: dict[str, Any]) -> Command:
+    options = Options(**field_values(RUN, given))
+    return Command(program, tuple(arguments), options, "fold" in given)
 
 
 def _no_such_option(word: str) -> str:
@@ -214,8 +229,9 @@ def main(words: Sequence[str]) -> int:
         print(USAGE)
         return 0
     command = parse(words)
-    if is_lesson(command.path):
-        return run_lesson(command.path)
+    path = Path(command.program.name)
+    if is_lesson(path) and not command.program.is_module:
+        return run_lesson(path)
     return Running(command).run()
 
 
@@ -370,8 +386,8 @@ class Running:
                 print(f"mcnb run: {capital(note)}", file=sys.stderr)
         elif code == 0 and len(endings) > 1 and not any(ending.joined for ending in endings):
             print(
-                f"mcnb run: {self._command.path.name} never called jax.distributed.initialize(), "
-                f"so its {len(endings)} processes ran independently",
+                f"mcnb run: {self._command.program.short} never called "
+                f"jax.distributed.initialize(), so its {len(endings)} processes ran independently",
                 file=sys.stderr,
             )
         return code
@@ -390,7 +406,7 @@ class Running:
         if options.values is not None:
             flags.append("--values" if options.values else "--no-values")
         popen = subprocess.Popen(
-            [sys.executable, "-m", "mcnb.lockstep", *flags, str(self._command.path), *words],
+            [sys.executable, "-m", "mcnb.lockstep", *flags, *self._command.program.words, *words],
             env={**environment, **given, PROCESS: str(k), REPORT: str(report)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Run a program in this process, as `python FILE` would, with its launches checked."""
+"""Run a program in this process, as Python would, with its launches checked."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ from mcnb.lockstep.wire import Address
 
 USAGE = """\
 usage: python -m mcnb.lockstep [--unchecked] [--values | --no-values] FILE.py [ARGS]
+       python -m mcnb.lockstep [--unchecked] [--values | --no-values] -m MODULE [ARGS]
 
 Run a JAX program in one of several processes, with its launches checked: if processes diverge, the
 error names the process and the line. Put it in front of the program in the launcher's command:
@@ -80,14 +81,17 @@ def main(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if words else EXIT_USAGE
-    path = Path(words[0])
     try:
-        if words[0].startswith("-"):
+        if words[0] == "-m" and len(words) == 1:
+            raise McnbError("-m: the module's name is missing. For example: -m trainer.main")
+        is_module = words[0] == "-m"
+        program = Program(words[1], is_module=True) if is_module else Program(words[0])
+        if words[0].startswith("-") and not is_module:
             raise McnbError(f"{words[0]}: unknown option. Options: {', '.join(_OPTIONS)}")
         if {"--values", "--no-values"} <= {*given}:
             raise McnbError("--values and --no-values contradict each other: give one")
-        if not path.is_file():
-            raise McnbError(f"{path}: there is no such file")
+        if not is_module and not Path(program.name).is_file():
+            raise McnbError(f"{program.name}: there is no such file")
         identity = identity_by_mcnb(os.environ)
         if identity is not None:
             die_with_parent()
@@ -98,7 +102,8 @@ def main(words: Sequence[str]) -> int:
 
     values = True if "--values" in given else False if "--no-values" in given else None
     checked = "--unchecked" not in given
-    return run_program(path, words[1:], identity, checked=checked, values=values)
+    arguments = words[2:] if is_module else words[1:]
+    return run_program(program, arguments, identity, checked=checked, values=values)
 
 
 def encode_address(address: Address) -> str:
@@ -249,6 +254,44 @@ class CheckedInitialize:
 
 
 @dataclass(frozen=True)
+class Program:
+    """A program, as it is named in a command.
+
+    Attributes:
+        name: The path of its file, or the name of its module.
+        is_module: Whether it is a module.
+    """
+
+    name: str
+    is_module: bool = False
+
+    @property
+    def short(self) -> str:
+        """The name for messages.
+
+        Example:
+            >>> Program("jobs/train.py").short, Program("trainer.main", is_module=True).short
+            ('train.py', 'trainer.main')
+        """
+        return self.name if self.is_module else Path(self.name).name
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that name it in a command."""
+        return ("-m", self.name) if self.is_module else (self.name,)
+
+    def run(self, arguments: Sequence[str]) -> None:
+        """Run it in this process, as the main program."""
+        sys.argv = [self.name, *arguments]
+        if self.is_module:  # the current folder comes first in the path already
+            runpy.run_module(self.name, run_name="__main__", alter_sys=True)
+            return
+        if not sys.flags.safe_path:
+            sys.path[0] = str(Path(self.name).resolve().parent)
+        runpy.run_path(self.name, run_name="__main__")
+
+
+@dataclass(frozen=True)
 class Ending:
     """A process's own report of how its program ended.
 
@@ -273,7 +316,7 @@ class Ending:
 
 
 def run_program(
-    path: Path,
+    program: Program,
     arguments: Sequence[str],
     identity: Identity | None,
     *,
@@ -287,12 +330,9 @@ def run_program(
     joining = CheckedInitialize(identity, checked=checked, values=values)
     joining.install()
     threading.excepthook = functools.partial(_print_of_thread, threading.excepthook)
-    sys.argv = [str(path), *arguments]
-    if not sys.flags.safe_path:
-        sys.path[0] = str(path.resolve().parent)
     ending = Ending()
     try:
-        runpy.run_path(str(path), run_name="__main__")
+        program.run(arguments)
     except BaseException as raised:
         ending = _ending(joining.verdict_of_thread(raised))
     if not report:
@@ -305,7 +345,7 @@ def run_program(
             print(f"python -m mcnb.lockstep: {CAUGHT}{caught}", file=sys.stderr)
     if not (report or joining.joined):
         print(
-            f"python -m mcnb.lockstep: {path.name} never joined other processes by "
+            f"python -m mcnb.lockstep: {program.short} never joined other processes by "
             "jax.distributed.initialize(), so it was not checked",
             file=sys.stderr,
         )

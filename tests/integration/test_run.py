@@ -407,6 +407,34 @@ def test_what_is_the_programs(tmp_path: Path) -> None:
         assert (code, out) == (0, [f"[0] {handed_on}"])
 
 
+def test_a_module_is_run_as_python_does(tmp_path: Path) -> None:
+    package = tmp_path / "trainer"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "steps.py").write_text("COUNT = 3\n")
+    (package / "main.py").write_text(
+        f"{BEGIN}from . import steps\nprint(__name__, steps.COUNT, sys.argv[1:], {TOTAL[6:-2]})\n"
+        "assert sys.argv[0].endswith('main.py')\nif k == 1: jnp.sum(x)\n"
+    )
+    words = ("-n", "2", "-d", "1", "-m", "trainer.main", "-n", "9", "{process}")
+    code, out, err = run(tmp_path, "", *words)
+    assert (code, out) == (1, [f"[{k}] __main__ 3 ['-n', '9', '{k}'] 66.0" for k in range(2)])
+    assert err[-1] == (
+        f"mcnb run: missing: process 1 is waiting in sum, main.py:{AT + 3}; process 0 exited "
+        "without reaching it. Hint: this line runs only if `k == 1`. A collective must run on "
+        "every participating process: move it out of the condition, and keep only local work such "
+        "as printing inside"
+    )
+    code, _, err = run(tmp_path, "", "-n", "2", "-m", "nowhere")
+    assert (code, err) == (
+        1,
+        [
+            "[all 2] ImportError: No module named nowhere",
+            "mcnb run: both processes raised ImportError: No module named nowhere",
+        ],
+    )
+
+
 def test_unchecked(tmp_path: Path) -> None:
     program = BEGIN + TOTAL
     code, out, _ = run(tmp_path, program, "train.py", "-n", "2", "-d", "1", "--unchecked")
@@ -427,6 +455,10 @@ def test_unchecked(tmp_path: Path) -> None:
         (
             [__file__, "-n", "0"],
             "-n 0: the number of processes is a whole number from 1 to 512. For example: -n 4",
+        ),
+        (
+            ["-n", "2", "-m"],
+            "mcnb run -m: the module's name is missing. For example: mcnb run -n 4 -m trainer.main",
         ),
         ([__file__, "-n"], "mcnb run -n: a value is missing. See mcnb run --help"),
     ],

@@ -114,8 +114,8 @@ ends all of them, and the root cause is told last.
 
 {_OPTIONS}
 
-Options of mcnb end at the first word after FILE that is not listed above, or at --; after -m MODULE,
-there are none. The rest are ARGS, the program's own arguments. In them, and in the values of --env,
+Options of mcnb end at the first word after FILE that is not listed above, or at --; none follow
+-m MODULE. The rest are ARGS, the program's own arguments. In them, and in the values of --env,
 {{process}} and {{processes}} stand for a process's index and the number of processes. A program
 that calls jax.distributed.initialize() without arguments needs no more. For example:
 

@@ -61,7 +61,7 @@ def test_a_server_without_a_folder_makes_no_file(temporary: Path, host: str) -> 
 def test_elsewhere_the_socket_is_in_a_folder_of_its_own(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcnb.lockstep.server.sys", SimpleNamespace(platform="darwin"))
+    monkeypatch.setattr("mcnb.lockstep.listener.sys", SimpleNamespace(platform="darwin"))
     with Server(1):
         [folder] = temporary.iterdir()
         assert folder.stat().st_mode & 0o077 == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcnb.lockstep.server import Listener
+from mcnb.lockstep.listener import Listener
 
 
 @pytest.mark.parametrize("words", ["x", ".x", "..x", "x.", "." * 200 + "x"])

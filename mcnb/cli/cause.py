@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mcnb._text import name_processes
-from mcnb.lockstep.messages import exit_text, explain, left_waiting
+from mcnb.lockstep.messages import CAUGHT, caught_before, exit_text, explain, left_waiting
 from mcnb.lockstep.model import ExitSource, ProcessExit, Verdict
-from mcnb.lockstep.runner import CAUGHT, EXIT_INTERRUPTED, Ending
+from mcnb.lockstep.runner import EXIT_INTERRUPTED, Ending
 
 # JAX's numbers of devices, in which equal errors of several processes may differ.
 _DEVICE = re.compile(r"(?i)\b((?:tfrt_)?(?:cpu|cuda|gpu|rocm|tpu)(?:device\(id=|_|:))\d+")
@@ -48,19 +48,19 @@ class Ended:
         return not self.ended_by_us and self.status != 0
 
 
-def find_cause(ended: Sequence[Ended], count: int, verdict: Verdict | None) -> tuple[str, int]:
+def find_cause(ended: Sequence[Ended], count: int, verdicts: Sequence[Verdict]) -> tuple[str, int]:
     """Find the cause of a program's failure.
 
     Args:
         ended: The ends of the processes, in order of time.
         count: The number of processes.
-        verdict: The verdict, if the processes diverged.
+        verdicts: How the processes diverged, each time that they did.
 
     Returns:
         The cause in words, empty if nothing failed, and the exit code of `mcnb run`.
 
     Example:
-        >>> find_cause([Ended(1, 1, Ending("raised", "OSError: full", "train.py:7", 1))], 4, None)
+        >>> find_cause([Ended(1, 1, Ending("raised", "OSError: full", "train.py:7", 1))], 4, [])
         ('process 1 raised OSError: full (train.py:7)', 1)
     """
     failed = [one for one in ended if one.failed]
@@ -68,7 +68,8 @@ def find_cause(ended: Sequence[Ended], count: int, verdict: Verdict | None) -> t
         return "", 0
     # A process that was killed, or raised its own error, comes before those it left waiting: these
     # may raise errors of their own about their verdict.
-    states = {} if verdict is None else verdict.states
+    verdict = verdicts[-1] if verdicts else None
+    states = {} if verdict is None or verdict.over else verdict.states
     left = {k for k, state in states.items() if state.doing == "waits"}
     own = [one for one in failed if one.ending is None or one.ending.kind in ("raised", "exit")]
     causes = [one for one in own if one.process not in left]
@@ -79,8 +80,11 @@ def find_cause(ended: Sequence[Ended], count: int, verdict: Verdict | None) -> t
         return f"{said}. {capital(waited)}" if waited else said, code
     diverged = [one.ending for one in failed if one.ending and one.ending.kind == "diverged"]
     if verdict is not None and (diverged or own):
-        caught = "" if own or any(ending.place for ending in diverged) else CAUGHT
-        sentence = caught + explain(verdict, count).sentence
+        caught = not own and not any(ending.place for ending in diverged)
+        sentence = explain(verdicts[0] if caught else verdict, count).sentence
+        before = "" if caught else caught_before(verdicts, count)
+        sentence = f"{CAUGHT}{sentence}" if caught else sentence
+        sentence = f"{sentence}. {capital(before)}" if before else sentence
         return f"{sentence}. {capital(_first_of(own, own, count)[0])}" if own else sentence, 1
     return "interrupted", EXIT_INTERRUPTED
 

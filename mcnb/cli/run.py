@@ -357,7 +357,7 @@ class Running:
             for k in range(count):
                 self._start(k, environment | ({VISIBLE: ",".join(gpus[k])} if gpus else {}))
             self._watch()
-            sentence, code = find_cause(self._ended, count, server.verdict)
+            sentence, code = find_cause(self._ended, count, server.verdicts)
             meetings, races = server.noted
             notes = other_places(meetings, count), in_two_orders(races, count)
         return self._conclude(sentence, code, [note for note in notes if note])

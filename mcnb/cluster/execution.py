@@ -136,6 +136,7 @@ class Execution:
             pending.follow(patience)
             self._report(pending)
             _, outcome.races = referee.noted
+            outcome.verdicts = referee.verdicts
             if outcome.verdict is None:
                 outcome.verdict = referee.verdict
             if not cell.checked and outcome.verdict is not None and not outcome.cut:

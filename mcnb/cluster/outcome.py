@@ -28,6 +28,7 @@ class Outcome:
         interrupted: Whether the user ended the cell.
         intact: Whether the processes can continue; if not, they must be restarted.
         verdict: How the processes diverged, if they did.
+        verdicts: How the processes diverged, each time that they did; see `Referee.verdicts`.
         races: Launches that processes made in different orders; see `Referee.races`.
         time_limit: The time limit that ended the cell, in seconds.
         cut: Whether computations had to be aborted.
@@ -48,6 +49,7 @@ class Outcome:
     interrupted: bool = False
     intact: bool = True
     verdict: Verdict | None = None
+    verdicts: tuple[Verdict, ...] = ()
     races: tuple[Race, ...] = ()
     time_limit: float | None = None
     cut: bool = False

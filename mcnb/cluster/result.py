@@ -11,6 +11,7 @@ from mcnb._text import grouped, label, name_processes
 from mcnb.cluster.outcome import Outcome, aftermath, died_sentence
 from mcnb.errors import CellError, ClusterError, LockstepError, McnbError, PictureError
 from mcnb.lockstep.messages import (
+    caught_before,
     exit_text,
     explain,
     in_two_orders,
@@ -135,6 +136,7 @@ class Result:
         found = [] if told else [other_lines(self.launches, self.count)]
         if self.verdict is not None:
             found.append(without_communication(self.verdict, self.launches, self.count))
+            found.append(caught_before(self.outcome.verdicts, self.count))
         elif self.ok:
             found.append(in_two_orders(self.outcome.races, self.count))
         return tuple(f"{note[0].upper()}{note[1:]}" for note in found if note)

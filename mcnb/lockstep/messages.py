@@ -26,6 +26,8 @@ from mcnb.lockstep.model import (
     Verdict,
 )
 
+# Printed before a verdict that the program caught.
+CAUGHT = "the program caught a LockstepError and went on: "
 _CAUSES = {
     "SIGKILL": " (sent by another process, or by the system because memory ran out)",
     "SIGSEGV": " (a fault in native code)",
@@ -155,6 +157,19 @@ other way around'
             "what communicates from one thread"
         )
     return ""
+
+
+def caught_before(verdicts: Sequence[Verdict], count: int) -> str:
+    """Tell of the first divergence, if the processes went on, and diverged once more.
+
+    Example:
+        >>> launch = Launch("device_put", "1", (0, 1))
+        >>> waits, finished = ProcessState("waits", launch, line=4), ProcessState("finished")
+        >>> verdict = Verdict("missing", {0: waits, 1: finished})
+        >>> caught_before([verdict], 2), caught_before([verdict, verdict], 2)[:70]
+        ('', 'before that, the program caught a LockstepError and went on: missing: ')
+    """
+    return f"before that, {CAUGHT}{explain(verdicts[0], count).sentence}" if verdicts[1:] else ""
 
 
 def without_communication(verdict: Verdict, records: Iterable[LaunchRecord], count: int) -> str:

@@ -372,6 +372,7 @@ class Verdict:
         parted: The launch from which on the processes that are involved may have paired off
             launches of different steps, if one of them has already made, with others, the launch
             for which another one waits.
+        over: Whether the processes have caught the verdict, and then made a launch together.
     """
 
     kind: Kind
@@ -380,3 +381,4 @@ class Verdict:
     details: Mapping[int, Detail] = field(default_factory=dict)
     happened: Happened = ""
     parted: Meeting | None = None
+    over: bool = False

@@ -12,7 +12,8 @@ holds. Any other waiting process will never continue, and a verdict says so. No 
 
 A process that catches its verdict may go on, to launches that all others make, too. Every process
 that the divergence involves receives the verdict once: without that, a process that had not reached
-its launch yet could meet the others one launch later, with a wrong result.
+its launch yet could meet the others one launch later, with a wrong result. Once they all have made
+a launch together, the divergence is over, and what follows is another one, with its own verdict.
 
 A process may wait in several threads at once, and is hopeful if one of its threads is.
 """
@@ -105,7 +106,9 @@ class _Process:
         doing: `"runs"`, `"not invited"`, or how the process ended.
         free: Whether a thread that does not wait may still announce a launch.
         waiting: The announcements of its waiting threads, by thread.
-        diverged: The announcement for which the process received its first verdict, or None.
+        diverged: The announcement for which the process received its first verdict on a divergence
+            that is not over, or None.
+        told: Whether the process has received a verdict in this cell.
         apart: The processes that diverged from it while it had not reached their launches yet, for
             each of these verdicts: its next launch with one of them is refused, too.
         error: The text of its error, if the process raised one.
@@ -118,6 +121,7 @@ class _Process:
     free: bool = True
     waiting: dict[int, _Waiting] = field(default_factory=dict)
     diverged: _Waiting | None = None
+    told: bool = False
     apart: list[set[int]] = field(default_factory=list)
     error: str = ""
     exit: ProcessExit | None = None
@@ -146,7 +150,8 @@ class Referee:
             `begin` starts each cell.
 
     Attributes:
-        verdict: How the processes diverged in this cell, as far as known, or None.
+        verdicts: How the processes diverged in this cell, as far as known: each time that they did,
+            after they had caught the verdict before and were in step again.
         meetings: Launches of this cell that processes made together from different lines. That may
             be intended: both branches of a condition may have the same launch.
         races: Launches of this cell that processes announced in different orders.
@@ -165,7 +170,8 @@ class Referee:
         self._processes = [_Process() for _ in range(count)]
         self._same = Sameness()
         self._waiting: dict[_Key, dict[int, int]] = {}  # launch -> process -> thread
-        self.verdict: Verdict | None = None
+        self.verdicts: list[Verdict] = []
+        self._parts = False  # whether the last divergence is not over
         self._stack: Stack = ()  # of the first process that waits in the verdict
         self.meetings: list[Meeting] = []
         self.races: list[Race] = []
@@ -179,7 +185,8 @@ class Referee:
         Announcements of threads that still wait in an earlier cell are kept.
         """
         invited = set(processes)
-        self.verdict = None
+        self.verdicts.clear()
+        self._parts = False
         self.meetings.clear()
         self.races.clear()
         self._stacks.clear()
@@ -190,11 +197,16 @@ class Referee:
             busy = process.doing != "runs" and process.free
             process.doing = "runs" if k in invited else "not invited"
             process.free = k in invited or busy
-            process.diverged, process.error = None, ""
+            process.diverged, process.told, process.error = None, False, ""
             process.apart.clear()
             process.made.clear()
             process.visits.clear()
         return self._stuck()
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """How the processes diverged last in this cell, as far as known, or None."""
+        return self.verdicts[-1] if self.verdicts else None
 
     def announce(
         self,
@@ -289,7 +301,7 @@ class Referee:
 
     def diverged(self, k: int) -> bool:
         """Return whether process k runs a cell in which it received a verdict."""
-        return self._processes[k].diverged is not None and not self.ended(k)
+        return self._processes[k].told and not self.ended(k)
 
     def ended(self, k: int) -> bool:
         """Return whether process k does not, or no longer, run the cell."""
@@ -325,9 +337,9 @@ class Referee:
         if doing in ("left", "died"):
             for thread in list(process.waiting):
                 self._forget(k, thread)
-        if self.verdict is not None and k in self.verdict.states:
+        if self._parts and k in self.verdicts[-1].states:
             state = self._state_in_verdict(k)
-            self.verdict = replace(self.verdict, states={**self.verdict.states, k: state})
+            self._add_to_verdict({k: state})
         return self._stuck()
 
     def _key(self, launch: Launch) -> _Key:
@@ -378,7 +390,20 @@ class Referee:
             process = self._processes[k]
             process.free = True
             process.made[key[1]] = process.made.get(key[1], 0) + 1
+        if self._parts and self._in_step(key[1]):
+            self._parts = False
+            self.verdicts[-1] = replace(self.verdicts[-1], over=True)
+            for process in self._processes:
+                process.diverged = None
         return Go(waiters)
+
+    def _in_step(self, together: tuple[int, ...]) -> bool:
+        """Return whether a divergence is over, given which processes have made a launch together.
+
+        A process that has not received the verdict yet, or has ended because of it, is not.
+        """
+        involved = self.verdicts[-1].states
+        return {*involved} <= {*together} and not any(self._processes[k].apart for k in involved)
 
     def _count(self, waiters: tuple[tuple[int, int], ...]) -> None:
         """Count a launch, and remember it if it is made from different lines."""
@@ -517,8 +542,9 @@ class Referee:
         for k, thread in waiters:
             process = self._processes[k]
             process.diverged = process.diverged or process.waiting[thread]
+            process.told = True
             involved.update(process.waiting[thread].launch.participants)
-        if self.verdict is None:
+        if not self._parts:
             (k, thread), *_ = waiters
             self._stack = self._processes[k].waiting[thread].stack
         states = {p: self._state_in_verdict(p) for p in sorted(involved)}
@@ -533,11 +559,16 @@ class Referee:
             self._forget(k, thread)
             # A process that catches its verdict may go on, to launches that all others make.
             self._processes[k].free = self._processes[k].doing == "runs"
-        if self.verdict is None:
-            self.verdict = Verdict(kind, states, ring, parted=parted)
+        if self._parts:
+            self._add_to_verdict(states)
         else:
-            self.verdict = replace(self.verdict, states={**self.verdict.states, **states})
-        return [Stop(waiters, self.verdict), *self._stuck()]
+            self._parts = True
+            self.verdicts.append(Verdict(kind, states, ring, parted=parted))
+        return [Stop(waiters, self.verdicts[-1]), *self._stuck()]
+
+    def _add_to_verdict(self, states: Mapping[int, ProcessState]) -> None:
+        last = self.verdicts[-1]
+        self.verdicts[-1] = replace(last, states={**last.states, **states})
 
     def _kind(self, blocked: dict[tuple[int, int], list[int]]) -> tuple[Kind, tuple[int, ...]]:
         """Return the kind of divergence, and the ring of a cycle."""
@@ -584,7 +615,7 @@ class Referee:
 
         They are those before the verdict.
         """
-        known = {} if self.verdict is None else self.verdict.states
+        known = self.verdicts[-1].states if self._parts else {}
         visits = self._processes[k].visits.get(self._stack, 0)
         return replace(self._state(k), visits=known[k].visits if k in known else visits)
 

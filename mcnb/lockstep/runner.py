@@ -27,6 +27,7 @@ from mcnb.errors import ClusterError, LockstepError, McnbError
 from mcnb.lockstep import _jax, rendezvous
 from mcnb.lockstep.checking import check_launches
 from mcnb.lockstep.client import Client
+from mcnb.lockstep.messages import CAUGHT
 from mcnb.lockstep.ranks import (
     PROCESS,
     PROCESSES,
@@ -70,8 +71,6 @@ UNKNOWN = (
     "process this is. Start the program with mcnb run FILE -n 4, under srun or mpirun of Open MPI "
     "4, or give the call coordinator_address, num_processes and process_id"
 )
-# Printed before a verdict that the program caught. Such an ending has no place.
-CAUGHT = "the program caught a LockstepError and went on: "
 
 
 def main(words: Sequence[str]) -> int:

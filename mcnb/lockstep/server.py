@@ -143,6 +143,8 @@ finished the cell without reaching it...
         self._given = [0] * count  # the last cell of each process
         self._quiet_after = [-1] * count  # each process's last cell without running threads
         self._hearing: _Hearing | None = None
+        self._number = 0  # of the verdict to which the details belong, and those stopped
+        self._past: list[Verdict] = []  # the verdicts before it, with their details
         self._details: dict[int, Detail] = {}
         self._stopped: set[int] = set()  # the processes that have received a verdict in this cell
         # Whether processes compare values exactly, by process and ticket of their digests.
@@ -164,12 +166,19 @@ finished the cell without reaching it...
 
     @property
     def verdict(self) -> Verdict | None:
-        """How the processes diverged in this cell, or None."""
+        """How the processes diverged last in this cell, or None."""
+        return self.verdicts[-1] if self.verdicts else None
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """How the processes diverged in this cell, each time that they did; see `Referee`."""
         with self._lock:
-            verdict = self._referee.verdict
-            if verdict is None or self._hearing is not None:
-                return verdict
-            return replace(verdict, details={**verdict.details, **self._details})
+            return (*self._past, self._detailed()) if self._referee.verdicts else ()
+
+    def _detailed(self) -> Verdict:
+        """Return the verdict to which the details belong, with them."""
+        last = self._referee.verdicts[max(self._number - 1, 0)]
+        return last if self._hearing is not None else replace(last, details=dict(self._details))
 
     @property
     def noted(self) -> tuple[tuple[Meeting, ...], tuple[Race, ...]]:
@@ -188,7 +197,7 @@ finished the cell without reaching it...
             if self._hearing is not None:
                 self._give_verdict()
             self._cell += 1
-            self._details = {}
+            self._number, self._past, self._details = 0, [], {}
             self._stopped.clear()
             self._late.clear()
             for k, queue in enumerate(self._unheld):
@@ -480,6 +489,13 @@ finished the cell without reaching it...
 
     def _hold_hearing(self, stop: Stop) -> None:
         """Request details from the processes that will receive the verdict."""
+        if self._number != len(self._referee.verdicts):
+            if self._hearing is not None:  # of another thread, about the divergence before
+                self._give_verdict()
+            if self._number:
+                self._past.append(self._detailed())
+            self._number, self._details = len(self._referee.verdicts), {}
+            self._stopped.clear()
         fresh = {w for w in stop.waiters if w[0] not in self._details}
         hearing = self._hearing = self._hearing or _Hearing(time.monotonic() + DETAILS_S)
         hearing.waiters.update(stop.waiters)
@@ -501,8 +517,7 @@ finished the cell without reaching it...
         hearing, self._hearing = self._hearing, None
         assert hearing is not None
         self._details.update(hearing.details)
-        verdict = self.verdict
-        assert verdict is not None
+        verdict = self._detailed()
         wording = explain(verdict, self.count)
         for k, ticket in sorted(hearing.waiters):
             self._arrivals.pop((k, ticket), None)

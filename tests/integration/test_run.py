@@ -16,7 +16,7 @@ import pytest
 from mcnb._system import reserved_port
 from mcnb.cli.main import main
 from mcnb.cli.run import INTERRUPTED_S, SLOWEST, TICK_S, Patience
-from mcnb.lockstep.runner import CAUGHT
+from mcnb.lockstep.messages import CAUGHT
 from mcnb.pods.topology import has_compiler
 from tests.conftest import BUSY, wait_until
 
@@ -764,7 +764,10 @@ def test_a_verdict_that_the_program_catches(tmp_path: Path, catch: str) -> None:
     code, out, err = run(tmp_path, program)
     assert (code, out) == (1, ["[0] ended", "[1] ended", "[2] ended"])
     line = program[: program.index("jnp.sum")].count("\n") + 1
-    assert err == [f"mcnb run: {CAUGHT}{verdict_at(line)}"]
+    expected = verdict_at(line)
+    if "with" in catch:  # a line more between the condition and the launch
+        expected = expected.replace("`k == 1`", f"`k == 1` (train.py:{line - 2})")
+    assert err == [f"mcnb run: {CAUGHT}{expected}"]
 
 
 MOVE_IT = (
@@ -877,3 +880,22 @@ def test_an_error_of_several_processes_is_told_once(tmp_path: Path) -> None:
     assert (code, len(folded)) == (1, 1)
     said = [f"{'' if number else '[0-2]':5} {line}" for number, line in enumerate(traceback)]
     assert sorted(out) == sorted(["[3]   no data", *said])
+
+
+def test_a_divergence_after_one_that_was_caught_is_another(tmp_path: Path) -> None:
+    program = (
+        f"{BEGIN}f, g = jax.jit(jnp.sum), jax.jit(jnp.max)\n"
+        "try: (g if k == 1 else f)(x)\nexcept Exception: pass\n"
+        f"{TOTAL}if k == 1: jnp.sum(x)\n"
+    )
+    code, out, err = run(tmp_path, program)
+    assert (code, out) == (1, [f"[{k}] 66.0" for k in range(3)])
+    line = program.count("\n")
+    first = (
+        f"mismatch: processes 0,2 are waiting in jit(sum) f32[12], train.py:{AT + 1}; process 1 is "
+        f"waiting in jit(max) f32[12], train.py:{AT + 1}. What differs: "
+    )
+    assert f"[1] LockstepError: {verdict_at(line)}" in err
+    before, _, caught = err[-1].partition(f". Before that, {CAUGHT}")
+    assert before == f"mcnb run: {verdict_at(line)}"
+    assert caught.startswith(first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -98,12 +99,31 @@ DIVERGED = [ended(k, "diverged", MISSING, 7) for k in (0, 1)]
     ],
 )
 def test_the_cause(ends: list[Ended], verdict: Verdict | None, expected: tuple[str, int]) -> None:
-    assert find_cause(ends, 3, verdict) == expected
+    assert find_cause(ends, 3, [verdict] if verdict else []) == expected
 
 
 def test_a_verdict_that_all_have_caught() -> None:
     ends = [Ended(k, 1, Ending("diverged", MISSING, "", 1, verdict="missing")) for k in (0, 1)]
-    assert find_cause(ends, 3, VERDICT) == (
-        f"the program caught a LockstepError and went on: {MISSING}",
-        1,
+    caught = f"the program caught a LockstepError and went on: {MISSING}"
+    assert find_cause(ends, 3, [VERDICT]) == (caught, 1)
+    other = replace(VERDICT, states={**VERDICT.states, 0: FINISHED})
+    assert find_cause(ends, 3, [replace(VERDICT, over=True), other]) == (caught, 1)
+
+
+def test_a_verdict_after_one_that_was_caught() -> None:
+    later = replace(WAITS, line=9, place="train.py:9")
+    last = replace(VERDICT, states={**VERDICT.states, 0: later, 1: later})
+    said, code = find_cause(DIVERGED, 3, [replace(VERDICT, over=True), last])
+    assert code == 1
+    assert said == (
+        f"{MISSING.replace('train.py:7', 'train.py:9')}. Before that, the program caught a "
+        f"LockstepError and went on: {MISSING}"
+    )
+
+
+def test_an_error_after_a_verdict_that_was_caught() -> None:
+    waiting = next(k for k, state in VERDICT.states.items() if state.doing == "waits")
+    ends = [ended(waiting, error="OSError: full")]
+    assert find_cause(ends, 3, [replace(VERDICT, over=True)])[0] == (
+        f"process {waiting} raised OSError: full (train.py:9)"
     )

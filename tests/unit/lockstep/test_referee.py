@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -326,8 +326,12 @@ def test_what_all_launch_after_a_verdict_goes_on() -> None:
     assert referee.announce(0, 2, launch("f", 0, 1), line=4) == []
     [again] = referee.announce(1, 2, launch("g", 0, 1), line=5)
     assert isinstance(again, Stop)
-    # The verdict is about the first place.
-    assert {k: state.line for k, state in again.verdict.states.items()} == {0: 1, 1: 2}
+    # It is another divergence, because they had made a launch together.
+    assert {k: state.line for k, state in again.verdict.states.items()} == {0: 4, 1: 5}
+    assert referee.verdicts == [replace(stop.verdict, over=True), again.verdict]
+    assert referee.verdict == again.verdict
+    referee.begin([0, 1])
+    assert (referee.verdicts, referee.verdict, referee.diverged(0)) == ([], None, False)
 
 
 def test_who_had_not_reached_it_receives_the_verdict_once() -> None:

@@ -43,6 +43,8 @@ POLL_S = 0.01
 MEASURE_S, LOOK_S = 1.0, 0.1
 # A shell that runs the tests in the background has them ignore Ctrl-C, and their child processes.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Programs of others, which `tests/integration/test_corpus.py` runs.
+collect_ignore_glob = ["corpus/*"]
 # Keeps a core busy, for as long as the tests run.
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10000))"
 

@@ -289,9 +289,8 @@ class Client:
         if len(slot.answer) > 2 and self.values is None:
             self._sampled.add(launch)
             self._reroute(False)
-        passage = slot.passage = Passage(
-            thread, slot.turn, interrupt, *((id(caller), caller.f_lasti) if caller else (0, 0))
-        )
+        made_from = (id(caller), caller.f_code, caller.f_lasti) if caller else (0, None, 0)
+        passage = slot.passage = Passage(thread, slot.turn, interrupt, *made_from)
         self._take_turn(passage, slot)
         self._record(launch, place, announced, time.monotonic())
         if caller is not None:
@@ -345,7 +344,7 @@ class Client:
                 self._hear_or_sleep(slot)
             goes = slot.answer[0] in ("go", "went") and thread not in self._going
             if goes and slot.make is not None and not slot.begun:
-                passage = slot.passage or Passage(thread, slot.turn, None, 0, 0)
+                passage = slot.passage or Passage(thread, slot.turn, None, 0, None, 0)
                 if not self._turns.is_at(passage):
                     self._take_turn(passage, slot)
                 slot.outcome = self._made(passage, slot.make)

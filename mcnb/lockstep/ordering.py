@@ -30,6 +30,7 @@ class Passage:
         interrupt: An interrupt that arrived while the thread waited.
         caller: The id of the frame from which native code makes the launch; 0 if none does. The
             frame itself would keep the learner's variables alive.
+        code: The code that frame runs. Once it is gone, another frame may have its id.
         instruction: The offset of that frame's instruction.
         done: Whether the launch was reported as made.
     """
@@ -38,8 +39,14 @@ class Passage:
     turn: int
     interrupt: BaseException | None
     caller: int
+    code: CodeType | None
     instruction: int
     done: bool = False
+
+    def is_made_from(self, frame: FrameType) -> bool:
+        """Return whether native code makes the launch from a frame, at its present instruction."""
+        at = id(frame), frame.f_code, frame.f_lasti
+        return at == (self.caller, self.code, self.instruction)
 
     def over(self) -> bool:
         """Return whether the launch was made."""
@@ -50,7 +57,7 @@ class Passage:
             frame = frames.get(self.thread)
             if frame is None or self.thread == threading.get_ident():
                 return True
-            return id(frame) != self.caller or frame.f_lasti != self.instruction
+            return not self.is_made_from(frame)
 
 
 @dataclass(slots=True)
@@ -163,7 +170,7 @@ def is_called_by(passage: Passage) -> bool:
     """
     frame = sys._getframe()
     while (outer := frame.f_back) is not None:
-        if id(outer) == passage.caller and outer.f_lasti == passage.instruction:
+        if passage.is_made_from(outer):
             return module_of(frame).startswith("mcnb.")
         frame = outer
     return False

@@ -152,6 +152,7 @@ class CheckedInitialize:
     Attributes:
         client: The client that announces this process's launches, once it has joined.
         joined: Whether this process has joined the others.
+        processes: The number of processes, once it has.
         interrupted: Whether a verdict in another thread interrupted the main thread.
         referee_process: The referee, if this is process 0 and started one itself.
     """
@@ -164,6 +165,7 @@ class CheckedInitialize:
         self.values = values
         self.client: Client | None = None
         self.joined = self.interrupted = False
+        self.processes = 0
         # Removed, so that the program's own child processes do not inherit them.
         referee = os.environ.pop(REFEREE, "")
         self._given = Address(**json.loads(referee)) if referee else None
@@ -198,7 +200,7 @@ class CheckedInitialize:
         os.environ.setdefault(THREADS, str(threads_for(_jax.cpu_devices())))
         find = self._prepare(identity) if self.checked else None
         original(*given.args, **given.kwargs)
-        self.joined = True
+        self.joined, self.processes = True, identity.processes
         if find is not None:
             index, places = _jax.process_index(), Places(is_script)
             self.client = check_launches(
@@ -280,7 +282,9 @@ class Program:
         return ("-m", self.name) if self.is_module else (self.name,)
 
     def run(self, arguments: Sequence[str]) -> None:
-        """Run it in this process, as the main program."""
+        """Run it in this process, as the main program; a suite of pytest with mcnb's plugin."""
+        if self.is_module and self.name == "pytest":
+            arguments = ["-p", "mcnb.lockstep.suites", *arguments]
         sys.argv = [self.name, *arguments]
         if self.is_module:  # the current folder comes first in the path already
             runpy.run_module(self.name, run_name="__main__", alter_sys=True)
@@ -314,6 +318,14 @@ class Ending:
     said: str = ""
 
 
+_joining: CheckedInitialize | None = None
+
+
+def joined() -> CheckedInitialize | None:
+    """Return how the program of this process joins, or has joined, the others; None without one."""
+    return _joining
+
+
 def run_program(
     program: Program,
     arguments: Sequence[str],
@@ -326,7 +338,8 @@ def run_program(
     report = os.environ.pop(REPORT, "")
     at_the_end = contextlib.ExitStack()
     atexit.register(at_the_end.close)  # registered first, so called last
-    joining = CheckedInitialize(identity, checked=checked, values=values)
+    global _joining
+    joining = _joining = CheckedInitialize(identity, checked=checked, values=values)
     joining.install()
     threading.excepthook = functools.partial(_print_of_thread, threading.excepthook)
     ending = Ending()

@@ -1,0 +1,144 @@
+"""Suites of other people: `mcnb run -m pytest`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.thorough("suites, each in new processes")
+
+# Only ends what hangs, on however busy a machine.
+HANG_S = 240
+CONFTEST = "import jax\njax.distributed.initialize()\n"
+BEGIN = """\
+import jax, jax.numpy as jnp, numpy as np, pytest
+from jax.sharding import NamedSharding, PartitionSpec as P
+import mcnb
+k, mesh = jax.process_index(), jax.make_mesh((jax.device_count(),), ("a",))
+x = jax.device_put(np.arange(12.0), NamedSharding(mesh, P("a")))
+def test_before(): assert float(jnp.sum(x)) == 66
+"""
+AT = BEGIN.count("\n") + 1  # the line after it
+END = "def test_after(): assert float(jnp.min(x) + jnp.sum(x)) == 66\n"
+
+
+def run(folder: Path, tests: str, *words: str) -> tuple[int, dict[int, list[str]], list[str]]:
+    """Run a suite on three processes; return the exit code, what each says, and mcnb's words."""
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "test_it.py").write_text(f"{BEGIN}{tests}{END}")
+    options = ("run", "-n", "3", "-d", "1", "-m", "pytest", "-p", "no:cacheprovider", "-rA", "-q")
+    code = "from mcnb.cli.main import main; raise SystemExit(main())"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *options, "--no-header", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    said = {
+        k: [line.removeprefix(f"[{k}] ") for line in ran.stdout.splitlines() if f"[{k}]" in line]
+        for k in range(3)
+    }
+    return ran.returncode, said, ran.stderr.splitlines()
+
+
+def outcomes(lines: list[str]) -> list[str]:
+    """Return the outcome of each test, from pytest's summary."""
+    found = [
+        re.match(r"(PASSED|FAILED|ERROR|SKIPPED) (?:\[1\] )?\S+?(?:::(\w+)|:\d+)", line)
+        for line in lines
+    ]
+    return [f"{one[1]} {one[2] or ''}".strip() for one in found if one]
+
+
+def test_a_suite_that_passes(tmp_path: Path) -> None:
+    code, said, err = run(tmp_path, "")
+    assert (code, err) == (0, [])
+    for lines in said.values():
+        assert outcomes(lines) == ["PASSED test_before", "PASSED test_after"]
+
+
+VERDICT = (
+    "mismatch: processes 0,2 are waiting in pytest, after test_it, test_it.py:{0}; process 1 is "
+    "waiting in max f32[12], test_it.py:{1}. What differs: the call: pytest, after test_it on "
+    "processes 0,2; max on process 1. Hint: test_it.py:{1} runs only if `k == 1`. A collective "
+    "must run on every participating process: move it out of the condition, and keep only local "
+    "work such as printing inside"
+)
+
+
+def test_a_divergence_fails_its_test_and_no_other(tmp_path: Path) -> None:
+    tests = "def test_it():\n    if k == 1:\n        jnp.max(x)\n"
+    code, said, err = run(tmp_path, tests)
+    assert (code, err) == (1, ["mcnb run: all 3 processes ended with exit code 1"])
+    verdict = VERDICT.format(AT, AT + 2)
+    for k, lines in said.items():
+        passed = [
+            "PASSED test_before",
+            *(["PASSED test_it"] if k != 1 else []),
+            "PASSED test_after",
+        ]
+        assert outcomes(lines) == [*passed, "FAILED test_it" if k == 1 else "ERROR test_it"]
+        assert any(line.endswith(f"LockstepError: {verdict}") for line in lines)
+        assert not [line for line in lines if "lockstep/" in line or "site-packages" in line]
+
+
+def test_each_of_two_divergences_has_its_own_verdict(tmp_path: Path) -> None:
+    tests = (
+        "def test_it():\n    if k == 1:\n        jnp.max(x)\n"
+        "def test_other():\n    if k == 2:\n        jnp.prod(x)\n"
+    )
+    code, said, _ = run(tmp_path, tests)
+    assert code == 1
+    assert outcomes(said[1])[-2:] == ["ERROR test_other", "FAILED test_it"]
+    other = next(line for line in said[2] if "prod" in line and line.startswith("E "))
+    assert "process 2 is waiting in prod f32[12], test_it.py:" in other
+    assert "diverged earlier" not in other
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        # What fails on one process fails there alone, and the others wait for it.
+        ("assert k != 1", ["PASSED", "FAILED", "PASSED"]),
+        ("if k == 1: pytest.skip('not here')", ["PASSED", "SKIPPED", "PASSED"]),
+        # A test that expects the verdict on all processes gets it, and passes.
+        (
+            "with pytest.raises(mcnb.LockstepError): (jnp.max if k == 1 else jnp.sum)(x)",
+            ["PASSED", "PASSED", "PASSED"],
+        ),
+        # One that goes on after each verdict does not take the next test with it.
+        (
+            "for _ in range(5 * (k == 1)):\n        try: jnp.max(x)\n        except "
+            "mcnb.LockstepError: pass",
+            ["ERROR", "PASSED", "ERROR"],
+        ),
+    ],
+    ids=["fails", "skips", "expects", "repeats"],
+)
+def test_a_test_that_differs_without_harm_to_the_next(
+    tmp_path: Path, test: str, expected: list[str]
+) -> None:
+    code, said, _ = run(tmp_path, f"def test_it():\n    {test}\n")
+    assert code == int("FAILED" in expected or "ERROR" in expected)
+    for k, lines in said.items():
+        found = outcomes(lines)
+        assert {"PASSED test_before", "PASSED test_after"} <= {*found}
+        assert any(one.startswith(expected[k]) and "before" not in one for one in found), found
+
+
+def test_processes_that_run_different_tests_are_told(tmp_path: Path) -> None:
+    code, said, _ = run(tmp_path, "if k == 1:\n    def test_only_here(): pass\n")
+    assert code == 1
+    verdict = (
+        f"mismatch: processes 0,2 are waiting in min f32[12], test_it.py:{AT + 2}; process 1 is waiting "
+        f"in pytest, after test_only_here, test_it.py:{AT + 1}. "
+    )
+    for lines in said.values():
+        [last] = [line for line in lines if "the processes do not run the same tests: " in line]
+        assert verdict in last
+        assert f"Hint: test_it.py:{AT + 1} runs only if `k == 1`. " in last

@@ -134,3 +134,29 @@ def test_what_was_excluded_is_said() -> None:
     assert str(Replay((), endless=("2", "3"))) == (
         "0 cells ran again. Left out, because their computations had to be ended: In[2], In[3]"
     )
+
+
+def test_a_cell_that_fails_after_a_restart_forgets_what_came_before() -> None:
+    history = of(FIRST, SECOND)
+    history.leave_out(FIRST)
+    history.ended()
+    history.leave_out(THIRD)
+    assert (history.steps, history.left_out) == ([], ["2"])
+
+
+def test_a_replay_remembers_which_cells_had_failed() -> None:
+    history = of(FIRST)
+    history.leave_out(THIRD)
+    history.ended()
+    for step in history.replayed():
+        history.add(step)
+    assert (history.steps, history.left_out) == ([FIRST], ["2"])
+
+
+def test_only_cells_are_announced_for_a_replay() -> None:
+    assert of(FIRST, SECOND, THIRD).ahead == "2 cells: In[1], In[2]"
+    assert of(SECOND).ahead == "0 cells"
+
+
+def test_a_replay_that_stops_at_the_last_cell_names_no_cells_after_it() -> None:
+    assert str(Replay(("1",), stopped_at="2")) == "1 cell ran again: In[1]. In[2] failed"

@@ -244,3 +244,78 @@ def test_every_sentence_begins_with_a_capital() -> None:
     assert aftermath(outcome, 4) == (
         f"Process 2 (line 3) was waiting, so mcnb interrupted it. {HEALED}. Not restored: m"
     )
+
+
+def test_processes_that_mcnb_did_not_start_are_not_said_to_be_restarted() -> None:
+    assert aftermath(Outcome(interrupted=True, intact=False, silent=(1,)), 2, ours=False) == (
+        "Process 1 did not report whether a device still computes. The processes can't "
+        "communicate any more. Restart them with the tool that started them; then: %mcjax connect"
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (
+            Outcome(verdict=DIVERGED, intact=False, unhealed="the heal took too long"),
+            f"The heal took too long. All 4 processes {RENEWED}",
+        ),
+        (
+            Outcome(
+                interrupted=True,
+                intact=False,
+                unfinished={0: Unfinished(devices=(0,))},
+                silent=(2, 3),
+            ),
+            "Process 0 still computes on device 0. It can't be aborted. Processes 2,3 did not "
+            f"report whether a device still computes. All 4 processes {RENEWED}",
+        ),
+        (
+            Outcome(
+                time_limit=2.0,
+                verdict=DIVERGED,
+                verified=True,
+                unfinished={0: Unfinished(threads=(3,))},
+            ),
+            f"{KEPT}. Process 0 still runs a thread of the cell (line 3). To end it: %mcjax "
+            "restart (variables are lost)",
+        ),
+        (
+            Outcome(
+                interrupted=True,
+                cut=True,
+                healed={k: Healed(2) for k in range(4)},
+                unfinished={1: Unfinished(children=("sleep",))},
+            ),
+            f"{HEALED}. Process 1 still has the child process sleep. To end it: %mcjax restart "
+            "(variables are lost)",
+        ),
+        (
+            Outcome(
+                interrupted=True,
+                verified=True,
+                unfinished={
+                    0: Unfinished(threads=(3, 5), native=True, children=("sh", "cat")),
+                    1: Unfinished(threads=(3, 5), children=("sh", "cat")),
+                    2: Unfinished(native=True),
+                    3: Unfinished(native=True),
+                },
+            ),
+            f"{KEPT}. Processes 0,1 still run 2 threads of the cell (lines 3, 5). To end them: "
+            "%mcjax restart (variables are lost). Processes 2,3 are still running native code; "
+            "their computation is not known. To end it: %mcjax restart (variables are lost). "
+            "Processes 0,1 still have the child processes sh, cat. To end them: %mcjax restart "
+            "(variables are lost)",
+        ),
+    ],
+)
+def test_what_is_said_of_processes_that_could_not_be_kept_or_freed(
+    outcome: Outcome, expected: str
+) -> None:
+    assert aftermath(outcome, 4) == expected
+
+
+def test_healing_a_single_process_is_told_in_the_singular() -> None:
+    assert healing({0: Healed(1)}, 1) == [
+        "The cluster was healed: the same process reconnected, and its variables are kept (1 array)"
+    ]

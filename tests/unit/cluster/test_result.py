@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import mcnb
 from mcnb.cluster.outcome import Outcome, died_sentence
 from mcnb.cluster.result import Result
+from mcnb.lockstep.model import Launch, Meeting, ProcessState, Verdict
 from mcnb.messages import Display, ProcessError, Reply, Text
-from tests.support.verdicts import WAS_KILLED, exited, killed
+from tests.support.results import F, G, made
+from tests.support.verdicts import FINISHED, WAS_KILLED, at, exited, killed, states
 
 OK = Reply()
 DIVISION = ProcessError("ZeroDivisionError", "division by zero", 4, "\x1b[31mtraceback\x1b[39m")
@@ -182,3 +186,91 @@ def test_an_interrupted_cell_without_an_answer_is_not_ok() -> None:
         "The cell was interrupted. Process 0 was interrupted. The cluster is intact; all variables "
         "are kept"
     )
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Outcome(stopped={0: 3}), Outcome(verdict=Verdict("missing", states(at(), FINISHED)))],
+)
+def test_a_cell_that_was_stopped_or_diverged_is_not_ok(outcome: Outcome) -> None:
+    assert not Result({0: OK, 1: OK}, 2, outcome).ok
+
+
+def test_processes_of_another_tool_are_not_said_to_be_restarted() -> None:
+    result = Result({0: failed(STOPPED)}, 1, Outcome(interrupted=True, intact=False), ours=False)
+    assert result.aftermath == (
+        "The processes can't communicate any more. Restart them with the tool that started them; "
+        "then: %mcjax connect"
+    )
+
+
+def test_launches_of_all_processes_are_in_the_order_of_their_times() -> None:
+    first = [made(0, F, 2, 1.0, 2.0), made(0, G, 3, 4.0, 5.0)]
+    second = [made(1, F, 2, 1.0, 2.0), made(1, G, 3, 3.0, 5.0)]
+    result = Result({1: Reply(launches=tuple(second)), 0: Reply(launches=tuple(first))}, 2)
+    assert result.launches == (first[0], second[0], second[1], first[1])
+
+
+ONE_PROGRAM = Launch("jit(f)", "1", (0, 1))
+LAUNCHED = {
+    k: Reply((Text("stdout", "1\n"),), launches=(made(k, ONE_PROGRAM, 3 + 3 * k, 0.0, 1.0),))
+    for k in range(2)
+}
+NOTE = (
+    "Process 0 launched jit(f) at line 3, and process 1 at line 6. The lines launch the same "
+    "computation, so no process hung. If they are different steps of the program, the results "
+    "are wrong"
+)
+
+
+def test_a_suspicious_launch_is_noted_below_the_output() -> None:
+    result = Result(LAUNCHED, 2)
+    assert result.notes == (NOTE,)
+    assert result.text() == f"[all 2] 1\nNote: {NOTE}\n"
+
+
+def test_a_note_precedes_the_aftermath_of_a_divergence() -> None:
+    verdict = Verdict("missing", states(at(), FINISHED))
+    error = Result(LAUNCHED, 2, Outcome(verdict=verdict, verified=True)).error()
+    assert error is not None
+    assert error.lines[-1] == f"{NOTE}. The cluster is intact; all variables are kept"
+
+
+def test_a_verdict_that_tells_where_the_processes_parted_needs_no_note() -> None:
+    parted = Meeting(ONE_PROGRAM, 1, {0: "line 3", 1: "line 6"}, {}, {})
+    verdict = Verdict("missing", states(at(), FINISHED), parted=parted)
+    assert Result(LAUNCHED, 2, Outcome(verdict=verdict)).notes == ()
+
+
+ABORTED = ProcessError("JaxRuntimeError", "Gloo: connection closed", 4, "aborted traceback")
+REFUSED = ProcessError("JaxRuntimeError", "in a callback: LockstepError: missing", 4, "refused")
+DIVERGED = ProcessError("LockstepError", "missing", 4, "diverged traceback")
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "happened", "remains"),
+    [
+        (DIVERGED, ProcessState("runs"), "", False),
+        (ABORTED, at(), "", False),
+        (ABORTED, ProcessState("runs"), "hung", False),
+        (REFUSED, ProcessState("runs"), "", False),
+        (ABORTED, ProcessState("runs"), "", True),
+        (KEY, at(), "hung", True),
+    ],
+)
+def test_errors_that_follow_from_a_divergence_are_not_listed(
+    error: ProcessError, state: ProcessState, happened: Any, remains: bool
+) -> None:
+    verdict = Verdict("mismatch", states(at(), at(6), state), happened=happened)
+    told = Result({2: failed(error)}, 3, Outcome(verdict=verdict)).error()
+    assert told is not None
+    assert (error.traceback in told.lines) == remains
+
+
+def test_errors_of_other_processes_follow_the_time_limit() -> None:
+    verdict = Verdict("stalled", states(ProcessState("runs", line=3), ProcessState("raised")))
+    outcome = Outcome(stopped={0: 3}, time_limit=2.0, verdict=verdict, verified=True)
+    error = Result({0: failed(STOPPED), 1: failed(KEY)}, 2, outcome).error()
+    assert error is not None
+    assert error.lines[0] == "CellError: The cell did not finish within its time limit"
+    assert error.lines[-3:] == ["", "[1] KeyError in line 2", "key traceback"]

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mcnb.cluster import stopping
 from mcnb.cluster.outcome import Outcome
-from mcnb.cluster.stopping import INTERRUPT_S, SAME_PRESS_S, TICK_S, Presses, Stopper
+from mcnb.cluster.stopping import (
+    ABORT_S,
+    FREED_S,
+    INTERRUPT_S,
+    SAME_PRESS_S,
+    TICK_S,
+    PressedAgainError,
+    Presses,
+    Stopper,
+)
+from mcnb.errors import ClusterError
 from mcnb.messages import Healed, Progress, Unfinished
 
 
@@ -19,14 +30,23 @@ class Machine:
         slowed: How many times longer a wait takes.
         replies_s: When the process replies, in seconds.
         aborts: Whether its collectives can be aborted.
+        does: What it has reported; if it waits inside of JAX, it is inactive.
     """
 
-    def __init__(self, slowed: float, replies_s: float, aborts: bool = False) -> None:
+    def __init__(
+        self,
+        slowed: float,
+        replies_s: float,
+        aborts: bool = False,
+        does: Progress = Progress(line=1),  # noqa: B008  (it is immutable)
+    ) -> None:
         self.slowed = slowed
         self.replies_s = replies_s
         self.now = 0.0
         self.aborts = aborts
+        self.does = does
         self.interrupts: list[float] = []
+        self.aborted: list[float] = []
         self.waiting = {0}
         self.exits: dict[str, object] = {}
         self.options: Any = type("Options", (), {"processes": 1})
@@ -36,11 +56,10 @@ class Machine:
 
     def progress(self, k: int) -> Progress:
         del k
-        return Progress(line=1)
+        return self.does
 
     def all_inactive(self, for_s: float) -> bool:
-        del for_s
-        return False
+        return self.does.waits_s >= for_s
 
     def follow(self, policy: Any) -> bool:
         while self.now < self.replies_s:
@@ -55,6 +74,7 @@ class Machine:
         self.interrupts.append(self.now)
 
     def abort(self) -> bool:
+        self.aborted.append(self.now)
         return self.aborts
 
 
@@ -64,18 +84,29 @@ class Computing:
     Args:
         replies: What the processes reply to each call, in order; a process without a reply is
             silent until the abort.
+
+    Attributes:
+        called: The names of the functions that were called.
+        aborts: How often computations were aborted, or were to be.
+        healed: The sizes that heals were told, in bytes.
     """
+
+    abortable = True
+    unhealed = ""
 
     def __init__(self, *replies: dict[int, Any]) -> None:
         self.replies = list(replies)
         self.answers: dict[int, Any] = {}
+        self.called: list[str] = []
         self.aborts = 0
+        self.healed: list[int] = []
         self.exits: dict[str, object] = {}
         self.options: Any = type("Options", (), {"processes": 2})
         self.client = self
 
-    def call(self, function: object, *args: object) -> Computing:
-        del function, args
+    def call(self, function: Callable[..., object], *args: object) -> Computing:
+        del args
+        self.called.append(function.__name__)
         self.answers = self.replies.pop(0)
         return self
 
@@ -89,12 +120,17 @@ class Computing:
 
     def abort(self) -> bool:
         self.aborts += 1
+        if not self.abortable:
+            return False
         # What kept a silent process from its reply has ended.
         self.answers = dict.fromkeys(range(2), Unfinished()) | self.answers
         return True
 
     def heal(self, size: int, follow: Any) -> dict[int, Healed]:
         del follow
+        self.healed.append(size)
+        if self.unhealed:
+            raise ClusterError(self.unhealed)
         return {0: Healed(), 1: Healed()} if size else {}
 
 
@@ -114,12 +150,15 @@ def test_presses_with_no_message_between_them_count_as_one(
 ) -> None:
     machine = Machine(1, replies_s=60)
     monkeypatch.setattr(stopping, "time", machine)
-    presses = Presses(lambda: None)
+    woken: list[float] = []
+    presses = Presses(lambda: woken.append(machine.now))
     seen = []
-    for machine.now in (10.0, 10.0 + SAME_PRESS_S, 10.01 + SAME_PRESS_S):
+    times = (10.0, 10.0 + SAME_PRESS_S, 10.01 + SAME_PRESS_S)
+    for machine.now in times:
         presses.press()
         seen.append(presses.again)
     assert seen == [False, False, True]
+    assert woken == [*times]  # whoever waits is woken by each press
 
 
 def test_a_process_that_does_not_react_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,3 +223,134 @@ def test_computations_that_do_not_end_are_aborted(
         healed={0: Healed(), 1: Healed()},
         endless=frozenset(one.cell for one in replies.values() if one.devices),
     )
+
+
+def test_a_process_that_waits_in_native_code_has_a_moment_to_be_freed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine(1, replies_s=60, aborts=True, does=Progress(line=4, waits_s=9.0))
+    outcome = stopped(machine, monkeypatch)
+    assert machine.interrupts[0] == 0.0
+    assert FREED_S < machine.aborted[0] <= FREED_S + 2 * TICK_S
+    assert (outcome.stopped, outcome.cut) == ({0: 4}, True)
+
+
+def test_code_of_jax_that_waits_is_aborted_and_not_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    does = Progress(line=4, waits_s=9.0, inside_jax=True)
+    machine = Machine(1, replies_s=60, aborts=True, does=does)
+    stopped(machine, monkeypatch)
+    assert machine.aborted[0] <= 2 * TICK_S
+    assert machine.interrupts == []
+
+
+def test_code_of_jax_that_runs_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(1, replies_s=0.2, does=Progress(line=4, inside_jax=True))
+    stopped(machine, monkeypatch)
+    assert machine.interrupts == [0.0]
+
+
+def test_an_abort_is_repeated_until_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(1, replies_s=60, aborts=True)
+    assert stopped(machine, monkeypatch).unfreed == (0,)
+    assert len(machine.aborted) >= 3
+    assert machine.aborted[-1] <= machine.aborted[0] + ABORT_S
+    assert len(machine.interrupts) == len(stopping.ATTEMPTS_S) + len(machine.aborted) - 1
+
+
+def test_a_process_that_ends_meanwhile_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(1, replies_s=60)
+    machine.exits["process 0"] = object()
+    outcome = stopped(machine, monkeypatch)
+    assert (outcome.stopped, outcome.intact, machine.aborted) == ({0: 1}, True, [])
+
+
+def test_a_second_press_ends_a_stop_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(1, replies_s=60)
+    monkeypatch.setattr(stopping, "time", machine)
+    either: Any = machine
+    outcome, presses = Outcome(), Presses(lambda: None)
+    presses.press()
+    machine.now = 1.0
+    presses.press()
+    with pytest.raises(PressedAgainError):
+        Stopper(either, outcome, presses, lambda stage: None).stop(either)
+    assert machine.now == 1.0
+
+
+IDLE = {k: Unfinished(bytes=8 * (k + 1)) for k in (0, 1)}
+BUSY = {0: Unfinished(bytes=8), 1: Unfinished(devices=(0,), bytes=16, cell="3")}
+RIGHT, WRONG = {0: True, 1: True}, {0: True, 1: False}
+BOTH = {0: Healed(), 1: Healed()}
+
+
+def verified(computing: Computing, *, ended: bool = False, heal: bool = False) -> Outcome:
+    either: Any = computing
+    outcome = Outcome()
+    Stopper(either, outcome, Presses(lambda: None), lambda stage: None).verify(
+        ended=ended, heal=heal, salt=1
+    )
+    return outcome
+
+
+def test_idle_processes_that_gather_right_numbers_are_intact() -> None:
+    computing = Computing(IDLE, RIGHT)
+    assert verified(computing) == Outcome(verified=True)
+    assert (computing.called, computing.aborts) == (["wind_down", "probe"], 0)
+
+
+def test_processes_that_gather_a_wrong_number_are_healed() -> None:
+    computing = Computing(IDLE, WRONG)
+    assert verified(computing) == Outcome(verified=True, cut=True, healed=BOTH)
+    assert computing.healed == [16]  # what the process with the most arrays has to copy
+
+
+def test_processes_that_must_reconnect_are_healed_without_a_test() -> None:
+    computing = Computing(IDLE)
+    assert verified(computing, heal=True) == Outcome(verified=True, healed=BOTH)
+    assert (computing.called, computing.aborts) == (["wind_down"], 1)
+
+
+def test_launched_computations_continue_where_nobody_ended_the_cell() -> None:
+    computing = Computing(BUSY)
+    assert verified(computing) == Outcome(unfinished={1: BUSY[1]})
+    assert computing.aborts == 0
+
+
+def test_computations_are_aborted_before_a_heal() -> None:
+    computing = Computing(BUSY, IDLE)
+    assert verified(computing, heal=True) == Outcome(
+        verified=True, cut=True, healed=BOTH, endless=frozenset({"3"})
+    )
+
+
+@pytest.mark.parametrize(("ended", "heal"), [(True, False), (False, True)])
+@pytest.mark.parametrize("abortable", [True, False])
+def test_processes_whose_computations_do_not_end_are_replaced(
+    ended: bool, heal: bool, abortable: bool
+) -> None:
+    computing = Computing(BUSY, BUSY)
+    computing.abortable = abortable
+    outcome = verified(computing, ended=ended, heal=heal)
+    assert (outcome.intact, outcome.verified, computing.healed) == (False, False, [])
+    assert (outcome.unfinished, outcome.cut) == ({1: BUSY[1]}, abortable)
+    assert outcome.endless == (frozenset({"3"}) if abortable else frozenset())
+
+
+def test_only_cells_that_still_compute_are_endless() -> None:
+    busy = {0: Unfinished(cell="2", bytes=8), 1: BUSY[1]}
+    assert verified(Computing(busy, IDLE), ended=True).endless == frozenset({"3"})
+
+
+def test_why_processes_could_not_be_healed_is_kept() -> None:
+    computing = Computing(IDLE)
+    computing.unhealed = "the processes could not be healed: a process ended"
+    assert verified(computing, heal=True) == Outcome(intact=False, unhealed=computing.unhealed)
+
+
+def test_processes_of_which_one_died_are_not_healed() -> None:
+    computing = Computing(IDLE)
+    computing.exits["process 1"] = object()
+    assert verified(computing, heal=True) == Outcome()
+    assert computing.healed == []

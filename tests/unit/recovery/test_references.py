@@ -396,3 +396,19 @@ def test_arrays_of_objects(make: Callable[[Any], Any], take: Callable[[Any], Any
     names = {"it": make(old)}
     assert replace(names, (old, new)) == []
     assert take(names["it"]) is new
+
+
+def test_an_array_that_is_read_only_stays_read_only() -> None:
+    old, new = Thing("old"), Thing("new")
+    it = read_only(old)
+    assert replace({"it": it}, (old, new)) == []
+    assert (it[0], it.flags.writeable) == (new, False)
+
+
+def test_a_view_that_can_not_be_written_to_is_reported() -> None:
+    old, new = Thing("old"), Thing("new")
+    base = read_only(old)
+    view = base[:]
+    del base
+    [(holder, still)] = replace({"it": view}, (old, new))
+    assert (holder is view, still is old) == (True, True)

@@ -135,8 +135,8 @@ def test_processes_that_run_different_tests_are_told(tmp_path: Path) -> None:
     code, said, _ = run(tmp_path, "if k == 1:\n    def test_only_here(): pass\n")
     assert code == 1
     verdict = (
-        f"mismatch: processes 0,2 are waiting in min f32[12], test_it.py:{AT + 2}; process 1 is waiting "
-        f"in pytest, after test_only_here, test_it.py:{AT + 1}. "
+        f"mismatch: processes 0,2 are waiting in min f32[12], test_it.py:{AT + 2}; process 1 is "
+        f"waiting in pytest, after test_only_here, test_it.py:{AT + 1}. "
     )
     for lines in said.values():
         [last] = [line for line in lines if "the processes do not run the same tests: " in line]

@@ -72,6 +72,11 @@ class Call:
 
 class Referee:
     verdict: Verdict | None = None
+    noted: tuple[tuple[object, ...], tuple[object, ...]] = ((), ())
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return () if self.verdict is None else (self.verdict,)
 
     def __init__(self) -> None:
         self.heard: list[tuple[object, ...]] = []

@@ -401,7 +401,8 @@ class Running:
             return text.replace("{processes}", str(self._count)).replace("{process}", str(k))
 
         words = [*map(filled, self._command.arguments)]
-        given = {name: filled(value) for name, value in options.env.items()}
+        # Without braces, they are in the environment, where GPUs may have been shared since.
+        given = {name: filled(value) for name, value in options.env.items() if "{" in value}
         flags = [] if options.checked else ["--unchecked"]
         if options.values is not None:
             flags.append("--values" if options.values else "--no-values")

@@ -195,6 +195,18 @@ def test_a_cell_with_the_tag() -> None:
     assert body(program).endswith("# Left out, as it has the tag no-script:\n#     print(x)")
 
 
+def test_a_cell_that_is_left_out_hides_an_older_definition() -> None:
+    (program,) = lesson(
+        "%%mcjax\nx = 1", "%%mcjax\nx = 2", "%%mcjax\nprint(x)", "%%mcjax\nx = 3",
+        "%%mcjax\nprint(x)", tagged=1,
+    )  # fmt: skip
+    assert body(program) == (
+        "# %%\nx = 1\n\n# %%\n# Left out, as it has the tag no-script:\n#     x = 2\n\n"
+        "# %%\n# Left out, as it needs x, which nothing before it sets:\n#     print(x)\n\n"
+        "# %%\nx = 3\n\n# %%\nprint(x)"
+    )
+
+
 def test_each_start_begins_a_program() -> None:
     disk = "import tempfile\ndisk = tempfile.TemporaryDirectory()\n"
     push = "mcnb.current_cluster().push({'folder': disk.name})"

@@ -21,6 +21,7 @@ from mcnb.errors import LockstepError
 from mcnb.lockstep import _jax, programs
 from mcnb.lockstep.abort import abort
 from mcnb.lockstep.around import Spot, along, conditions_of
+from mcnb.lockstep.callee import called_by
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.model import Detail, Launch
 from mcnb.lockstep.source import Place, Places
@@ -133,7 +134,7 @@ def check_launches(
 
 @functools.lru_cache(maxsize=4096)
 def _named(launch: Launch, called: CodeType | None) -> Launch:
-    """Return a launch under the name of the function that the learner called.
+    """Return a launch under the name of the function that the learner or a library called.
 
     JAX compiles functions of its own under internal names.
     """
@@ -142,7 +143,7 @@ def _named(launch: Launch, called: CodeType | None) -> Launch:
 
 
 def _known_as(name: str, called: CodeType | None) -> str:
-    """Return the name of the JAX function that the learner called, or else the computation's."""
+    """Return the name of the JAX function that was called, or else that of the computation."""
     return called.co_name if called and programs.is_public(called.co_name) else name
 
 
@@ -155,7 +156,7 @@ def _detail(
 ) -> Detail:
     execute, static, names = programs.call_under_way(frame)
     program = () if execute is None else programs.lines_of(execute)
-    spots = _spots(places, place, frame)
+    spots, below = _spots(places, place, frame)
     own = next((i for i, spot in enumerate(spots) if spot.is_at(place)), 0)
     detail = along(spots, places.name, own) if spots else Detail()
     handling = _handling(places, handled)
@@ -168,17 +169,27 @@ def _detail(
         handling=handling,
         before=before,
         variables=variables_at(spots, places.name),
+        library=called_by(spots[0].frame, below) if spots else "",
     )
 
 
-def _spots(places: Places, place: Place, frame: FrameType | None) -> list[Spot]:
-    """Return the learner's lines on a stack, from the innermost; without one, that of the place."""
+def _spots(
+    places: Places, place: Place, frame: FrameType | None
+) -> tuple[list[Spot], list[CodeType]]:
+    """Return the learner's lines on a stack, from the innermost; without one, that of the place.
+
+    Also return the functions of libraries other than JAX that the innermost one calls, from the
+    innermost.
+    """
     spots: list[Spot] = []
     between: list[CodeType] = []
+    below: list[CodeType] = []
     while frame is not None:
         code = frame.f_code
         if places.runs(code.co_filename):
             direct = not between if spots else programs.launches_once(between)
+            if not spots:
+                below = [one for one in between if places.is_library(one.co_filename)]
             spots.append(Spot(code.co_filename, line_of(frame), frame, direct))
             between.clear()
             if code.co_filename == places.cell and code.co_name == "<module>":
@@ -187,8 +198,9 @@ def _spots(places: Places, place: Place, frame: FrameType | None) -> list[Spot]:
             between.append(code)
         frame = frame.f_back
     if not any(spot.is_at(place) for spot in spots):
-        return [Spot(place.filename, place.file_line, direct=False)] if place.filename else []
-    return spots
+        spots = [Spot(place.filename, place.file_line, direct=False)] if place.filename else []
+        return spots, []
+    return spots, below
 
 
 def _handling(places: Places, handled: BaseException | None) -> str:

@@ -255,7 +255,10 @@ reaching it'
     """
     groups = _groups(verdict)
     kind = verdict.kind
-    does = [_does(state, ks, kind) + _handles(verdict, ks) for ks, state in groups]
+    does = [
+        _does(state, ks, kind, _library(verdict, ks)) + _handles(verdict, ks)
+        for ks, state in groups
+    ]
     said = [
         f"{name_processes(ks, count)} {what}" for (ks, _), what in zip(groups, does, strict=True)
     ]
@@ -332,13 +335,13 @@ def _groups(verdict: Verdict) -> list[Group]:
     groups: dict[object, Group] = {}
     for k, state in sorted(verdict.states.items()):
         alike = replace(state, launch=None, launches=0, value=None), str(state.launch)
-        key = *alike, _handles(verdict, [k])
+        key = *alike, _handles(verdict, [k]), _library(verdict, [k])
         groups.setdefault(key, ([], state))[0].append(k)
     order = {"waits": 0, "raised": -1, "died": -1}
     return sorted(groups.values(), key=lambda group: (order.get(group[1].doing, 1), group[0]))
 
 
-def _does(state: ProcessState, ks: list[int], kind: Kind) -> str:
+def _does(state: ProcessState, ks: list[int], kind: Kind, library: str) -> str:
     one = len(ks) == 1
     was = "was" if one else "were"
     stalled = f"{was} still running, at an unknown line"
@@ -348,7 +351,8 @@ def _does(state: ProcessState, ks: list[int], kind: Kind) -> str:
     if state.doing == "waits" and state.launch is not None:
         what = str(state.launch) if kind in ("mismatch", "cycle") else state.launch.name
         where = f", {state.where}" if state.where else ""
-        return f"{'is' if one else 'are'} waiting in {what}{where}"
+        by = f", called by {library}" if library else ""
+        return f"{'is' if one else 'are'} waiting in {what}{by}{where}"
     where = f" at {state.where}" if state.where else ""
     return {
         "runs": f"{was}{where}" if where else missing,
@@ -364,6 +368,12 @@ def _handles(verdict: Verdict, ks: Iterable[int]) -> str:
     """Return which exception the first of these processes handles, as the end of a sentence."""
     detail = _detail(verdict, ks)
     return f", while handling {detail.handling}" if detail is not None and detail.handling else ""
+
+
+def _library(verdict: Verdict, ks: Iterable[int]) -> str:
+    """Return which function of a library makes the launch of the first of these processes."""
+    detail = _detail(verdict, ks)
+    return detail.library if detail is not None else ""
 
 
 def _detail(verdict: Verdict, ks: Iterable[int]) -> Detail | None:

@@ -319,6 +319,8 @@ class Detail:
         loops_at: The line of each loop; empty for one that is found at a glance.
         skip_at: The line that may skip the launch.
         variables: What the names on these lines refer to, from the innermost line.
+        library: The function of a library that the learner calls there, in the learner's words, if
+            a library other than JAX makes the launch.
         static: Static arguments of the function, by name, as text.
         program: The compiled program, line by line.
         names: The names of the arguments.
@@ -341,6 +343,7 @@ class Detail:
     loops_at: tuple[str, ...] = ()
     skip_at: str = ""
     variables: tuple[Variable, ...] = ()
+    library: str = ""
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from types import CodeType, FrameType
 from mcnb.lockstep.threads import line_at, line_of
 
 # JAX's decorator that filters tracebacks adds a frame between a caller and its callee.
-_WRAPPERS = {"reraise_with_filtered_traceback", "inner", "wrapper", "wrapped", "__call__"}
+WRAPPERS = {"reraise_with_filtered_traceback", "inner", "wrapper", "wrapped", "__call__"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Places:
     Args:
         is_learners: Returns whether a file, by its name in code objects, is the learner's.
         label: Returns the label of a line of a file in messages.
+        is_library: Returns whether a file, by that name, belongs to a library other than JAX.
 
     Attributes:
         cell: The file name of the cell that runs; empty for a script.
@@ -50,6 +52,7 @@ class Places:
 
     is_learners: Callable[[str], bool]
     label: Callable[[str, int], str] = lambda name, line: f"{Path(name).name}:{line}"
+    is_library: Callable[[str], bool] = field(default=lambda name: is_library(name))
     cell: str = ""
 
     def __post_init__(self) -> None:
@@ -60,11 +63,15 @@ class Places:
         return f"line {line}" if filename == self.cell else self.label(filename, line)
 
     def find(self, frame: FrameType | None) -> tuple[Place, CodeType | None]:
-        """Return the learner's place in a stack, and the function that it calls there."""
+        """Return the learner's place in a stack, and the function of JAX that is called there.
+
+        The function is the one that the learner calls, or a library of others, for the learner.
+        """
         inner: FrameType | None = None
         own: FrameType | None = None
         called: CodeType | None = None
         outer: CodeType | None = None
+        by_library = False
         stack: list[tuple[CodeType, int]] = []
         while frame is not None:
             code = frame.f_code
@@ -77,8 +84,11 @@ class Places:
                     own = own or frame
                     if code.co_name == "<module>":
                         break  # the notebook's frames follow
-            elif inner is None and code.co_name not in _WRAPPERS:
-                outer = code
+            elif inner is None and not by_library:
+                if self.is_library(filename):
+                    by_library = True
+                elif code.co_name not in WRAPPERS:
+                    outer = code
             frame = frame.f_back
         if inner is None:
             return Place(), None
@@ -104,8 +114,37 @@ def is_script(filename: str) -> bool:
     """
     if filename.startswith("<"):
         return False
-    paths = sysconfig.get_paths()
-    libraries = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    inside = any(filename.startswith(f"{path}/") for path in libraries)
-    own = __file__.rpartition("/lockstep/")[0]
-    return not (inside or "-packages/" in filename or filename.startswith(f"{own}/"))
+    return not (_is_installed(filename) or filename.startswith((*_standard(), *_own())))
+
+
+@functools.cache
+def is_library(filename: str) -> bool:
+    """Return whether a file belongs to an installed library other than JAX and mcnb.
+
+    Example:
+        >>> import numpy, jax
+        >>> is_library(numpy.__file__), is_library(jax.__file__), is_library(sysconfig.__file__)
+        (True, False, False)
+    """
+    return _is_installed(filename) and not filename.startswith(_own())
+
+
+def _is_installed(filename: str) -> bool:
+    return "-packages/" in filename or filename.startswith(_folders("purelib", "platlib"))
+
+
+def _standard() -> tuple[str, ...]:
+    return _folders("stdlib", "platstdlib")
+
+
+@functools.cache
+def _folders(*names: str) -> tuple[str, ...]:
+    return tuple({f"{sysconfig.get_paths()[name]}/" for name in names})
+
+
+@functools.cache
+def _own() -> tuple[str, ...]:
+    """Return the folders of mcnb and JAX."""
+    found = [importlib.util.find_spec(name) for name in ("jax", "jaxlib")]
+    folders = [folder for spec in found if spec for folder in spec.submodule_search_locations or ()]
+    return (f"{__file__.rpartition('/lockstep/')[0]}/", *(f"{folder}/" for folder in folders))

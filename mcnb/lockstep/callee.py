@@ -1,0 +1,56 @@
+"""Name the function of a library that the learner's code calls, as the learner writes it."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Sequence
+from types import CodeType, FrameType
+
+from mcnb.lockstep.dependence import parsed
+from mcnb.lockstep.source import WRAPPERS
+
+# A longer expression says less than the name of the function.
+_LONGEST = 40
+# The special methods that a call calls; Python calls the others for a statement or an operator.
+_CALLED = frozenset(("__call__", "__init__", "__new__"))
+
+
+def called_by(frame: FrameType | None, functions: Sequence[CodeType]) -> str:
+    """Return the name of the function of a library that a frame of the learner's calls.
+
+    That is the expression in the call, such as `nk.stats.mean`: a library may define the function
+    under another name, and in another module, than its users know. If the learner's line has no
+    call, because it iterates or adds, or if its source is unknown, the name is the function's own.
+
+    Example:
+        >>> called_by(None, [ast.NodeVisitor.visit.__code__])
+        'NodeVisitor.visit'
+
+    Args:
+        frame: The learner's frame, in which the call is under way.
+        functions: The library's functions on the stack, from the innermost.
+
+    Returns:
+        The name; empty if there are no functions.
+    """
+    if not functions:
+        return ""
+    outer = [one for one in functions if one.co_name not in WRAPPERS] or functions
+    name = outer[-1].co_name
+    implicit = name.startswith("__") and name not in _CALLED
+    if frame is not None and not implicit and (called := _call(frame.f_code, frame.f_lasti)):
+        words = ast.unparse(called.func)
+        if len(words) <= _LONGEST:
+            return words
+        if isinstance(called.func, ast.Attribute):
+            return called.func.attr
+    return outer[-1].co_qualname.rpartition("<locals>.")[2]
+
+
+def _call(code: CodeType, at: int) -> ast.Call | None:
+    """Return the call that the instruction at an offset makes, from the source of the code."""
+    _, end_line, _, end = next(itertools.islice(code.co_positions(), at // 2, None), (None,) * 4)
+    calls = (node for node in ast.walk(parsed(code.co_filename)) if isinstance(node, ast.Call))
+    # Its beginning is not compared: where it is depends on the version of Python.
+    return next((c for c in calls if (c.end_lineno, c.end_col_offset) == (end_line, end)), None)

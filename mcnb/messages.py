@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from mcnb.lockstep.model import LaunchRecord
+from mcnb.lockstep.model import Caught, LaunchRecord
 from mcnb.lockstep.trace import Trace
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
@@ -97,6 +97,7 @@ class Reply:
         value: The text of the last expression's value, or None.
         launches: The computations that it launched and that span processes.
         busy: Whether threads that the cell started still run its code.
+        caught: The exceptions that its code caught, from the newest.
         trace: What it did over time; None if unknown.
     """
 
@@ -105,6 +106,7 @@ class Reply:
     value: str | None = None
     launches: tuple[LaunchRecord, ...] = ()
     busy: bool = False
+    caught: tuple[Caught, ...] = ()
     trace: Trace | None = None
 
 

@@ -231,7 +231,7 @@ def program(tmp_path: Path, no_cells: None) -> Program:
         return cell_label(name) is not None or is_script(name)
 
     # `library.py` stands for JAX.
-    return Program(tmp_path, Places(runs, is_library=lambda name: name.endswith("others.py")))
+    return Program(tmp_path, Places(runs, in_library=lambda name: name.endswith("others.py")))
 
 
 @pytest.fixture(params=["unix", "tcp"])

@@ -171,7 +171,7 @@ class Execution:
             if not isinstance(answer, Reply):
                 self._processes.referee.finish(k)
             elif answer.error is None or answer.error.name == LockstepError.__name__:
-                self._processes.referee.finish(k, busy=answer.busy)
+                self._processes.referee.finish(k, busy=answer.busy, caught=answer.caught)
             else:
                 self._processes.referee.fail(k, answer.error.summary(), busy=answer.busy)
 

@@ -22,6 +22,7 @@ from mcnb.lockstep import _jax, programs
 from mcnb.lockstep.abort import abort
 from mcnb.lockstep.around import Spot, along, conditions_of
 from mcnb.lockstep.callee import called_by
+from mcnb.lockstep.caught import CaughtExceptions
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.model import Detail, Launch
 from mcnb.lockstep.source import Place, Places
@@ -71,6 +72,7 @@ def check_launches(
     def abort_here(ports: list[int]) -> None:
         abort(ports, runs)
 
+    caught = CaughtExceptions()
     client = Client(
         address,
         process,
@@ -82,7 +84,9 @@ def check_launches(
         interrupt,
         values,
         _jax.launch_from_python,
+        caught,
     )
+    caught.watch(places.runs, places.name)
 
     def locate(name: str, caller: FrameType) -> tuple[Place, CodeType | None]:
         place, called = places.find(caller)
@@ -189,7 +193,7 @@ def _spots(
         if places.runs(code.co_filename):
             direct = not between if spots else programs.launches_once(between)
             if not spots:
-                below = [one for one in between if places.is_library(one.co_filename)]
+                below = [one for one in between if places.in_library(one.co_filename)]
             spots.append(Spot(code.co_filename, line_of(frame), frame, direct))
             between.clear()
             if code.co_filename == places.cell and code.co_name == "<module>":

@@ -18,11 +18,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import FrameType
 from typing import Any, TypeVar
 
 from mcnb.errors import LockstepError, McnbError
+from mcnb.lockstep.caught import CaughtExceptions
 from mcnb.lockstep.model import Detail, Launch, LaunchRecord
 from mcnb.lockstep.ordering import Ordering, Passage, Slot, called_within, is_called_by
 from mcnb.lockstep.source import Place
@@ -82,6 +83,7 @@ class Client:
             None for the first launch of a computation, and for a sample of the others.
         reroute: Called to have each launch made from Python, if given True, or only the next launch
             of each computation. Native code does not know the arguments.
+        caught: The exceptions that the learner's code catches.
 
     Raises:
         OSError: The referee can't be reached.
@@ -89,6 +91,7 @@ class Client:
 
     Attributes:
         values: Whether the values of replicated arguments are compared; see above.
+        caught: See above.
         records: The launches since the last call of `take_records`.
         error: The first verdict that this process received.
         error_of_thread: The last verdict that another thread than the main thread received.
@@ -108,10 +111,12 @@ class Client:
         interrupt: Callable[[int, int], None] = lambda *_: interrupt_main(),
         values: bool | None = None,
         reroute: Callable[[bool], None] = lambda _: None,
+        caught: CaughtExceptions | None = None,
     ) -> None:
         self.process = process
         self.values = values
         self._reroute = reroute
+        self.caught = caught or CaughtExceptions()
         self._sampled: set[Launch] = set()  # computations whose next launch compares values
         self.records: list[LaunchRecord] = []
         self.error: LockstepError | None = None
@@ -260,7 +265,7 @@ class Client:
         outer = self._make_outer(thread, launch, caller)
         slot = Slot(place, thread, launch, ticket=ticket, make=make, until=until)
         slot.brief = until is not None and until - announced <= BRIEF_S
-        slot.handled = sys.exception()
+        slot.handled, slot.caught = sys.exception(), self.caught.recent
         if digests:
             slot.replicas, slot.digests = replicas, digests
         self._slots[ticket] = self._unmade[ticket] = slot
@@ -269,6 +274,7 @@ class Client:
             if slot.answer[0] == "stop":
                 error = LockstepError(*slot.answer[2:])
                 self.error = self.error or error
+                self.caught.forget()  # the verdict has them
                 if thread != threading.main_thread().ident:
                     self.error_of_thread = error
                 raise error
@@ -286,6 +292,7 @@ class Client:
             self._record(launch, place, announced, None)
             self._unmade.pop(ticket, None)
             return None
+        self.caught.launched()
         if len(slot.answer) > 2 and self.values is None:
             self._sampled.add(launch)
             self._reroute(False)
@@ -406,6 +413,7 @@ class Client:
             if slot.thread == thread:  # an interrupt came before it was made
                 self._unmade.pop(ticket, None)
         self._passed.clear()
+        self.caught.forget()
         self._stacks.clear()  # lines of an earlier cell have other names now
         if values != self.values:
             self.values = values
@@ -449,7 +457,8 @@ class Client:
         """Notify the referee that the process ends, and of its error; further launches pass."""
         self._closed = self._left = True
         with contextlib.suppress(DisconnectedError):
-            self._channel.send(["failed", error] if error else ["left"])
+            caught = [asdict(one) for one in self.caught.recent]
+            self._channel.send(["failed", error] if error else ["left", caught])
         self._channel.close()
         self._control.close()
 
@@ -652,7 +661,8 @@ class Client:
             handled = None if slot is None else slot.handled
             stacks = list(self._stacks.values())  # the thread that waits may be adding its own
             before = next((at for number, at in stacks if number == stack), Place())
-            return Detail() if place is None else self._detail(place, frame, handled, before)
+            detail = Detail() if place is None else self._detail(place, frame, handled, before)
+            return detail if slot is None else replace(detail, caught=slot.caught)
         except Exception:  # of any kind: the verdict does not depend on it
             return Detail()
 

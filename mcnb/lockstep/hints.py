@@ -88,6 +88,17 @@ _HINTS = {
 }
 # Advice that names no cause.
 WITHOUT_CAUSE = frozenset((_HINTS["branch"], _HINTS["order"]))
+_OF_LOOPS = tuple(_HINTS[name].partition("{")[0] for name in ("loop", "loops", "skipped"))
+
+
+def is_uncertain(hint: str) -> bool:
+    """Return whether advice leaves open why processes diverged, as there may be several reasons.
+
+    Example:
+        >>> is_uncertain(""), is_uncertain(_HINTS["branch"]), is_uncertain(_HINTS["dtype"])
+        (True, True, False)
+    """
+    return not hint or hint in WITHOUT_CAUSE or hint.startswith(_OF_LOOPS)
 
 
 def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mcnb._text import grouped, label, name_processes, ordinal, plural
-from mcnb.lockstep.hints import WITHOUT_CAUSE, Group, advise
+from mcnb.lockstep.hints import WITHOUT_CAUSE, Group, advise, is_uncertain
 from mcnb.lockstep.model import (
+    Caught,
     Collective,
     Detail,
     ExitSource,
@@ -266,7 +267,9 @@ reaching it'
         said.append(_ring(verdict.ring))
     differs, why = _differs(verdict, count) if kind == "mismatch" else ("", "")
     hint = advise(verdict, groups, why)
-    led = _variable(verdict, count) if kind == "mismatch" and hint in WITHOUT_CAUSE else ""
+    led = _caught(verdict, count) if is_uncertain(hint) else ""
+    if not led and kind == "mismatch" and hint in WITHOUT_CAUSE:
+        led = _variable(verdict, count)
     happened = _HAPPENED.get(verdict.happened, "")
     parted = _parted(verdict, count)
     parts = (
@@ -305,6 +308,42 @@ def _parted(verdict: Verdict, count: int) -> str:
     )
 
 
+def _caught(verdict: Verdict, count: int) -> str:
+    """Tell which exceptions some processes have caught more often than others."""
+    if any(state.doing in ("raised", "died") for state in verdict.states.values()):
+        return ""
+    found = {
+        k: {(one.error, one.place): one for one in caught}
+        for k, state in sorted(verdict.states.items())
+        if (caught := _caught_by(verdict, k, state)) is not None
+    }
+    each = [(one.launches, kind) for ones in found.values() for kind, one in ones.items()]
+    for _, kind in sorted(each, key=lambda one: one[0]):  # stable: the newest first
+        of_kind = {k: ones.get(kind) for k, ones in found.items()}
+        if len({one and one.times for one in of_kind.values()}) > 1:
+            texts = {k: _text_of(one) for k, one in of_kind.items() if one is not None}
+            return "; ".join(
+                f"{name_processes(ks, count)} caught {text}" for text, ks in grouped(texts)
+            )
+    return ""
+
+
+def _caught_by(verdict: Verdict, k: int, state: ProcessState) -> Sequence[Caught] | None:
+    """Return which exceptions a process caught; None if that is not known."""
+    if k in verdict.details:
+        return verdict.details[k].caught
+    return state.caught if state.doing in ("finished", "left") else None
+
+
+def _text_of(caught: Caught) -> str:
+    text = f"{caught.text} ({caught.place})" if caught.place else caught.text
+    if caught.times > 1:
+        text += f", {caught.times} times"
+    if caught.launches:
+        text += f", {plural(caught.launches, 'launch', 'launches')} earlier"
+    return text
+
+
 def _variable(verdict: Verdict, count: int) -> str:
     """Tell which name differs on the innermost line that all waiting processes share, if any."""
     known = {
@@ -334,7 +373,7 @@ def _groups(verdict: Verdict) -> list[Group]:
     """Group the processes by state: failed processes first, then waiting ones."""
     groups: dict[object, Group] = {}
     for k, state in sorted(verdict.states.items()):
-        alike = replace(state, launch=None, launches=0, value=None), str(state.launch)
+        alike = replace(state, launch=None, launches=0, value=None, caught=()), str(state.launch)
         key = *alike, _handles(verdict, [k]), _library(verdict, [k])
         groups.setdefault(key, ([], state))[0].append(k)
     order = {"waits": 0, "raised": -1, "died": -1}

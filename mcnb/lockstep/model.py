@@ -195,6 +195,30 @@ class SharedValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Caught:
+    """Exceptions of one type, from one line, that the learner's code caught.
+
+    Attributes:
+        text: The last of them, in one line.
+        error: The name of their type.
+        place: The line, in words; empty if it is not the learner's.
+        times: How many there were.
+        launches: The number of launches that the process made after the last of them.
+    """
+
+    text: str
+    error: str
+    place: str
+    times: int
+    launches: int
+
+    @classmethod
+    def all_from_data(cls, data: Iterable[Mapping[str, Any]]) -> tuple[Self, ...]:
+        """Return those of which `dataclasses.asdict` made the data."""
+        return tuple(cls(**one) for one in data)
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessState:
     """The state of a process in a cell.
 
@@ -211,6 +235,7 @@ class ProcessState:
         value: Its value of a replicated argument of the launch, if the processes' values differ.
         visits: The number of its launches from the lines at which the first process that waits
             stands now.
+        caught: The exceptions that it caught, from the newest, if it has ended.
     """
 
     doing: Doing
@@ -222,6 +247,7 @@ class ProcessState:
     exit: ProcessExit | None = None
     value: SharedValue | None = None
     visits: int = 0
+    caught: tuple[Caught, ...] = ()
 
     @property
     def where(self) -> str:
@@ -319,6 +345,7 @@ class Detail:
         loops_at: The line of each loop; empty for one that is found at a glance.
         skip_at: The line that may skip the launch.
         variables: What the names on these lines refer to, from the innermost line.
+        caught: The exceptions that the process caught before, from the newest.
         library: The function of a library that the learner calls there, in the learner's words, if
             a library other than JAX makes the launch.
         static: Static arguments of the function, by name, as text.
@@ -344,6 +371,7 @@ class Detail:
     skip_at: str = ""
     variables: tuple[Variable, ...] = ()
     library: str = ""
+    caught: tuple[Caught, ...] = ()
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
@@ -353,7 +381,8 @@ class Detail:
             name: tuple(Condition(**one) for one in data[name]) for name in ("conditions", "before")
         }
         variables = tuple(Variable(**one) for one in data["variables"])
-        return cls(**{**data, **tuples, **conditions, "variables": variables})
+        found = {"variables": variables, "caught": Caught.all_from_data(data["caught"])}
+        return cls(**{**data, **tuples, **conditions, **found})
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,13 @@ A process may wait in several threads at once, and is hopeful if one of its thre
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from mcnb.lockstep.comparison import differing_slices
 from mcnb.lockstep.model import (
+    Caught,
     Doing,
     Kind,
     Launch,
@@ -112,6 +113,7 @@ class _Process:
         apart: The processes that diverged from it while it had not reached their launches yet, for
             each of these verdicts: its next launch with one of them is refused, too.
         error: The text of its error, if the process raised one.
+        caught: The exceptions that it caught, if it has ended.
         exit: How the process ended, if it died.
         made: The number of its launches in this cell, by participants.
         visits: The number of its launches in this cell from each stack.
@@ -124,6 +126,7 @@ class _Process:
     told: bool = False
     apart: list[set[int]] = field(default_factory=list)
     error: str = ""
+    caught: Sequence[Caught] = ()
     exit: ProcessExit | None = None
     made: dict[tuple[int, ...], int] = field(default_factory=dict)
     visits: dict[Stack, int] = field(default_factory=dict)
@@ -318,6 +321,7 @@ class Referee:
         *,
         busy: bool = False,
         error: str = "",
+        caught: Sequence[Caught] = (),
         how: ProcessExit | None = None,
     ) -> list[Ruling]:
         """Record that process k no longer runs the cell.
@@ -327,6 +331,7 @@ class Referee:
             doing: `"finished"` or `"raised"`; `"left"` or `"died"` if the process itself has ended.
             busy: Whether threads of the process still run the learner's code.
             error: The text of the error that it raised.
+            caught: The exceptions that it caught, from the newest.
             how: How it died.
         """
         process = self._processes[k]
@@ -334,6 +339,7 @@ class Referee:
             return []
         process.free = busy
         process.doing, process.error, process.exit = doing, error, how
+        process.caught = caught
         if doing in ("left", "died"):
             for thread in list(process.waiting):
                 self._forget(k, thread)
@@ -631,4 +637,6 @@ class Referee:
         launch, line, place = (at.launch, at.line, at.place) if at else (None, None, "")
         launch = launch and self._same.common(launch)
         value = at.value if at else None
-        return ProcessState(doing, launch, line, place, made, error, process.exit, value)
+        caught = () if at else tuple(process.caught)
+        ends = error, process.exit
+        return ProcessState(doing, launch, line, place, made, *ends, value, caught=caught)

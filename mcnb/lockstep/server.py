@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from mcnb.lockstep.comparison import Comparison
 from mcnb.lockstep.listener import Listener
 from mcnb.lockstep.messages import explain
 from mcnb.lockstep.model import (
+    Caught,
     Detail,
     Doing,
     Launch,
@@ -211,11 +212,11 @@ finished the cell without reaching it...
             self._rule(self._referee.begin(invited))
             return self._cell
 
-    def finish(self, process: int, *, busy: bool = False) -> None:
+    def finish(self, process: int, *, busy: bool = False, caught: Sequence[Caught] = ()) -> None:
         """Record that a process has finished the cell; see `Referee.end`."""
         with self._lock:
             busy = busy and self._may_be_busy(process)
-            self._rule(self._referee.end(process, "finished", busy=busy))
+            self._rule(self._referee.end(process, "finished", busy=busy, caught=caught))
 
     def fail(self, process: int, error: str, *, busy: bool = False) -> None:
         """Record that the cell ended with an error on a process; see `Referee.end`."""
@@ -319,8 +320,10 @@ finished the cell without reaching it...
                 self._answered(k, *rest)
             elif kind in ("left", "failed") and not self._cells and k not in self._told:
                 self._told.add(k)
-                doing: Doing = "raised" if rest else "left"
-                self._rule(self._referee.end(k, doing, error="".join(rest)))
+                doing: Doing = "raised" if kind == "failed" else "left"
+                error = rest[0] if doing == "raised" else ""
+                caught = () if doing == "raised" else Caught.all_from_data(rest[0])
+                self._rule(self._referee.end(k, doing, error=error, caught=caught))
 
     def _announced(
         self,

@@ -36,6 +36,39 @@ class Place:
     stack: tuple[tuple[CodeType, int], ...] = field(default=(), compare=False, repr=False)
 
 
+@functools.cache
+def is_library(filename: str) -> bool:
+    """Return whether a file belongs to an installed library other than JAX and mcnb.
+
+    Example:
+        >>> import numpy, jax
+        >>> is_library(numpy.__file__), is_library(jax.__file__), is_library(sysconfig.__file__)
+        (True, False, False)
+    """
+    return _is_installed(filename) and not filename.startswith(_own())
+
+
+def _is_installed(filename: str) -> bool:
+    return "-packages/" in filename or filename.startswith(_folders("purelib", "platlib"))
+
+
+def _standard() -> tuple[str, ...]:
+    return _folders("stdlib", "platstdlib")
+
+
+@functools.cache
+def _folders(*names: str) -> tuple[str, ...]:
+    return tuple({f"{sysconfig.get_paths()[name]}/" for name in names})
+
+
+@functools.cache
+def _own() -> tuple[str, ...]:
+    """Return the folders of mcnb and JAX."""
+    found = [importlib.util.find_spec(name) for name in ("jax", "jaxlib")]
+    folders = [folder for spec in found if spec for folder in spec.submodule_search_locations or ()]
+    return (f"{__file__.rpartition('/lockstep/')[0]}/", *(f"{folder}/" for folder in folders))
+
+
 @dataclass
 class Places:
     """Finds the learner's lines in a stack.
@@ -43,7 +76,7 @@ class Places:
     Args:
         is_learners: Returns whether a file, by its name in code objects, is the learner's.
         label: Returns the label of a line of a file in messages.
-        is_library: Returns whether a file, by that name, belongs to a library other than JAX.
+        in_library: Returns whether a file, by that name, belongs to a library other than JAX.
 
     Attributes:
         cell: The file name of the cell that runs; empty for a script.
@@ -52,7 +85,7 @@ class Places:
 
     is_learners: Callable[[str], bool]
     label: Callable[[str, int], str] = lambda name, line: f"{Path(name).name}:{line}"
-    is_library: Callable[[str], bool] = field(default=lambda name: is_library(name))
+    in_library: Callable[[str], bool] = field(default=lambda name: is_library(name))
     cell: str = ""
 
     def __post_init__(self) -> None:
@@ -85,7 +118,7 @@ class Places:
                     if code.co_name == "<module>":
                         break  # the notebook's frames follow
             elif inner is None and not by_library:
-                if self.is_library(filename):
+                if self.in_library(filename):
                     by_library = True
                 elif code.co_name not in WRAPPERS:
                     outer = code
@@ -115,36 +148,3 @@ def is_script(filename: str) -> bool:
     if filename.startswith("<"):
         return False
     return not (_is_installed(filename) or filename.startswith((*_standard(), *_own())))
-
-
-@functools.cache
-def is_library(filename: str) -> bool:
-    """Return whether a file belongs to an installed library other than JAX and mcnb.
-
-    Example:
-        >>> import numpy, jax
-        >>> is_library(numpy.__file__), is_library(jax.__file__), is_library(sysconfig.__file__)
-        (True, False, False)
-    """
-    return _is_installed(filename) and not filename.startswith(_own())
-
-
-def _is_installed(filename: str) -> bool:
-    return "-packages/" in filename or filename.startswith(_folders("purelib", "platlib"))
-
-
-def _standard() -> tuple[str, ...]:
-    return _folders("stdlib", "platstdlib")
-
-
-@functools.cache
-def _folders(*names: str) -> tuple[str, ...]:
-    return tuple({f"{sysconfig.get_paths()[name]}/" for name in names})
-
-
-@functools.cache
-def _own() -> tuple[str, ...]:
-    """Return the folders of mcnb and JAX."""
-    found = [importlib.util.find_spec(name) for name in ("jax", "jaxlib")]
-    folders = [folder for spec in found if spec for folder in spec.submodule_search_locations or ()]
-    return (f"{__file__.rpartition('/lockstep/')[0]}/", *(f"{folder}/" for folder in folders))

@@ -46,8 +46,7 @@ def run_cell(
         shell.worker.session.begin(number, label, checked=checked, values=values)
         signals.begin(number)
         reply: Reply = shell.run(source, label, first_line)
-    launches, busy, trace = shell.worker.session.end()
-    return replace(reply, launches=launches, busy=busy, trace=trace)
+    return replace(reply, **shell.worker.session.end()._asdict())
 
 
 def pull(shell: WorkerShell, number: int, expression: str) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from traceback import walk_stack
 from types import FrameType
+from typing import NamedTuple
 
 from mcnb._text import cell_label, cell_name, place_name
 from mcnb.errors import LockstepError
@@ -18,7 +19,7 @@ from mcnb.lockstep import _jax
 from mcnb.lockstep.abort import callbacks
 from mcnb.lockstep.checking import check_launches
 from mcnb.lockstep.client import Client
-from mcnb.lockstep.model import LaunchRecord
+from mcnb.lockstep.model import Caught, LaunchRecord
 from mcnb.lockstep.source import Place, Places, is_script
 from mcnb.lockstep.threads import current_frames
 from mcnb.lockstep.trace import Trace, Tracer
@@ -29,6 +30,15 @@ from mcnb.worker.cellcode import frame_line
 
 def _is_learners(filename: str) -> bool:
     return cell_label(filename) is not None or is_script(filename)
+
+
+class Ended(NamedTuple):
+    """What is known of a cell at its end, as a `Reply` has it."""
+
+    launches: tuple[LaunchRecord, ...]
+    busy: bool
+    caught: tuple[Caught, ...]
+    trace: Trace
 
 
 class Session:
@@ -101,13 +111,13 @@ class Session:
             kept = values if label else self.client.values
             self.client.begin(number, holding=checked, values=kept)
 
-    def end(self) -> tuple[tuple[LaunchRecord, ...], bool, Trace]:
-        """End the cell; return its launches, whether its threads still run, and its trace."""
+    def end(self) -> Ended:
+        """End the cell."""
         trace = self.tracer.end()
         if self.client is None:
-            return (), False, trace
+            return Ended((), False, (), trace)
         busy = self.client.finish()
-        return self.client.take_records(), busy, trace
+        return Ended(self.client.take_records(), busy, self.client.caught.recent, trace)
 
     def callbacks_run(self) -> bool:
         """Return whether callbacks of computations run the learner's code."""

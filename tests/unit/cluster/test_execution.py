@@ -16,7 +16,7 @@ from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result
 from mcnb.cluster.stopping import PressedAgainError, Presses
 from mcnb.errors import CellError, ClusterError
-from mcnb.lockstep.model import ProcessExit, ProcessState, Verdict
+from mcnb.lockstep.model import Caught, ProcessExit, ProcessState, Verdict
 from mcnb.messages import ProcessError, Progress, Reply
 from mcnb.options import Options
 from mcnb.worker.capture import LastOutput
@@ -25,6 +25,7 @@ from tests.support.verdicts import FINISHED, at, exited, killed, states
 NUMBER = 7
 MINE = ProcessError("ValueError", "mine", 2, "traceback")
 DIVERGED = ProcessError("LockstepError", "missing", 2, "traceback")
+FULL = Caught("OSError: disk full", "OSError", "line 2", 1, 0)
 MISSING = Verdict("missing", states(at(), FINISHED))
 
 
@@ -86,8 +87,8 @@ class Referee:
         self.heard.append(("begin", targets))
         return NUMBER
 
-    def finish(self, k: int, *, busy: bool = False) -> None:
-        self.heard.append(("finish", k, busy))
+    def finish(self, k: int, *, busy: bool = False, caught: Sequence[Caught] = ()) -> None:
+        self.heard.append(("finish", k, busy, *caught))
 
     def fail(self, k: int, error: str, *, busy: bool = False) -> None:
         self.heard.append(("fail", k, error, busy))
@@ -194,13 +195,13 @@ def test_a_cell_is_called_with_all_that_belongs_to_it(asked: list[Any]) -> None:
 
 
 def test_the_referee_hears_once_how_each_process_ended() -> None:
-    answers = {2: Reply(busy=True), 0: Reply(error=MINE, busy=True)}
+    answers = {2: Reply(busy=True, caught=(FULL,)), 0: Reply(error=MINE, busy=True)}
     processes = Processes(Call({1: Reply(error=DIVERGED)}, later=answers))
     run(processes)
     assert processes.referee.heard == [
         ("begin", (0, 1, 2)),
         ("finish", 1, False),
-        ("finish", 2, True),
+        ("finish", 2, True, FULL),
         ("fail", 0, "ValueError: mine (line 2)", True),
     ]
 

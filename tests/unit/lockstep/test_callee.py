@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from types import FrameType
+from types import FrameType, SimpleNamespace
 
 import pytest
 
@@ -158,7 +158,7 @@ def _called(program: Program, source: str, *, readable: bool = True) -> str:
         program.found.append(program.places.find(frame))
         functions = []
         while frame is not None and not program.places.runs(frame.f_code.co_filename):
-            if program.places.is_library(frame.f_code.co_filename):
+            if program.places.in_library(frame.f_code.co_filename):
                 functions.append(frame.f_code)
             frame = frame.f_back
         names.append(called_by(frame, functions))
@@ -167,13 +167,8 @@ def _called(program: Program, source: str, *, readable: bool = True) -> str:
     launch = program.library["launch"]
     others = program.module("site-packages/others.py", OTHERS, {"launch": launch})
 
-    class nk:
-        n = staticmethod(lambda x: x)
-        Saver, partial = others["Saver"], staticmethod(others["partial"])
-
-        class stats:
-            mean = staticmethod(others["statistics"])
-
+    stats = SimpleNamespace(mean=others["statistics"])
+    nk = SimpleNamespace(n=lambda x: x, stats=stats, **others)
     with contextlib.suppress(StopIteration):
         if readable:
             program.module("train.py", source, {"nk": nk, "x": 1, "launch": launch})

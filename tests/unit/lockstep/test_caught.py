@@ -318,7 +318,7 @@ def test_an_error_that_ends_a_process_says_enough(clients: list[Client]) -> None
     waiting = Learner(clients[0], F)
     clients[1].close("ValueError: x")
     assert str(waiting.joined().error) == (
-        "missing: process 0 is waiting in jit(f), line 1; process 1 raised ValueError: x"
+        "missing: process 1 raised ValueError: x; process 0 is waiting in jit(f), line 1"
     )
 
 

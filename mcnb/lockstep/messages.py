@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from mcnb._text import grouped, label, name_processes, ordinal, plural
+from mcnb.lockstep.differences import NO_DIFFERENCE, detail_of, difference_of
 from mcnb.lockstep.hints import WITHOUT_CAUSE, Group, advise, is_uncertain
 from mcnb.lockstep.model import (
     Caught,
-    Collective,
-    Detail,
     ExitSource,
     Kind,
-    Launch,
     LaunchRecord,
     Meeting,
     ProcessExit,
@@ -118,6 +112,7 @@ def other_places(meetings: Iterable[Meeting], count: int) -> str:
     The text is empty if there is none; see `other_lines`.
 
     Example:
+        >>> from mcnb.lockstep.model import Launch
         >>> f = Launch("jit(f)", "1", (0, 1))
         >>> lines = {0: "train.py:3", 1: "train.py:6"}
         >>> other_places([Meeting(f, 1, lines, lines)], 2)[:69]
@@ -164,6 +159,7 @@ def caught_before(verdicts: Sequence[Verdict], count: int) -> str:
     """Tell of the first divergence, if the processes went on, and diverged once more.
 
     Example:
+        >>> from mcnb.lockstep.model import Launch
         >>> launch = Launch("device_put", "1", (0, 1))
         >>> waits, finished = ProcessState("waits", launch, line=4), ProcessState("finished")
         >>> verdict = Verdict("missing", {0: waits, 1: finished})
@@ -204,14 +200,6 @@ def without_communication(verdict: Verdict, records: Iterable[LaunchRecord], cou
     return ""
 
 
-_LONGEST_LINE = 100
-# A constant of a compiled program: its type, its values, and what follows them.
-_CONSTANT = re.compile(r".* = (\w+\[[\d,]*\])(?:\{[^ ]*\})? constant\((.*)\)([^()]*)")
-# A call of a library: its name, and its settings.
-_CALL = re.compile(r'custom_call_target="([^"]*)".*, backend_config=\{(.*)\}$')
-_SETTING = re.compile(r"(\w+) = ([^,]*)")
-_COMMENT = re.compile(r"/\*.*?\*/")
-_ELEMENT = re.compile(r"\([^()]*\)|[^\s{},]+")
 _HEADINGS = {
     "mismatch": "Processes diverged: their launches do not match",
     "missing": "Processes diverged: a participant is missing",
@@ -248,6 +236,7 @@ def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
     """Put a verdict into words; its consequence is the state of the cluster, in a sentence.
 
     Example:
+        >>> from mcnb.lockstep.model import Launch
         >>> launch = Launch("device_put", "1", (0, 1))
         >>> states = {0: ProcessState("waits", launch, line=4), 1: ProcessState("finished")}
         >>> explain(Verdict("missing", states), 2).sentence
@@ -265,7 +254,8 @@ reaching it'
     ]
     if kind == "cycle":
         said.append(_ring(verdict.ring))
-    differs, why = _differs(verdict, count) if kind == "mismatch" else ("", "")
+    difference = difference_of(verdict, count) if kind == "mismatch" else NO_DIFFERENCE
+    differs, why = difference.words, difference.aspect
     hint = advise(verdict, groups, why)
     led = _caught(verdict, count) if is_uncertain(hint) else ""
     if not led and kind == "mismatch" and hint in WITHOUT_CAUSE:
@@ -285,7 +275,7 @@ reaching it'
     lines = [_DIFFERENT_VALUES if why == "value" else _HEADINGS[kind], ""]
     for (ks, state), what in zip(groups, does, strict=True):
         lines.append(f"{label(ks, count):<{width}} {what}")
-        detail = _detail(verdict, ks)
+        detail = detail_of(verdict, ks)
         if detail is not None and detail.source and state.line is not None:
             lines.append(f"{'':<{width}} ----> {state.line} {detail.source}")
     if kind == "cycle":
@@ -405,186 +395,21 @@ def _does(state: ProcessState, ks: list[int], kind: Kind, library: str) -> str:
 
 def _handles(verdict: Verdict, ks: Iterable[int]) -> str:
     """Return which exception the first of these processes handles, as the end of a sentence."""
-    detail = _detail(verdict, ks)
+    detail = detail_of(verdict, ks)
     return f", while handling {detail.handling}" if detail is not None and detail.handling else ""
 
 
 def _library(verdict: Verdict, ks: Iterable[int]) -> str:
     """Return which function of a library makes the launch of the first of these processes."""
-    detail = _detail(verdict, ks)
+    detail = detail_of(verdict, ks)
     return detail.library if detail is not None else ""
-
-
-def _detail(verdict: Verdict, ks: Iterable[int]) -> Detail | None:
-    """Return the first of these processes' details that were received."""
-    return next((verdict.details[k] for k in ks if k in verdict.details), None)
-
-
-def _differs(verdict: Verdict, count: int) -> tuple[str, str]:
-    """Return the first difference between the launches, and the kind of difference."""
-    if say := _value(verdict, count):
-        return say, "value"
-    stood: dict[object, tuple[list[int], Launch]] = {}
-    for k, state in sorted(verdict.states.items()):
-        if state.launch is not None:
-            key = (state.launch.name, state.launch.program, state.launch.participants)
-            stood.setdefault(key, ([], state.launch))[0].append(k)
-    waiting = list(stood.values())
-    launches = [launch for _, launch in waiting]
-    if len({(one.program, one.participants) for one in launches}) < 2:
-        return "", ""
-
-    def told(texts: Iterable[str]) -> str:
-        """Tell which launch has which text; empty if all launches have the same."""
-        by_text: dict[str, list[int]] = {}
-        for (ks, _), text in zip(waiting, texts, strict=True):
-            by_text.setdefault(text, []).extend(ks)
-        if len(by_text) < 2:
-            return ""
-        return "; ".join(
-            f"{text or 'none'} on {name_processes(sorted(ks), count)}"
-            for text, ks in by_text.items()
-        )
-
-    barriers = [launch.is_barrier for launch in launches]
-    if say := told(launch.name for launch in launches):
-        what = "call" if any(barriers) else "computation"
-        return f"the {what}: {say}", "barrier" if all(barriers) else "order"
-    if all(barriers):
-        say = told(",".join(map(str, one.participants)) for one in launches)
-        return f"the processes that meet: {say}", "barrier"
-    if say := told(plural(len(one.arguments), "argument", "arguments") for one in launches):
-        return f"the number of arguments: {say}", "shape"
-    names = next((d.names for d in verdict.details.values() if d.names), ())
-    called = [f"argument {n}" for n in (*names, *range(len(names), len(launches[0].arguments)))]
-    for name, *arguments in zip(called, *(one.arguments for one in launches), strict=False):
-        if say := told(arguments):
-            shapes = {argument.partition("[")[2] for argument in arguments}
-            aspect = "dtype" if len(shapes) == 1 else "shape"
-            return f"the {aspect} of {name}: {say}", aspect
-    for name, *shardings in zip(called, *(one.shardings for one in launches), strict=False):
-        if say := told(shardings):
-            return f"the sharding of {name}: {say}", "sharding"
-    if say := told(launch.mesh for launch in launches):
-        return f"the mesh: {say}", "mesh"
-    if say := told(launch.devices for launch in launches):
-        return f"the devices, or their order: {say}", "mesh"
-    for i, name in enumerate(called):
-        if say := told("donated" if i in one.donated else "kept" for one in launches):
-            return f"the donation of {name}: {say}", "donation"
-    if len({one.lowered for one in launches}) == 1 and launches[0].lowered:
-        texts = [", ".join(map(_collective, one.collectives)) for one in launches]
-        if say := told(texts):
-            return f"the collectives that XLA compiled from one program: {say}", "compiler"
-    details = [detail for ks, _ in waiting if (detail := _detail(verdict, ks)) is not None]
-    if len(details) < len(waiting):  # a process was too busy to send its details
-        return "the compiled program", "program"
-    for name in sorted({n for detail in details for n in detail.static}):
-        if say := told(detail.static.get(name, "none") for detail in details):
-            return f"the static argument {name}: {say}", "static"
-    for lines in itertools.zip_longest(*(detail.program for detail in details)):
-        if told("nothing" if line is None else line for line in lines):
-            texts = [line or "" for line in lines]
-            if found := _constant(texts) or _setting(texts):
-                what, values = found
-                return f"{what}: {told(values)}", "program"
-            shown = excerpts(texts)
-            say = told(f"`{line}`" if line else "nothing" for line in shown)
-            return f"the compiled program; first different line: {say}", "program"
-    return "the compiled program", "program"
-
-
-def _value(verdict: Verdict, count: int) -> str:
-    """Return which replicated argument differs, where, and its values; empty if none does."""
-    by_text: dict[str, list[int]] = {}
-    values = {k: state.value for k, state in sorted(verdict.states.items())}
-    known = {k: value for k, value in values.items() if value is not None}
-    for k, value in known.items():
-        by_text.setdefault(value.text, []).append(k)
-    if not known:
-        return ""
-    first = next(iter(known.values()))
-    names = next((d.names for k, d in verdict.details.items() if d.names and k in known), ())
-    name = names[first.argument] if first.argument < len(names) else str(first.argument)
-    where = f" at [{', '.join(map(str, first.index))}]" if first.index else ""
-    said = "; ".join(f"{text} on {name_processes(ks, count)}" for text, ks in by_text.items())
-    return f"the value of argument {name}{where}: {said}"
-
-
-def _collective(one: Collective) -> str:
-    groups = " ".join(f"({','.join(map(str, group))})" for group in one.groups)
-    return f"{one.kind} of {one.bytes} B among {groups}"
-
-
-def _constant(lines: Sequence[str]) -> tuple[str, list[str]] | None:
-    """Return which element of a constant differs between lines, and its value in each.
-
-    Return None if the lines differ in more than the values of a constant.
-    """
-    found = [_CONSTANT.fullmatch(_COMMENT.sub("", line)) for line in lines]
-    matches = [match for match in found if match is not None]
-    if len(matches) < len(lines) or len({(match[1], match[3]) for match in matches}) > 1:
-        return None
-    elements = [_ELEMENT.findall(match[2]) for match in matches]
-    if len({len(one) for one in elements}) > 1:
-        return None
-    at = next((i for i, values in enumerate(zip(*elements, strict=True)) if len({*values}) > 1), -1)
-    if at < 0:
-        return None
-    sizes = [int(size) for size in re.findall(r"\d+", matches[0][1].partition("[")[2])]
-    index = ", ".join(str(i) for i in np.unravel_index(at, sizes))
-    where = f" at [{index}]" if index else ""
-    return f"a constant, {matches[0][1]}{where}", [one[at] for one in elements]
-
-
-def _setting(lines: Sequence[str]) -> tuple[str, list[str]] | None:
-    """Return which setting of a library's call differs between lines, and its value in each.
-
-    Return None if the lines differ in more than such settings.
-    """
-    calls = [_CALL.search(line) for line in lines]
-    matches = [match for match in calls if match is not None]
-    if len(matches) < len(lines) or len({match.string[: match.start(2)] for match in matches}) > 1:
-        return None
-    settings = [dict(_SETTING.findall(match[2])) for match in matches]
-    for name in settings[0]:
-        values = [one.get(name, "none") for one in settings]
-        if len({*values}) > 1:
-            return f"the setting {name} of {matches[0][1]}", [*map(_as_letter, values)]
-    return None
-
-
-def _as_letter(value: str) -> str:
-    """Return a value of a setting; BLAS and LAPACK name their options by letters."""
-    number, _, kind = value.partition(" : ")
-    letter = kind == "ui8" and number.isdigit() and 65 <= int(number) <= 90
-    return f"'{chr(int(number))}'" if letter else number
-
-
-def excerpts(lines: Sequence[str]) -> list[str]:
-    """Return what fits into a message of long lines, from shortly before they begin to differ.
-
-    Example:
-        >>> excerpts(["f32[8] add(a, b)", "f32[8] add(b, a)"])
-        ['f32[8] add(a, b)', 'f32[8] add(b, a)']
-        >>> [len(one) for one in excerpts(["a" * 200 + "b" * 90, "a" * 200 + "c" * 90])]
-        [108, 108]
-    """
-    if max(map(len, lines)) <= _LONGEST_LINE:
-        return list(lines)
-    columns = enumerate(zip(*lines, strict=False))
-    same = next((i for i, letters in columns if len({*letters}) > 1), min(map(len, lines)))
-    begin = max(0, same - _LONGEST_LINE // 3) if same > _LONGEST_LINE // 2 else 0
-    end = begin + _LONGEST_LINE
-    return [
-        f"{'... ' * (begin > 0)}{line[begin:end]}{' ...' * (len(line) > end)}" for line in lines
-    ]
 
 
 def left_waiting(states: Mapping[int, ProcessState], count: int) -> str:
     """Name the processes that waited for a failed process; empty if there are none.
 
     Example:
+        >>> from mcnb.lockstep.model import Launch
         >>> launch = Launch("device_put", "1", (0, 1))
         >>> left_waiting({0: ProcessState("waits", launch, line=4), 1: ProcessState("raised")}, 2)
         'process 0 waited at line 4 in device_put'

@@ -1,0 +1,215 @@
+"""Find the first difference between launches that do not match, and put it into words."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mcnb._text import name_processes, plural
+from mcnb.lockstep.model import Collective, Detail, Launch, Verdict
+
+_LONGEST_LINE = 100
+# A constant of a compiled program: its type, its values, and what follows them.
+_CONSTANT = re.compile(r".* = (\w+\[[\d,]*\])(?:\{[^ ]*\})? constant\((.*)\)([^()]*)")
+# A call of a library: its name, and its settings.
+_CALL = re.compile(r'custom_call_target="([^"]*)".*, backend_config=\{(.*)\}$')
+_SETTING = re.compile(r"(\w+) = ([^,]*)")
+_COMMENT = re.compile(r"/\*.*?\*/")
+_ELEMENT = re.compile(r"\([^()]*\)|[^\s{},]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first difference between launches that do not match.
+
+    Attributes:
+        words: The difference in words; empty if there is none.
+        aspect: What differs, such as `"shape"` or `"order"`; the keys of hints.
+        argument: The argument that differs, such as `"params['w']"`, if one does.
+    """
+
+    words: str
+    aspect: str
+    argument: str = ""
+
+
+NO_DIFFERENCE = Difference("", "")
+
+
+def difference_of(verdict: Verdict, count: int) -> Difference:
+    """Return the first difference between the launches of a verdict.
+
+    Example:
+        >>> launches = (Launch("max", "1", (0, 1)), Launch("sum", "2", (0, 1)))
+        >>> states = {k: ProcessState("waits", one) for k, one in enumerate(launches)}
+        >>> difference_of(Verdict("mismatch", states), 2).words
+        'the computation: max on process 0; sum on process 1'
+    """
+    if found := _value(verdict, count):
+        return found
+    stood: dict[object, tuple[list[int], Launch]] = {}
+    for k, state in sorted(verdict.states.items()):
+        if state.launch is not None:
+            key = (state.launch.name, state.launch.program, state.launch.participants)
+            stood.setdefault(key, ([], state.launch))[0].append(k)
+    waiting = list(stood.values())
+    launches = [launch for _, launch in waiting]
+    if len({(one.program, one.participants) for one in launches}) < 2:
+        return NO_DIFFERENCE
+
+    def told(texts: Iterable[str]) -> str:
+        """Tell which launch has which text; empty if all launches have the same."""
+        by_text: dict[str, list[int]] = {}
+        for (ks, _), text in zip(waiting, texts, strict=True):
+            by_text.setdefault(text, []).extend(ks)
+        if len(by_text) < 2:
+            return ""
+        return "; ".join(
+            f"{text or 'none'} on {name_processes(sorted(ks), count)}"
+            for text, ks in by_text.items()
+        )
+
+    barriers = [launch.is_barrier for launch in launches]
+    if say := told(launch.name for launch in launches):
+        what = "call" if any(barriers) else "computation"
+        return Difference(f"the {what}: {say}", "barrier" if all(barriers) else "order")
+    if all(barriers):
+        say = told(",".join(map(str, one.participants)) for one in launches)
+        return Difference(f"the processes that meet: {say}", "barrier")
+    if say := told(plural(len(one.arguments), "argument", "arguments") for one in launches):
+        return Difference(f"the number of arguments: {say}", "shape")
+    names = next((d.names for d in verdict.details.values() if d.names), ())
+    called = [*names, *map(str, range(len(names), len(launches[0].arguments)))]
+    for name, *arguments in zip(called, *(one.arguments for one in launches), strict=False):
+        if say := told(arguments):
+            shapes = {argument.partition("[")[2] for argument in arguments}
+            aspect = "dtype" if len(shapes) == 1 else "shape"
+            return Difference(f"the {aspect} of argument {name}: {say}", aspect, name)
+    for name, *shardings in zip(called, *(one.shardings for one in launches), strict=False):
+        if say := told(shardings):
+            return Difference(f"the sharding of argument {name}: {say}", "sharding", name)
+    if say := told(launch.mesh for launch in launches):
+        return Difference(f"the mesh: {say}", "mesh")
+    if say := told(launch.devices for launch in launches):
+        return Difference(f"the devices, or their order: {say}", "mesh")
+    for i, name in enumerate(called):
+        if say := told("donated" if i in one.donated else "kept" for one in launches):
+            return Difference(f"the donation of argument {name}: {say}", "donation")
+    if len({one.lowered for one in launches}) == 1 and launches[0].lowered:
+        texts = [", ".join(map(_collective, one.collectives)) for one in launches]
+        if say := told(texts):
+            return Difference(
+                f"the collectives that XLA compiled from one program: {say}", "compiler"
+            )
+    details = [detail for ks, _ in waiting if (detail := detail_of(verdict, ks)) is not None]
+    if len(details) < len(waiting):  # a process was too busy to send its details
+        return Difference("the compiled program", "program")
+    for name in sorted({n for detail in details for n in detail.static}):
+        if say := told(detail.static.get(name, "none") for detail in details):
+            return Difference(f"the static argument {name}: {say}", "static")
+    for lines in itertools.zip_longest(*(detail.program for detail in details)):
+        if told("nothing" if line is None else line for line in lines):
+            texts = [line or "" for line in lines]
+            if part := _constant(texts) or _setting(texts):
+                what, values = part
+                return Difference(f"{what}: {told(values)}", "program")
+            shown = excerpts(texts)
+            say = told(f"`{line}`" if line else "nothing" for line in shown)
+            return Difference(f"the compiled program; first different line: {say}", "program")
+    return Difference("the compiled program", "program")
+
+
+def _value(verdict: Verdict, count: int) -> Difference | None:
+    """Return which replicated argument differs, where, and its values; None if none does."""
+    by_text: dict[str, list[int]] = {}
+    values = {k: state.value for k, state in sorted(verdict.states.items())}
+    known = {k: value for k, value in values.items() if value is not None}
+    for k, value in known.items():
+        by_text.setdefault(value.text, []).append(k)
+    if not known:
+        return None
+    first = next(iter(known.values()))
+    names = next((d.names for k, d in verdict.details.items() if d.names and k in known), ())
+    name = names[first.argument] if first.argument < len(names) else str(first.argument)
+    where = f" at [{', '.join(map(str, first.index))}]" if first.index else ""
+    said = "; ".join(f"{text} on {name_processes(ks, count)}" for text, ks in by_text.items())
+    return Difference(f"the value of argument {name}{where}: {said}", "value", name)
+
+
+def _collective(one: Collective) -> str:
+    groups = " ".join(f"({','.join(map(str, group))})" for group in one.groups)
+    return f"{one.kind} of {one.bytes} B among {groups}"
+
+
+def _constant(lines: Sequence[str]) -> tuple[str, list[str]] | None:
+    """Return which element of a constant differs between lines, and its value in each.
+
+    Return None if the lines differ in more than the values of a constant.
+    """
+    found = [_CONSTANT.fullmatch(_COMMENT.sub("", line)) for line in lines]
+    matches = [match for match in found if match is not None]
+    if len(matches) < len(lines) or len({(match[1], match[3]) for match in matches}) > 1:
+        return None
+    elements = [_ELEMENT.findall(match[2]) for match in matches]
+    if len({len(one) for one in elements}) > 1:
+        return None
+    at = next((i for i, values in enumerate(zip(*elements, strict=True)) if len({*values}) > 1), -1)
+    if at < 0:
+        return None
+    sizes = [int(size) for size in re.findall(r"\d+", matches[0][1].partition("[")[2])]
+    index = ", ".join(str(i) for i in np.unravel_index(at, sizes))
+    where = f" at [{index}]" if index else ""
+    return f"a constant, {matches[0][1]}{where}", [one[at] for one in elements]
+
+
+def _setting(lines: Sequence[str]) -> tuple[str, list[str]] | None:
+    """Return which setting of a library's call differs between lines, and its value in each.
+
+    Return None if the lines differ in more than such settings.
+    """
+    calls = [_CALL.search(line) for line in lines]
+    matches = [match for match in calls if match is not None]
+    if len(matches) < len(lines) or len({match.string[: match.start(2)] for match in matches}) > 1:
+        return None
+    settings = [dict(_SETTING.findall(match[2])) for match in matches]
+    for name in settings[0]:
+        values = [one.get(name, "none") for one in settings]
+        if len({*values}) > 1:
+            return f"the setting {name} of {matches[0][1]}", [*map(_as_letter, values)]
+    return None
+
+
+def _as_letter(value: str) -> str:
+    """Return a value of a setting; BLAS and LAPACK name their options by letters."""
+    number, _, kind = value.partition(" : ")
+    letter = kind == "ui8" and number.isdigit() and 65 <= int(number) <= 90
+    return f"'{chr(int(number))}'" if letter else number
+
+
+def excerpts(lines: Sequence[str]) -> list[str]:
+    """Return what fits into a message of long lines, from shortly before they begin to differ.
+
+    Example:
+        >>> excerpts(["f32[8] add(a, b)", "f32[8] add(b, a)"])
+        ['f32[8] add(a, b)', 'f32[8] add(b, a)']
+        >>> [len(one) for one in excerpts(["a" * 200 + "b" * 90, "a" * 200 + "c" * 90])]
+        [108, 108]
+    """
+    if max(map(len, lines)) <= _LONGEST_LINE:
+        return list(lines)
+    columns = enumerate(zip(*lines, strict=False))
+    same = next((i for i, letters in columns if len({*letters}) > 1), min(map(len, lines)))
+    begin = max(0, same - _LONGEST_LINE // 3) if same > _LONGEST_LINE // 2 else 0
+    end = begin + _LONGEST_LINE
+    return [
+        f"{'... ' * (begin > 0)}{line[begin:end]}{' ...' * (len(line) > end)}" for line in lines
+    ]
+
+
+def detail_of(verdict: Verdict, ks: Iterable[int]) -> Detail | None:
+    """Return the first of these processes' details that were received."""
+    return next((verdict.details[k] for k in ks if k in verdict.details), None)

@@ -101,7 +101,7 @@ def along(spots: Sequence[Spot], name: Callable[[str, int], str], own: int | Non
     skip_at = ""
     # A comprehension has a frame of its own in older versions of Python, and recursion has many.
     seen: set[tuple[str, str, int]] = set()
-    for spot, scope in zip(spots, _scopes(spots), strict=True):
+    for spot, scope in zip(spots, scopes_of(spots), strict=True):
         search = _Search(spot.line, linecache.getlines(spot.filename), scope)
         for one in reversed(search.inside(parsed(spot.filename), ())):
             key = spot.filename, one.words, one.line
@@ -143,8 +143,8 @@ def along(spots: Sequence[Spot], name: Callable[[str, int], str], own: int | Non
     )
 
 
-def _scopes(spots: Sequence[Spot]) -> list[Scope]:
-    """Return the scope of each spot, which knows that of its caller."""
+def scopes_of(spots: Sequence[Spot]) -> list[Scope]:
+    """Return the scope of each line of a stack, which knows that of its caller."""
     scopes: list[Scope] = []
     for i, spot in reversed([*enumerate(spots)]):
         scope = scope_of(spot.filename, spot.line, spot.frame)

@@ -39,7 +39,7 @@ def called_by(frame: FrameType | None, functions: Sequence[CodeType]) -> str:
     outer = [one for one in functions if one.co_name not in WRAPPERS] or functions
     name = outer[-1].co_name
     implicit = name.startswith("__") and name not in _CALLED
-    if frame is not None and not implicit and (called := _call(frame.f_code, frame.f_lasti)):
+    if frame is not None and not implicit and (called := call_at(frame.f_code, frame.f_lasti)):
         words = ast.unparse(called.func)
         if len(words) <= _LONGEST:
             return words
@@ -48,8 +48,8 @@ def called_by(frame: FrameType | None, functions: Sequence[CodeType]) -> str:
     return outer[-1].co_qualname.rpartition("<locals>.")[2]
 
 
-def _call(code: CodeType, at: int) -> ast.Call | None:
-    """Return the call that the instruction at an offset makes, from the source of the code."""
+def call_at(code: CodeType, at: int) -> ast.Call | None:
+    """Return the call in a source that the instruction at an offset makes; None if it is none."""
     _, end_line, _, end = next(itertools.islice(code.co_positions(), at // 2, None), (None,) * 4)
     calls = (node for node in ast.walk(parsed(code.co_filename)) if isinstance(node, ast.Call))
     # Its beginning is not compared: where it is depends on the version of Python.

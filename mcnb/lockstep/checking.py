@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FrameType
@@ -25,7 +25,8 @@ from mcnb.lockstep.callee import called_by
 from mcnb.lockstep.caught import CaughtExceptions
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.model import Detail, Launch
-from mcnb.lockstep.source import Place, Places
+from mcnb.lockstep.origins import origins_of
+from mcnb.lockstep.source import WRAPPERS, Place, Places
 from mcnb.lockstep.threads import line_of, raise_after_call
 from mcnb.lockstep.values import Replicas
 from mcnb.lockstep.variables import variables_at
@@ -158,22 +159,25 @@ def _detail(
     handled: BaseException | None,
     earlier: Place,
 ) -> Detail:
-    execute, static, names = programs.call_under_way(frame)
-    program = () if execute is None else programs.lines_of(execute)
+    call = programs.call_under_way(frame)
+    program = () if call.execute is None else programs.lines_of(call.execute)
     spots, below = _spots(places, place, frame)
     own = next((i for i, spot in enumerate(spots) if spot.is_at(place)), 0)
     detail = along(spots, places.name, own) if spots else Detail()
     handling = _handling(places, handled)
+    libraries = [code for code in below if places.in_library(code.co_filename)]
+    parameters = () if _is_within(below) else call.parameters
     before = conditions_of(earlier, places.name)
     return replace(
         detail,
-        static=static,
-        names=names,
+        static=call.static,
+        names=call.names,
         program=program,
         handling=handling,
         before=before,
         variables=variables_at(spots, places.name),
-        library=called_by(spots[0].frame, below) if spots else "",
+        library=called_by(spots[0].frame if spots else None, libraries),
+        origins=origins_of(spots, parameters, places.name),
     )
 
 
@@ -182,8 +186,7 @@ def _spots(
 ) -> tuple[list[Spot], list[CodeType]]:
     """Return the learner's lines on a stack, from the innermost; without one, that of the place.
 
-    Also return the functions of libraries other than JAX that the innermost one calls, from the
-    innermost.
+    Also return the functions of libraries that the innermost one calls, from the innermost.
     """
     spots: list[Spot] = []
     between: list[CodeType] = []
@@ -193,7 +196,7 @@ def _spots(
         if places.runs(code.co_filename):
             direct = not between if spots else programs.launches_once(between)
             if not spots:
-                below = [one for one in between if places.in_library(one.co_filename)]
+                below = [*between]
             spots.append(Spot(code.co_filename, line_of(frame), frame, direct))
             between.clear()
             if code.co_filename == places.cell and code.co_name == "<module>":
@@ -205,6 +208,12 @@ def _spots(
         spots = [Spot(place.filename, place.file_line, direct=False)] if place.filename else []
         return spots, []
     return spots, below
+
+
+def _is_within(below: Sequence[CodeType]) -> bool:
+    """Return whether a function of a library, JAX included, calls the compiled function."""
+    outer = [code.co_name for code in below if code.co_name not in WRAPPERS]
+    return not outer or outer[-1] != programs.COMPILED_CALL
 
 
 def _handling(places: Places, handled: BaseException | None) -> str:

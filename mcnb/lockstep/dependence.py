@@ -6,7 +6,8 @@ function, in the functions around it, in the module, and through the objects tha
 stand for. Arguments are followed to the caller's line, if the caller is known. What processes agree
 on, such as a value that was broadcast, is the same on all of them, whatever it was made of.
 
-The search is for hints, and errs on the side of finding nothing.
+The search is for hints, and errs on the side of finding nothing. It can also look for what differs
+from process to process though nothing asks for the process: the time, and unseeded random numbers.
 """
 
 from __future__ import annotations
@@ -52,6 +53,22 @@ _AGREED = frozenset(
 # Libraries in which the search ends: JAX's own functions ask for the process index to agree on
 # something, and NumPy's never do.
 _LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "mcnb", "optax")
+# Functions whose results differ from process to process, by their modules; of some, all functions.
+_VARYING: Mapping[str, frozenset[str] | None] = {
+    "time": frozenset(
+        f"{name}{ns}" for name in ("time", "monotonic", "perf_counter") for ns in ("", "_ns")
+    ),
+    "posix": frozenset(("urandom", "getrandom")),
+    "uuid": frozenset(("uuid1", "uuid4")),
+    "secrets": None,
+    "random": None,
+    "numpy.random.mtrand": None,
+    "numpy.random": frozenset(("default_rng",)),
+    "numpy.random._generator": frozenset(("default_rng",)),
+}
+# Of these, the ones that are the same on all processes once the program has set a seed.
+_SEEDED = ("random", "numpy.random.mtrand")
+_NOW = frozenset(("now", "today", "utcnow"))
 # How many functions and modules deep, and how many expressions, the search goes.
 _DEEPEST, _MOST = 6, 1000
 # Modules of the types of functions, and of what wraps them.
@@ -114,6 +131,9 @@ def scope_of(filename: str, line: int, frame: FrameType | None = None) -> Scope:
 class Search:
     """Searches for where expressions begin to depend on the process.
 
+    Args:
+        varying: Whether to search for the time and for unseeded random numbers, too.
+
     Example:
         >>> test = ast.parse("process_index() == 0", mode="eval").body
         >>> Search().expression(test, Scope("train.py"))
@@ -122,7 +142,8 @@ class Search:
         ...     Scope("train.py"))
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, varying: bool = False) -> None:
+        self._varying = varying
         self._seen: set[tuple[int, str]] = set()
         self._left = _MOST
 
@@ -148,6 +169,8 @@ class Search:
             case ast.Call(func=function):
                 if _last_name(function) in _AGREED:
                     return None
+                if self._varying and _varies(node, scope):
+                    return here
                 called = self._called(function, scope, depth)
                 # A function's name stands for its result, so it is not looked up as a value.
                 parts = [*node.args, *(one.value for one in node.keywords)]
@@ -367,6 +390,27 @@ def leaves(statements: Sequence[ast.AST]) -> bool:
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
         return _last_name(last.value.func) in ("exit", "_exit", "quit")
     return isinstance(last, ast.Return)
+
+
+def _varies(call: ast.Call, scope: Scope) -> bool:
+    """Return whether a call returns the time, or random numbers that no seed determines."""
+    function = _value(call.func, scope)
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, ModuleType):  # as that of most functions that are written in C
+        owner = None
+    module = getattr(function, "__module__", None) if owner is None else type(owner).__module__
+    name = str(getattr(function, "__name__", ""))
+    if isinstance(call.func, ast.Attribute) and _last_name(call.func.value) in ("datetime", "date"):
+        return call.func.attr in _NOW
+    names = _VARYING.get(str(module), frozenset())
+    if names is not None and name not in names:
+        return False
+    if name == "default_rng" or isinstance(function, type):
+        return not call.args and not call.keywords
+    if str(module) not in _SEEDED:
+        return True
+    calls = _nodes(id(parsed(scope.filename)), scope.filename).calls
+    return name != "seed" and not any(_last_name(one.func) == "seed" for one in calls)
 
 
 def _far(found: Asked | None) -> Asked | None:

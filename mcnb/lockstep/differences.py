@@ -44,6 +44,7 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
     """Return the first difference between the launches of a verdict.
 
     Example:
+        >>> from mcnb.lockstep.model import ProcessState
         >>> launches = (Launch("max", "1", (0, 1)), Launch("sum", "2", (0, 1)))
         >>> states = {k: ProcessState("waits", one) for k, one in enumerate(launches)}
         >>> difference_of(Verdict("mismatch", states), 2).words

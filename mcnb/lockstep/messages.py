@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -260,6 +261,8 @@ reaching it'
     led = _caught(verdict, count) if is_uncertain(hint) else ""
     if not led and kind == "mismatch" and hint in WITHOUT_CAUSE:
         led = _variable(verdict, count)
+    if not led and difference.argument:
+        led = _origin(verdict, difference.argument)
     happened = _HAPPENED.get(verdict.happened, "")
     parted = _parted(verdict, count)
     parts = (
@@ -347,7 +350,26 @@ def _variable(verdict: Verdict, count: int) -> str:
         is_index = all(value == str(k) for k, value in values.items())
         if len(values) == len(known) and len({*values.values()}) > 1 and not is_index:
             said = (f"{value} on {name_processes(ks, count)}" for value, ks in grouped(values))
-            return f"`{name}` ({place}) is {'; '.join(said)}"
+            asks = {
+                one.asks
+                for detail in verdict.details.values()
+                for one in detail.variables
+                if (one.place, one.name) == (place, name)
+            }
+            asked = asks.pop() if len(asks) == 1 else ""
+            why = f", because it depends on the process ({asked})" if asked else ""
+            return f"`{name}` ({place}) is {'; '.join(said)}{why}"
+    return ""
+
+
+def _origin(verdict: Verdict, argument: str) -> str:
+    """Tell where an argument that differs begins to do so; empty if that is not known."""
+    parameter = re.split(r"[.\[]", argument)[0]
+    for _, detail in sorted(verdict.details.items()):
+        place = detail.origins.get(parameter) or detail.origins.get("")
+        if place:
+            what = f"argument {argument}" if parameter.isdigit() else f"`{parameter}`"
+            return f"{what} depends on a value that differs between processes ({place})"
     return ""
 
 

@@ -325,11 +325,13 @@ class Variable:
         place: The line.
         name: The name, or an attribute of one, as in `self.log`.
         value: Its value or its type, in words.
+        asks: The line where it begins to depend on the process; empty if it does not.
     """
 
     place: str
     name: str
     value: str
+    asks: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +348,9 @@ class Detail:
         skip_at: The line that may skip the launch.
         variables: What the names on these lines refer to, from the innermost line.
         caught: The exceptions that the process caught before, from the newest.
+        origins: The line where each argument of the function begins to differ from process to
+            process, by the names of parameters; `""` stands for the only one that does, of whatever
+            name.
         library: The function of a library that the learner calls there, in the learner's words, if
             a library other than JAX makes the launch.
         static: Static arguments of the function, by name, as text.
@@ -371,6 +376,7 @@ class Detail:
     skip_at: str = ""
     variables: tuple[Variable, ...] = ()
     library: str = ""
+    origins: Mapping[str, str] = field(default_factory=dict)
     caught: tuple[Caught, ...] = ()
 
     @classmethod

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from mcnb.lockstep.model import Launch
 
 # Modules whose functions a learner calls; a launch inside such a function gets its name.
 _PUBLIC = ("jax", "jax.numpy", "jax.experimental.multihost_utils", "jax.lax", "jax.random")
+
+# JAX's function that is called in place of a compiled one.
+COMPILED_CALL = "cache_miss"
 
 
 def describe(execute: Any, args: Sequence[Any]) -> Launch:
@@ -81,24 +84,44 @@ def _argument(arg: Any) -> str:
     return f"{dtype}[{','.join(str(size) for size in aval.shape)}]"
 
 
-def call_under_way(frame: FrameType | None) -> tuple[Any, dict[str, str], tuple[str, ...]]:
-    """Return the computation that a thread, by its innermost frame, is about to launch.
+class Call(NamedTuple):
+    """A call of a compiled function.
 
-    Also return the function's static arguments by name, and the names of the other arguments.
+    Attributes:
+        execute: The computation; None if it is not known.
+        static: The function's static arguments, by name.
+        names: The names of the computation's arguments.
+        parameters: The names of the function's parameters, in order.
     """
+
+    execute: Any
+    static: dict[str, str]
+    names: tuple[str, ...]
+    parameters: tuple[str, ...]
+
+
+def call_under_way(frame: FrameType | None) -> Call:
+    """Return the call in which a thread, by its innermost frame, is about to launch."""
     execute = None
     while frame is not None:
         local = frame.f_locals
         if frame.f_code is _jax.call_code():
             execute = local["self"]
-        elif frame.f_code.co_name == "cache_miss" and "p" in local and "fun" in local:
+        elif frame.f_code.co_name == COMPILED_CALL and "p" in local and "fun" in local:
             names = tuple(local["p"].arg_names or ())
             static = _static(local["fun"], local["args"], local["kwargs"], names)
             if execute is not None:  # an unused argument has no parameter
                 names = tuple(name for i, name in enumerate(names) if i in execute.kept_var_idx)
-            return execute, static, names
+            return Call(execute, static, names, _parameters(local["fun"]))
         frame = frame.f_back
-    return execute, {}, ()
+    return Call(execute, {}, (), ())
+
+
+def _parameters(function: Any) -> tuple[str, ...]:
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return ()
 
 
 def _static(function: Any, args: Any, kwargs: Any, names: Sequence[str]) -> dict[str, str]:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mcnb._text import error_line
 from mcnb.lockstep.comparison import Comparison
 from mcnb.lockstep.listener import Listener
-from mcnb.lockstep.messages import explain
+from mcnb.lockstep.messages import Wording, explain
 from mcnb.lockstep.model import (
     Caught,
     Detail,
@@ -521,7 +522,7 @@ finished the cell without reaching it...
         assert hearing is not None
         self._details.update(hearing.details)
         verdict = self._detailed()
-        wording = explain(verdict, self.count)
+        wording = _in_words(verdict, self.count)
         for k, ticket in sorted(hearing.waiters):
             self._arrivals.pop((k, ticket), None)
             self._exact.pop((k, ticket), None)
@@ -533,3 +534,11 @@ finished the cell without reaching it...
 
     def _send(self, k: int, message: Message, role: str = "launches") -> None:
         self._listener.send(k, encode(message), role)
+
+
+def _in_words(verdict: Verdict, count: int) -> Wording:
+    try:
+        return explain(verdict, count)
+    except Exception as error:  # a fault of mcnb's own, which must not let the processes go on
+        said = f"{verdict.kind}: the processes diverged. mcnb failed to describe how: "
+        return Wording(f"{said}{error_line(error)}", (f"{said}{error_line(error)}",))

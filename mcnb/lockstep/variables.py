@@ -11,8 +11,8 @@ from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, Modu
 from typing import Any
 
 from mcnb._text import a_or_an
-from mcnb.lockstep.around import Spot
-from mcnb.lockstep.dependence import first_line, last_line, parsed
+from mcnb.lockstep.around import Spot, scopes_of
+from mcnb.lockstep.dependence import Search, first_line, last_line, parsed
 from mcnb.lockstep.model import Variable
 
 # The longest description of a value, and the most variables that a process describes.
@@ -30,16 +30,17 @@ def variables_at(spots: Sequence[Spot], name: Callable[[str, int], str]) -> tupl
         name: Returns the name of a line of a file in messages.
     """
     found: list[Variable] = []
-    for spot in spots:
-        if spot.frame is None:
+    for spot, scope in zip(spots, scopes_of(spots), strict=True):
+        if spot.frame is None or len(found) >= _MOST:
             continue
         place = name(spot.filename, spot.line)
         for node in _operands(parsed(spot.filename), spot.line):
             with contextlib.suppress(Exception):  # of any kind: a hint is not worth an error
-                said = described(_value_of(node, spot.frame))
-                variable = Variable(place, ast.unparse(node), said)
-                if said and variable not in found:
-                    found.append(variable)
+                said, words = described(_value_of(node, spot.frame)), ast.unparse(node)
+                if said and all((one.place, one.name) != (place, words) for one in found):
+                    asked = Search().expression(node, scope)
+                    asks = name(asked.filename, asked.line) if asked else ""
+                    found.append(Variable(place, words, said, asks))
     return tuple(found[:_MOST])
 
 

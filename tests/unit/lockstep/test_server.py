@@ -154,3 +154,18 @@ def test_who_runs_a_cell_is_not_quiet_whatever_its_frames_tell(
     clients[1].finish()
     server.finish(1, busy=True)
     assert [type(one.joined().error) for one in (waiting, other)] == [LockstepError] * 2
+
+
+def test_a_verdict_that_can_not_be_described_is_given(
+    clients: list[Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explain(*_: object) -> None:
+        raise KeyError("argument")
+
+    monkeypatch.setattr("mcnb.lockstep.server.explain", explain)
+    waiting = Learner(clients[0], F)
+    clients[1].close()
+    assert str(waiting.joined().error) == (
+        "missing: the processes diverged. mcnb failed to describe how: KeyError: 'argument'"
+    )
+    assert waiting.made == []

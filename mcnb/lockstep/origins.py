@@ -1,0 +1,59 @@
+"""Find where the arguments of a launch begin to differ from process to process."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+
+from mcnb.lockstep.around import Spot, scopes_of
+from mcnb.lockstep.callee import call_at
+from mcnb.lockstep.dependence import Search
+
+
+def origins_of(
+    spots: Sequence[Spot], parameters: Sequence[str], name: Callable[[str, int], str]
+) -> dict[str, str]:
+    """Return the line where each argument begins to differ, as far as the source tells.
+
+    A value differs if it depends on the process, on the time, or on unseeded random numbers.
+
+    Args:
+        spots: The learner's lines on the stack, from the innermost, with their frames.
+        parameters: The names of the parameters of the compiled function, if the innermost line
+            calls that function itself; otherwise none.
+        name: Returns the name of a line of a file in messages.
+
+    Returns:
+        The names of lines, by parameter. Without parameters, the only argument of the call on the
+        innermost line that differs, if there is one, as `""`.
+    """
+    if not spots or spots[0].frame is None:
+        return {}
+    frame = spots[0].frame
+    call = call_at(frame.f_code, frame.f_lasti)
+    if call is None:
+        return {}
+    scope, found = scopes_of(spots)[0], {}
+    for parameter, argument in _arguments(call, parameters).items():
+        with contextlib.suppress(Exception):  # of any kind: a hint is not worth losing the rest
+            if asked := Search(varying=True).expression(argument, scope):
+                found[parameter] = name(asked.filename, asked.line)
+    if parameters:
+        return found
+    places = [*found.values()]
+    return {"": places[0]} if len(places) == 1 else {}
+
+
+def _arguments(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
+    """Return the arguments of a call by parameter; by position, if the parameters are not known.
+
+    Arguments that follow `*args` are left out.
+    """
+    found: dict[str, ast.expr] = {}
+    for position, argument in enumerate(call.args):
+        if isinstance(argument, ast.Starred) or (parameters and position >= len(parameters)):
+            break
+        found[parameters[position] if parameters else str(position)] = argument
+    found.update({one.arg: one.value for one in call.keywords if one.arg is not None})
+    return found

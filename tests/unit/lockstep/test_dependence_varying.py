@@ -1,0 +1,94 @@
+"""What differs from process to process though nothing asks for the process."""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import linecache
+import os
+import random
+import secrets
+import time
+import uuid
+from time import time_ns
+
+import numpy as np
+import pytest
+from numpy.random import default_rng
+
+from mcnb.lockstep.dependence import Asked, Scope, Search
+
+MODULES = (datetime, os, random, secrets, time, uuid)
+NAMES = {module.__name__: module for module in MODULES}
+NAMES |= {"np": np, "default_rng": default_rng, "time_ns": time_ns, "now": datetime.datetime.now}
+
+
+def found(source: str, *, varying: bool = True) -> int | None:
+    """Return the line at which the last expression of a program begins to differ."""
+    filename = "train.py"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    last = ast.parse(source).body[-1]
+    assert isinstance(last, ast.Expr)
+    asked = Search(varying=varying).expression(last.value, Scope(filename, (), NAMES))
+    assert asked is None or isinstance(asked, Asked)
+    return asked and asked.line
+
+
+@pytest.mark.usefixtures("no_cells")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "time.time()",
+        "int(time_ns() % 7)",
+        "time.perf_counter()",
+        "datetime.datetime.now().second",
+        "os.urandom(4)",
+        "uuid.uuid4().int",
+        "secrets.randbelow(7)",
+        "random.random()",
+        "random.Random().random()",
+        "np.random.rand(3)",
+        "np.random.RandomState().rand(3)",
+        "np.random.default_rng().random()",
+        "default_rng().random()",
+    ],
+)
+def test_the_time_and_unseeded_random_numbers_differ(source: str) -> None:
+    assert found(source) == 1
+    assert found(source, varying=False) is None
+
+
+@pytest.mark.usefixtures("no_cells")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "time.sleep(1)",
+        "time.strftime('%Y')",
+        "os.getcwd()",
+        "uuid.uuid5(uuid.NAMESPACE_DNS, 'x')",
+        "random.Random(0).random()",
+        "np.random.RandomState(0).rand(3)",
+        "np.random.default_rng(0).random()",
+        "default_rng(seed=3).random()",
+        "random.seed(0)\nrandom.random()",
+        "np.random.seed(0)\nnp.random.rand(3)",
+        "np.sum(x)",
+    ],
+)
+def test_other_calls_and_seeded_random_numbers_do_not(source: str) -> None:
+    assert found(source) is None
+
+
+@pytest.mark.usefixtures("no_cells")
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("rng = np.random.default_rng()\nw = rng.normal(size=3)\nw", 1),
+        ("def seed():\n    return time.time_ns() % 7\nkey = make(seed())\nw = draw(key)\nw", 2),
+        ("def init():\n    rng = default_rng()\n    return {'w': rng.random()}\nw = init()\nw", 2),
+        ("w = {'w': draw(key=time.time())}\nw = move(w)\nw['w']", 1),
+        ("w = broadcast_one_to_all(default_rng().random())\nw", None),
+    ],
+)
+def test_the_line_is_found_through_names_and_functions(source: str, line: int | None) -> None:
+    assert found(source) == line

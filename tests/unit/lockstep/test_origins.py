@@ -1,0 +1,154 @@
+"""Where the arguments of a launch begin to differ, and what a verdict says of it."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from mcnb.lockstep.around import Spot
+from mcnb.lockstep.messages import explain
+from mcnb.lockstep.model import Detail, Launch, ProcessState, SharedValue, Variable, Verdict
+from mcnb.lockstep.origins import origins_of
+from mcnb.lockstep.threads import line_of
+
+BEGIN = """\
+import time
+import numpy as np
+k = process_index()
+seed = time.time_ns()
+same = np.ones(3)
+
+def draw():
+    return np.random.default_rng().normal(size=3)
+
+"""
+AT = BEGIN.count("\n") + 1  # the line after it
+PARAMETERS = ("params", "batch", "scale")
+
+
+def origins(tmp_path: Path, source: str, parameters: tuple[str, ...] = PARAMETERS) -> Any:
+    """Run a program that calls `step`, and return the origins of that call's arguments."""
+    found: list[dict[str, str]] = []
+
+    def step(*_: object, **__: object) -> None:
+        frame: FrameType | None = sys._getframe(1)
+        spots = []
+        while frame is not None and frame.f_code.co_filename == str(path):
+            spots.append(Spot(str(path), line_of(frame), frame))
+            frame = frame.f_back
+        found.append(origins_of(spots, parameters, lambda _, line: f"train.py:{line}"))
+
+    path = tmp_path / "train.py"
+    path.write_text(BEGIN + source)
+    linecache.checkcache(str(path))
+    names = {"step": step, "process_index": lambda: 0, "__file__": str(path)}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("step(same, same)", {}),
+        ("step(draw(), same)", {"params": "train.py:8"}),
+        ("w = draw()\nstep(same, w, scale=2)", {"batch": "train.py:8"}),
+        ("step(seed, batch=same, scale=k)", {"params": "train.py:4", "scale": "train.py:3"}),
+        ("step(same, *[k], scale=seed)", {"scale": "train.py:4"}),
+        ("step(same, **{'batch': k})", {}),
+        ("step(k, same, same, same, k)", {"params": "train.py:3"}),
+        ("def f(x):\n    step(x, same)\nf(k)", {"params": "train.py:3"}),
+    ],
+)
+def test_arguments_have_the_names_of_parameters(
+    tmp_path: Path, source: str, expected: dict[str, str]
+) -> None:
+    assert origins(tmp_path, source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("step(same, seed)", {"": "train.py:4"}),
+        ("step(same, tiled=k)", {"": "train.py:3"}),
+        ("step(k, seed)", {}),  # which of them, is not known
+        ("step(same)", {}),
+    ],
+)
+def test_of_another_function_the_only_argument_counts(
+    tmp_path: Path, source: str, expected: dict[str, str]
+) -> None:
+    assert origins(tmp_path, source, ()) == expected
+
+
+def test_what_is_no_call_has_no_arguments(tmp_path: Path) -> None:
+    source = "class A:\n    def __add__(self, other):\n        step(same)\n"
+    frame = sys._getframe()
+    assert origins_of([], PARAMETERS, lambda *_: "") == {}
+    assert origins_of([Spot(__file__, 1)], PARAMETERS, lambda *_: "") == {}
+    assert origins_of([Spot("gone.py", 1, frame)], PARAMETERS, lambda *_: "") == {}
+    assert origins(tmp_path, f"{source}A() + k", ()) == {}
+
+
+MATRIX, LONGER, HALF = (
+    Launch("jit(step)", text, (0, 1), (text, "f32[8]")) for text in ("f32[4,4]", "f32[4,2]", "")
+)
+VALUE = SharedValue(0, (1,), "0.5")
+LED = "What may have led there: "
+
+
+@pytest.mark.parametrize(
+    ("names", "origin", "expected"),
+    [
+        (("params['w']", "batch"), {"params": "train.py:8"}, "`params` depends"),
+        (("params.w", "batch"), {"params": "train.py:8"}, "`params` depends"),
+        (("params", "batch"), {"": "train.py:8"}, "`params` depends"),
+        ((), {"": "train.py:8"}, "argument 0 depends"),
+        (("params", "batch"), {"batch": "train.py:8"}, ""),
+    ],
+)
+def test_a_verdict_tells_where_an_argument_begins_to_differ(
+    names: tuple[str, ...], origin: dict[str, str], expected: str
+) -> None:
+    details = {1: Detail("step(w, x)", names=names, origins=origin)}
+    states = {k: ProcessState("waits", one, 4) for k, one in enumerate((MATRIX, LONGER))}
+    said = explain(Verdict("mismatch", states, details=details), 2).sentence
+    end = " on a value that differs between processes (train.py:8)"
+    assert [part for part in said.split(". ") if part.startswith(LED)] == (
+        [f"{LED}{expected}{end}"] if expected else []
+    )
+    values = {
+        k: ProcessState("waits", MATRIX, 4, value=SharedValue(0, (1,), str(k))) for k in range(2)
+    }
+    said = explain(Verdict("mismatch", values, details=details), 2).sentence
+    assert (f"{LED}{expected}{end}" in said) == bool(expected)
+
+
+def test_another_computation_has_no_argument_that_differs() -> None:
+    launches = MATRIX, Launch("max", "2", (0, 1), ("f32[8]",))
+    states = {k: ProcessState("waits", one, 4) for k, one in enumerate(launches)}
+    details = {k: Detail("f(x)", origins={"": "train.py:8"}) for k in range(2)}
+    assert LED not in explain(Verdict("mismatch", states, details=details), 2).sentence
+
+
+@pytest.mark.parametrize(
+    ("asks", "end"),
+    [
+        (("train.py:3", "train.py:3"), ", because it depends on the process (train.py:3)"),
+        (("train.py:3", "train.py:5"), ""),
+        (("", ""), ""),
+    ],
+)
+def test_a_name_that_depends_on_the_process(asks: tuple[str, str], end: str) -> None:
+    launches = MATRIX, Launch("max", "2", (0, 1), ("f32[8]",))
+    states = {k: ProcessState("waits", one, k + 4) for k, one in enumerate(launches)}
+    details = {
+        k: Detail("f(x)", variables=(Variable("train.py:9", "log", kind, asks[k]),))
+        for k, kind in enumerate(("a File", "a Null"))
+    }
+    said = explain(Verdict("mismatch", states, details=details), 2).sentence
+    assert f"{LED}`log` (train.py:9) is a File on process 0; a Null on process 1{end}. Hint" in said

@@ -861,6 +861,7 @@ def test_an_error_of_several_processes_is_told_once(tmp_path: Path) -> None:
         "Traceback (most recent call last):",
         '  File "train.py", line 7, in <module>',
         "    load()",
+        *(["    ~~~~^^"] if sys.version_info >= (3, 13) else []),
         '  File "train.py", line 5, in load',
         "    raise ValueError(f'bad {jax.local_devices()[0]!r}')",
         "ValueError: bad CpuDevice(id=0)",

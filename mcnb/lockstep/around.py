@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import io
 import itertools
 import linecache
+import tokenize
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
@@ -287,13 +289,14 @@ class _Search:
 
     def _in_loop(self, loop: ast.For | ast.AsyncFor | ast.While, found: _Found) -> _Found:
         """Add a loop, and the first line of its body that may skip the line, if one does."""
-        words = self.lines[loop.lineno - 1].strip()
+        words = _without_comment(self.lines[loop.lineno - 1])
         for node, condition in itertools.chain.from_iterable(map(_of_this_loop, loop.body)):
             left = isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Raise))
             around_it = isinstance(node, ast.If) and self._on([*node.body, *node.orelse])
             if left or around_it:
                 line = first_line(node if condition is None else condition)
-                return (*found, _Loop(words, loop.lineno, self.lines[line - 1].strip(), line))
+                skip = _without_comment(self.lines[line - 1])
+                return (*found, _Loop(words, loop.lineno, skip, line))
         return (*found, _Loop(words, loop.lineno))
 
 
@@ -315,6 +318,16 @@ def _calls(node: ast.AST) -> bool:
     """Return whether a node may make a launch, as calls and operators may."""
     kinds = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript, ast.Await)
     return any(isinstance(inner, kinds) for inner in ast.walk(node))
+
+
+def _without_comment(line: str) -> str:
+    """Return a line of source without its indentation and its comment."""
+    line = line.strip()
+    with contextlib.suppress(tokenize.TokenError, SyntaxError):  # part of a longer statement
+        for token in tokenize.generate_tokens(io.StringIO(line).readline):
+            if token.type == tokenize.COMMENT:
+                return line[: token.start[1]].rstrip()
+    return line
 
 
 def _negated(test: ast.expr) -> str:

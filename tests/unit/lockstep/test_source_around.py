@@ -371,3 +371,19 @@ def test_a_loop_of_two_frames_is_one(tmp_path: Path) -> None:
     path.write_text("for i in y:\n    a = [launch(j) for j in i]\n")
     spot = Spot(str(path), 2)
     assert along([spot, spot], lambda *_: "").loops == ("for j in i", "for i in y:")
+
+
+@pytest.mark.parametrize(
+    ("first", "quoted"),
+    [
+        ("for i in range(2):  # twice", "for i in range(2):"),
+        ("for i in '# 2':", "for i in '# 2':"),
+        ("for i in ['a#',  # in two lines", "for i in ['a#',"),
+    ],
+)
+def test_a_comment_is_not_quoted(program: Program, first: str, quoted: str) -> None:
+    more = "" if first.endswith(":") or ":  #" in first else "\n    'b']:"
+    program.cell("1", f"{first}{more}\n    if x == 2: continue  # a reason\n    launch(x)")
+    line = 3 + bool(more)
+    detail = around("<In[1]>", line)
+    assert (detail.loops, detail.skip) == ((quoted,), "if x == 2: continue")

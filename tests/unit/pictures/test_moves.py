@@ -16,9 +16,12 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import mcnb
+from mcnb.lockstep.hlo import Operation
 from mcnb.pictures.inspect import layout_of
-from mcnb.pictures.model import named
-from mcnb.pictures.moves import moves
+from mcnb.pictures.model import Device, Layout, Region, named
+from mcnb.pictures.moves import change_scene, moves
+from mcnb.pictures.program import Use
+from mcnb.pictures.scene import Grid, Table
 from tests.support.fake_devices import fake_devices
 
 SHAPE = (8, 12)
@@ -164,3 +167,150 @@ def test_the_holders_send_in_turn() -> None:
     new = NamedSharding(Mesh(DEVICES[[4, 6]], "a"), P())
     found = moves(*(layout_of(jax.ShapeDtypeStruct((3,), np.int8, sharding=s)) for s in (old, new)))
     assert found.moved == (((0, 2), 3), ((1, 3), 3))
+
+
+ROTATED = """\
+x: float32[3]  P('a') → P('a')
+before: P('a')                              after: P('a')
+→ dim 0: 3, split over 'a'                  → dim 0: 3, split over 'a'
+     0:1          1:2          2:3               0:1          1:2          2:3
+┌────────────┬────────────┬────────────┐    ┌────────────┬────────────┬────────────┐
+│ TPU 0 · P0 │ TPU 1 · P1 │ TPU 2 · P2 │    │ TPU 1 · P1 │ TPU 2 · P2 │ TPU 0 · P0 │
+└────────────┴────────────┴────────────┘    └────────────┴────────────┴────────────┘
+from  to  bytes
+P0    P1    4 B
+P1    P2    4 B
+P2    P0    4 B
+12 B have to go between processes and 0 B between devices of one process; 0 B stay where they are.
+The shardings list the devices in a different order, so the collectives are not known before the \
+move."""
+SWAPPED = """\
+an array[2]  P('a') → P('a')
+before: P('a')                after: P('a')                 from  to  elements
+→ dim 0: 2, split over 'a'    → dim 0: 2, split over 'a'    P0    P1         1
+┌──────┬──────┐               ┌──────┬──────┐               P1    P0         1
+│ P0.0 │ P1.0 │               │ P1.0 │ P0.0 │
+└──────┴──────┘               └──────┴──────┘
+2 elements have to go between processes and 0 elements between devices of one process; \
+0 elements stay where they are.
+The shardings list the devices in a different order, so the collectives are not known before the \
+move."""
+
+
+def over(devices: Any, *spec: Any) -> NamedSharding:
+    return NamedSharding(Mesh(devices, ("a",)), P(*spec))
+
+
+def test_the_whole_text_of_a_rotation_and_of_a_swap() -> None:
+    """Equal amounts are one row only if each process sends to each other one of several."""
+    three = fake_devices(3, 1)
+    before = jax.ShapeDtypeStruct((3,), np.float32, sharding=over(three, "a"))
+    rotated = over(three[[1, 2, 0]], "a")
+    assert mcnb.picture(before, rotated, name="x", bounds=True, ids=True).text() == ROTATED
+    two = three[:2]
+    assert mcnb.picture(over(two, "a"), over(two[::-1], "a"), (2,)).text() == SWAPPED
+
+
+@pytest.mark.parametrize(
+    ("count", "note"), [(16, ()), (18, ("2 more pairs of processes are not",))]
+)
+def test_of_very_many_pairs_the_first_are_listed(count: int, note: tuple[str, ...]) -> None:
+    devices = fake_devices(count, 1)
+    rotated = over(np.roll(devices, -1), "a")
+    before = jax.ShapeDtypeStruct((count,), np.float32, sharding=over(devices, "a"))
+    scene = mcnb.picture(before, rotated).scene
+    *_, table = scene.parts
+    assert isinstance(table, Table)
+    assert table.rows == tuple((f"P{k}", f"P{k + 1}", "4 B") for k in range(16 if note else 15)) + (
+        () if note else (("P15", "P0", "4 B"),)
+    )
+    assert scene.notes[0].startswith(f"{4 * count} B have to go between processes")
+    assert scene.notes[1:-1] == tuple(f"{text} listed." for text in note)
+
+
+def test_different_amounts_are_different_rows() -> None:
+    """Two processes need what a third one has, and one of them needs more of it."""
+    both = Layout(
+        (4,),
+        "int8",
+        1,
+        (
+            Region(((0, 1),), (Device(0, 0),)),
+            Region(((1, 3),), (Device(1, 0),)),
+            Region(((3, 4),), (Device(2, 0),)),
+        ),
+    )
+    every = Layout((4,), "int8", 1, (Region(((0, 4),), tuple(Device(k, 0) for k in range(3))),))
+    *_, table = change_scene(both, every, None).parts
+    assert isinstance(table, Table)
+    assert table.rows == (
+        ("P0", "P1", "1 B"),
+        ("P0", "P2", "1 B"),
+        ("P1", "P0", "2 B"),
+        ("P1", "P2", "2 B"),
+        ("P2", "P0", "1 B"),
+        ("P2", "P1", "1 B"),
+    )
+
+
+def test_each_slice_says_whether_it_is_of_before_or_after() -> None:
+    cube = Mesh(DEVICES.reshape(2, 2, 2), ("a", "b", "c"))
+    before = jax.ShapeDtypeStruct(
+        (2, 2, 2), np.int8, sharding=NamedSharding(cube, P("a", "b", "c"))
+    )
+    scene = mcnb.picture(before, NamedSharding(cube, P("a"))).scene
+    assert [part.title for part in scene.parts if isinstance(part, Grid)] == [
+        "before: P('a', 'b', 'c') [0:1, :, :]",
+        "before: P('a', 'b', 'c') [1:2, :, :]",
+        "after: P('a')",
+    ]
+
+
+def test_from_one_device_to_others_of_the_same_process_data_moves() -> None:
+    pair = DEVICES[:2]
+    before = jax.ShapeDtypeStruct(
+        (2,), np.float32, sharding=jax.sharding.SingleDeviceSharding(pair[0])
+    )
+    scene = mcnb.picture(before, over(pair)).scene
+    assert scene.title == "float32[2]  as it is → P()"
+    assert scene.notes[0] == (
+        "0 B have to go between processes and 8 B between devices of one process; "
+        "8 B stay where they are."
+    )
+
+
+def test_an_array_that_stays_needs_no_collective() -> None:
+    x = jax.numpy.ones((2,))
+    scene = mcnb.picture(x, x.sharding).scene
+    assert scene.title == "float32[2]  as it is → as given"
+    assert scene.notes == (
+        "Nothing has to move: each device has what it needs.",
+        "XLA needs no collective for it.",
+    )
+    assert [part.title for part in scene.parts if isinstance(part, Grid)] == ["before", "after"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        ((), "XLA needs no collective for it."),
+        (("all-gather",), "XLA moves it with 1 all-gather."),
+        (
+            ("all-to-all", "all-gather", "all-to-all"),
+            "XLA moves it with 2 all-to-alls, 1 all-gather.",
+        ),
+    ],
+)
+def test_the_collectives_of_a_move_are_counted(kinds: tuple[str, ...], said: str) -> None:
+    before, after = (layout_of(struct(*spec)) for spec in (("a",), ()))
+    uses = [Use(Operation(kind, 8, None)) for kind in kinds]
+    for devices in ("same", "reordered"):
+        scene = change_scene(before, after, uses, devices=devices)
+        assert scene.notes[1:] == (said,)
+    assert len(change_scene(before, after, None).notes) == 1
+
+
+def test_two_shardings_take_one_shape() -> None:
+    with pytest.raises(mcnb.PictureError) as caught:
+        mcnb.picture(NamedSharding(MESH, P("a")), NamedSharding(MESH, P("b")), (8, 4), (8, 4))
+    assert str(caught.value) == "Two shardings take one shape: mcnb.show(before, after, (8, 4))"

@@ -1,0 +1,121 @@
+"""Trees: leaves that share a row, and what devices and processes hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import pytest
+from jax.sharding import NamedSharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as P
+
+import mcnb
+from mcnb.pictures.model import Device, Layout, Region
+from mcnb.pictures.scene import Table
+from mcnb.pictures.scenes.tree import Leaf, tree_scene
+from tests.support.fake_devices import fake_devices
+from tests.unit.pictures.test_show import mesh_of
+
+MESH = mesh_of((2, 2), "ab")
+
+
+def array(shape: tuple[int, ...], *spec: Any, dtype: str = "float32") -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(MESH, P(*spec)))
+
+
+ON_ONE = jax.ShapeDtypeStruct((3,), "float32", sharding=SingleDeviceSharding(fake_devices(1)[0]))
+TREE = {
+    "layers": [{"w": array((4, 2), "a"), "b": array((2,))} for _ in range(3)],
+    "v0": array((4, 2), "a"),
+    "v1": array((4, 2), "b"),
+    "v2": array((4, 2), "a", dtype="int32"),
+    "v3": array((2, 4), "a"),
+    "key": ON_ONE,
+    "n0": 3,
+    "n1": 2.0,
+    "n2": 4,
+}
+TEXT = """\
+A tree of 14 leaves
+leaf                  shape             split          copies  bytes  on each device
+['key']               float32[3]        on one device       1   12 B            12 B
+['layers'][0-2]['b']  3 x float32[2]    P()                 4   24 B            24 B
+['layers'][0-2]['w']  3 x float32[4,2]  P('a')              2   96 B            48 B
+['n0,2']              int               on the host
+['n1']                float             on the host
+['v0']                float32[4,2]      P('a')              2   32 B            16 B
+['v1']                float32[4,2]      P('b')              2   32 B            16 B
+['v2']                int32[4,2]        P('a')              2   32 B            16 B
+['v3']                float32[2,4]      P('a')              2   32 B            16 B
+device       holds    process  holds
+P0.0         148 B    P0       284 B
+P0.1 P1.0-1  136 B    P1       272 B
+260 B in all, each number counted once, 556 B on the devices, with all copies. 3 leaves lie on \
+the host, not counted here."""
+
+
+def test_only_leaves_that_differ_in_numbers_alone_share_a_row() -> None:
+    assert mcnb.picture(TREE).text() == TEXT
+
+
+def test_without_copies_nothing_is_counted_twice() -> None:
+    whole = {"w": array((4, 2), "a", "b"), "x": array((4, 2), ("a", "b"))}
+    assert mcnb.picture(whole).scene.notes == ("64 B in all.",)
+
+
+def of_process(process: int, size: int = 2) -> Layout:
+    """Return the layout of an array on the first device of a process."""
+    return Layout((size,), "int8", 1, (Region(((0, size),), (Device(process, 0),)),))
+
+
+def test_an_array_on_several_devices_without_a_mesh_has_no_split_to_tell() -> None:
+    both = Region(((0, 2),), (Device(0, 0), Device(0, 1)))
+    [table, *_] = tree_scene([Leaf("x", Layout((2,), "int8", 1, (both,)))]).parts
+    assert isinstance(table, Table)
+    assert table.rows == (("x", "int8[2]", "", "2", "2 B", "2 B"),)
+
+
+@pytest.mark.parametrize(("rows", "notes"), [(40, 0), (42, 1)])
+def test_of_very_many_rows_the_first_are_listed_and_all_are_counted(rows: int, notes: int) -> None:
+    leaves = [Leaf(f".{'x' * i}", of_process(0, i + 1)) for i in range(rows)]
+    scene = tree_scene(leaves, "state")
+    assert scene.title == f"state: {rows} leaves"
+    table, devices, _ = scene.parts
+    assert isinstance(table, Table)
+    assert isinstance(devices, Table)
+    assert [row[0] for row in table.rows] == [leaf.path for leaf in leaves[:40]]
+    left_out = ("2 rows more are left out here, and counted below.",)
+    assert scene.notes[1:] == left_out[:notes]
+    assert devices.rows == (("P0.0", f"{rows * (rows + 1) // 2} B"),)
+
+
+@pytest.mark.parametrize(("count", "owners"), [(8, "P6, P7"), (9, "P6, P7, …")])
+def test_of_many_processes_that_hold_as_much_the_first_are_named(count: int, owners: str) -> None:
+    *_, devices, processes = tree_scene([Leaf(f"[{k}]", of_process(k)) for k in range(count)]).parts
+    assert devices == Table(("device", "holds"), ((f"P0-{count - 1}.0", "2 B"),), (1,))
+    assert processes == Table(
+        ("process", "holds"), ((f"P0, P1, P2, P3, P4, P5, {owners}", "2 B"),), (1,)
+    )
+
+
+def test_of_many_amounts_the_first_are_listed() -> None:
+    scene = tree_scene([Leaf(f"[{k}]", of_process(k, k + 1)) for k in range(22)])
+    rows, devices, processes = (part.rows for part in scene.parts if isinstance(part, Table))
+    assert [len(rows), len(devices), len(processes)] == [22, 20, 20]
+    assert (devices[-1], processes[-1]) == (("P19.0", "20 B"), ("P19", "20 B"))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "path"),
+    [
+        (range(0, 10, 2), "x[0,2,4,6,8]"),
+        (range(0, 40, 2), "x[0-38] (20)"),
+    ],
+    ids=["few", "many"],
+)
+def test_numbers_with_gaps_are_told_as_long_as_there_is_room(numbers: range, path: str) -> None:
+    [table, *_] = tree_scene([Leaf(f"x[{k}]", of_process(0)) for k in numbers]).parts
+    assert isinstance(table, Table)
+    size = f"{2 * len(numbers)} B"
+    shape = f"{len(numbers)} x int8[2]"
+    assert table.rows == ((path, shape, "on one device", "1", size, size),)

@@ -129,6 +129,8 @@ def _notes(program: ProgramModel) -> list[str]:
         notes.append("0 or: in a branch that may not be taken.")
     if len(program.uses) > MOST_ROWS:
         notes.append(f"{len(program.uses) - MOST_ROWS} more collectives are counted in the title.")
+    if len(program.outputs) > MOST_ROWS:
+        notes.append(f"{len(program.outputs) - MOST_ROWS} more results are left out here.")
     if program.memory:
         needs = ", ".join(f"{size(count)} for {what}" for what, count in program.memory)
         notes.append(f"Each device needs {needs}.")

@@ -140,7 +140,7 @@ def _ticks(length: float) -> Iterable[tuple[float, str]]:
     """Return the ticks of the time axis: three to nine round times."""
     step = 10.0 ** math.floor(math.log10(length))
     step = next(step * part for part in (0.2, 0.5, 1.0, 2.0) if length / (step * part) <= 8)
-    for i in range(int(length / step) + 1):
+    for i in range(int(length / step + 1e-6) + 1):  # 0.3 / 0.1 is less than 3
         yield i * step / length, seconds(i * step) if i else "0"
 
 

@@ -49,7 +49,10 @@ def tree_scene(leaves: Sequence[Leaf], name: str = "") -> Scene:
 def _pattern(leaf: Leaf) -> tuple[object, ...]:
     """Return what is equal for leaves that share a row."""
     layout = leaf.layout
-    where = None if layout is None else (layout.shape, layout.dtype, layout.spec, layout.bytes)
+    where: tuple[object, ...] = ()
+    if layout is not None:
+        held = frozenset(layout.device_bytes.items())
+        where = layout.shape, layout.dtype, layout.spec, layout.copies, held
     return re.sub(r"\d+", "#", leaf.path), leaf.what, where
 
 

@@ -192,7 +192,17 @@ def test_the_processes_of_a_few_groups_are_named(
 
 
 @pytest.mark.parametrize(
-    ("count", "note"), [(40, ()), (42, ("2 more collectives are counted in the title.",))]
+    ("count", "note"),
+    [
+        (40, ()),
+        (
+            42,
+            (
+                "2 more collectives are counted in the title.",
+                "2 more results are left out here.",
+            ),
+        ),
+    ],
 )
 def test_of_very_many_collectives_the_first_are_listed(count: int, note: tuple[str, ...]) -> None:
     used = tuple(Use(Operation("all-gather", 8 * i, PAIRS)) for i in range(1, count + 1))

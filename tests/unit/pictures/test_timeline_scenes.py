@@ -218,6 +218,7 @@ def test_of_very_many_processes_the_first_are_drawn(count: int) -> None:
 @pytest.mark.parametrize(
     ("length", "ticks"),
     [
+        (0.3, [f"{n} ms" if n else "0" for n in range(0, 301, 50)]),
         (
             0.8,
             ["0", "100 ms", "200 ms", "300 ms", "400 ms", "500 ms", "600 ms", "700 ms", "800 ms"],

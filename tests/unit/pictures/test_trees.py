@@ -68,6 +68,14 @@ def of_process(process: int, size: int = 2) -> Layout:
     return Layout((size,), "int8", 1, (Region(((0, size),), (Device(process, 0),)),))
 
 
+def test_arrays_on_other_devices_have_rows_of_their_own() -> None:
+    leaves = [Leaf(f"[{k}]", of_process(k // 2)) for k in range(4)]
+    [table, *_] = tree_scene(leaves).parts
+    assert isinstance(table, Table)
+    assert [row[0] for row in table.rows] == ["[0,1]", "[2,3]"]
+    assert [row[-1] for row in table.rows] == ["4 B", "4 B"]
+
+
 def test_an_array_on_several_devices_without_a_mesh_has_no_split_to_tell() -> None:
     both = Region(((0, 2),), (Device(0, 0), Device(0, 1)))
     [table, *_] = tree_scene([Leaf("x", Layout((2,), "int8", 1, (both,)))]).parts

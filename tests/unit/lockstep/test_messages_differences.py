@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from mcnb.lockstep.model import Collective, Detail, Launch
-from tests.support.verdicts import FINISHED, MAX, ORDER, PROGRAM, SUM, at, launch, sentence
+from mcnb.lockstep.messages import excerpts, explain
+from mcnb.lockstep.model import (
+    Collective,
+    Detail,
+    Launch,
+    ProcessState,
+    SharedValue,
+    Verdict,
+)
+from tests.support.verdicts import FINISHED, MAX, ORDER, PROGRAM, SUM, at, launch, sentence, states
 
 SHAPE = (
     "all processes must pass the same global shape. Pad to a common length, and drop or pad the "
@@ -61,6 +69,13 @@ def other(**more: Any) -> Launch:
 def constants(kind: str, *values: str) -> dict[int, Detail]:
     lines = [f"tmp_1 = {kind} constant({value})" for value in values]
     return {k: Detail(program=("same", line)) for k, line in enumerate(lines)}
+
+
+def whole_lines(one: str, two: str) -> tuple[dict[int, Detail], str, str]:
+    """Return the details of programs that differ in a line, which is shown, and what is said."""
+    details = {k: Detail(program=("same", f"a = {line}")) for k, line in enumerate((one, two))}
+    said = f"first different line: `a = {one}` on process 0; `a = {two}` on process 1"
+    return details, f"the compiled program; {said}", PROGRAM
 
 
 def calls(*settings: str) -> dict[int, Detail]:
@@ -250,6 +265,43 @@ def calls(*settings: str) -> dict[int, Detail]:
             "XLA compiled one program in two ways: compare the versions of jaxlib and the "
             "XLA_FLAGS of the processes",
         ),
+        (
+            replace(FULL, lowered="a", collectives=(Collective("all-reduce", 4, ((0, 1),)),)),
+            other(lowered="b", collectives=(Collective("all-gather", 8, ((0, 1),)),)),
+            {},
+            "the compiled program",
+            PROGRAM,
+        ),
+        (
+            FULL,
+            other(),
+            calls("axes = 65 : i64, mode = 1 : i64", "axes = 65 : i64"),
+            "the setting mode of solve: 1 on process 0; none on process 1",
+            PROGRAM,
+        ),
+        (
+            FULL,
+            other(),
+            calls("axes = 65 : i64", "axes = 66 : i64"),
+            "the setting axes of solve: 65 on process 0; 66 on process 1",
+            PROGRAM,
+        ),
+        # More than the elements of a constant differs.
+        (FULL, other(), *whole_lines("f32[2] constant({...})", "f32[2] constant({1, 2})")),
+        (FULL, other(), *whole_lines("f32[1] constant({ 1 })", "f32[1] constant({1})")),
+        (
+            FULL,
+            other(),
+            *whole_lines("f32[] constant(1)", "f32[] constant(2), sharding=maximal"),
+        ),
+        (
+            FULL,
+            other(),
+            *whole_lines(
+                'call(a), custom_call_target="f", backend_config={n = 1}',
+                'call(b), custom_call_target="f", backend_config={n = 2}',
+            ),
+        ),
         (FULL, other(), {}, "the compiled program", PROGRAM),
         (
             FULL,
@@ -309,3 +361,104 @@ def test_launches_with_other_partners_differ() -> None:
     assert ". What differs: the devices, or their order: P0.0 P1.0 on process 0; P0.0 P1.0 " in (
         sentence("mismatch", at(what=one), at(what=two), FINISHED)
     )
+
+
+BARRIER = (
+    "all participants of a barrier must pass the same name and the same process_ids, and reach "
+    "barriers in the same order"
+)
+SAVED = Launch.barrier("saved", (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "differs", "hint"),
+    [
+        (
+            SAVED,
+            Launch.barrier("loaded", (0, 1)),
+            "the call: wait_at_barrier('saved') on process 0; wait_at_barrier('loaded') on "
+            "process 1",
+            BARRIER,
+        ),
+        (
+            SAVED,
+            Launch.barrier("saved", (0, 1, 2)),
+            "the processes that meet: 0,1 on process 0; 0,1,2 on process 1",
+            BARRIER,
+        ),
+        (SUM, SAVED, "the call: sum on process 0; wait_at_barrier('saved') on process 1", ORDER),
+    ],
+)
+def test_barriers_that_differ(one: Launch, two: Launch, differs: str, hint: str) -> None:
+    said = sentence("mismatch", at(what=one), at(what=two))
+    assert said.partition(". What differs: ")[2] == f"{differs}. Hint: {hint}"
+
+
+def test_barriers_that_differ_explain_more_than_an_error_elsewhere() -> None:
+    each = [at(what=SAVED), at(what=Launch.barrier("loaded", (0, 1)))]
+    said = sentence("mismatch", *each, ProcessState("raised", error="KeyError"))
+    assert said.partition(". Hint: ")[2] == BARRIER
+
+
+def test_any_process_of_a_group_may_know_its_program() -> None:
+    details = {1: Detail(program=("a", "b")), 2: Detail(program=("a", "c"))}
+    each = [at(what=FULL), at(what=FULL), at(what=other())]
+    assert (
+        ". What differs: the compiled program; first different line: `b` on processes 0,1; `c` on "
+        "process 2. "
+    ) in sentence("mismatch", *each, details=details)
+
+
+VALUE = (
+    "a replicated argument must be equal on all processes. Compute it from one seed or one file on "
+    "every process, or send it from process 0 to the others: "
+    "jax.experimental.multihost_utils.broadcast_one_to_all(x)"
+)
+
+
+def holds(text: str, argument: int = 0, index: tuple[int, ...] = ()) -> ProcessState:
+    return replace(at(what=FULL), value=SharedValue(argument, index, text))
+
+
+@pytest.mark.parametrize(
+    ("argument", "index", "names", "where"),
+    [
+        (0, (), {}, "argument 0"),
+        (1, (3,), {}, "argument 1 at [3]"),
+        (1, (0, 3), {1: ("v", "n")}, "argument n at [0, 3]"),
+        (1, (), {0: ("v",)}, "argument 1"),
+        (0, (), {2: ("w",), 1: ("v",)}, "argument v"),  # process 2 waits in another function
+    ],
+)
+def test_values_that_differ(
+    argument: int, index: tuple[int, ...], names: dict[int, tuple[str, ...]], where: str
+) -> None:
+    each = [holds(text, argument, index) for text in ("1.0", "2.0")]
+    details = {k: Detail(names=own) for k, own in names.items()}
+    verdict = Verdict("mismatch", states(*each, at(5, MAX)), details=details)
+    wording = explain(verdict, 3)
+    assert wording.sentence == (
+        "mismatch: processes 0,1 are waiting in jit(f) f32[8,4] i32[3], line 4; process 2 is "
+        f"waiting in max, line 5. What differs: the value of {where}: 1.0 on process 0; 2.0 on "
+        f"process 1. Hint: {VALUE}"
+    )
+    assert wording.lines[0] == "Processes diverged: a replicated argument is not equal"
+
+
+def test_values_that_differ_explain_more_than_an_error_elsewhere() -> None:
+    said = sentence("mismatch", holds("1"), holds("2"), ProcessState("raised", error="KeyError"))
+    assert said.endswith(f"the value of argument 0: 1 on process 0; 2 on process 1. Hint: {VALUE}")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["a" * 40 + "b" * 80, "a" * 40 + "c" * 60], ["a" * 40 + "b" * 60 + " ...", 0]),
+        (["a" * 150, "a" * 20], ["a" * 100 + " ...", 0]),
+        (["a" * 150, "a" * 90], ["... " + "a" * 93, "... " + "a" * 33]),
+    ],
+)
+def test_long_lines_are_cut_around_their_difference(
+    lines: list[str], expected: list[str | int]
+) -> None:
+    assert excerpts(lines) == [lines[i] if one == 0 else one for i, one in enumerate(expected)]

@@ -144,6 +144,27 @@ CAME_BEFORE = (
             LOOP,
         ),
         ("missing", [at(), at(5), FINISHED], {0: IN_LOOP, 1: Detail(loops=("while True:",))}, ""),
+        # Processes that wait at one line may have been asked at different times.
+        (
+            "missing",
+            [AGAIN, AGAIN, NO_MORE],
+            {0: replace(IN_LOOP, skip="if stale: continue"), 1: IN_LOOP},
+            LOOP,
+        ),
+        (
+            "missing",
+            [AGAIN, AGAIN, NO_MORE],
+            {k: replace(IN_LOOP, skip=f"if {v}: continue") for k, v in ((0, "z"), (1, "stale"))},
+            SKIPPED,
+        ),
+        ("missing", [AGAIN, AGAIN, NO_MORE], {0: IN_LOOP, 1: replace(IN_LOOP, direct=False)}, ""),
+        # One of the others was in the loop inside the condition.
+        (
+            "missing",
+            [AGAIN, NO_MORE, FINISHED],
+            {0: replace(IN_LOOP, conditions=(replace(ZERO, loops=1),))},
+            "",
+        ),
         ("missing", [at(), ProcessState("raised", error="KeyError")], {0: ASKS_FOR_ZERO}, ""),
         ("died", [at(), ProcessState("died", exit=WAS_KILLED)], {0: ASKS_FOR_ZERO}, ""),
         ("not invited", [at(), ProcessState("not invited")], {0: ASKS_FOR_ZERO}, NOT_INVITED),
@@ -160,6 +181,12 @@ CAME_BEFORE = (
             "mismatch",
             [at(4), at(5, MAX)],
             {0: Detail("", (replace(ZERO, words="not (k == 0)"),)), 1: ASKS_FOR_ZERO},
+            BRANCH,
+        ),
+        (
+            "mismatch",
+            [at(4), at(4), at(5, MAX), FINISHED],
+            {0: Detail("", (replace(ZERO, words="not (k == 0)"),)), 2: ASKS_FOR_ZERO},
             BRANCH,
         ),
         # A condition that holds for all that wait explains nothing.

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from mcnb.lockstep.messages import other_lines, without_communication
-from mcnb.lockstep.model import Launch, LaunchRecord, ProcessState, Verdict
+from dataclasses import replace
+
+import pytest
+
+from mcnb.lockstep.messages import (
+    caught_before,
+    in_two_orders,
+    other_lines,
+    other_places,
+    without_communication,
+)
+from mcnb.lockstep.model import Doing, Launch, LaunchRecord, Meeting, ProcessState, Race, Verdict
 
 ALL = (0, 1, 2, 3)
 F = Launch("jit(f)", "f", ALL, ("f32[8]",), ("P('a',)",))
@@ -49,3 +59,103 @@ def test_who_launched_it_without_communication_is_named() -> None:
     )
     assert without_communication(Verdict("missing", states), [made(2, 4, alone)], 4) == ""
     assert without_communication(Verdict("missing", states), [made(2, 3)], 4) == ""
+
+
+SAVED = Launch.barrier("saved", ALL)
+G = Launch("jit(g)", "g", ALL)
+
+
+def test_a_launch_that_nobody_made_is_not_noted() -> None:
+    waited = LaunchRecord(0, F, 3, 0.0, None)  # then it was interrupted
+    assert other_lines([waited, *(made(k, 6, at=1.0) for k in ALL)], 4) == ""
+
+
+def test_barriers_may_be_reached_from_anywhere() -> None:
+    assert other_lines([made(k, k, SAVED) for k in ALL], 4) == ""
+    lines = {k: f"train.py:{k}" for k in ALL}
+    assert other_places([Meeting(SAVED, 1, lines, lines)], 4) == ""
+
+
+def test_one_program_on_other_processes_is_another_launch() -> None:
+    halves = [replace(F, participants=pair) for pair in ((0, 1), (2, 3))]
+    records = [
+        made(k, line, half)
+        for half, line in zip(halves, (3, 6), strict=True)
+        for k in half.participants
+    ]
+    assert other_lines(records, 4) == ""
+
+
+def test_the_first_of_several_launches_is_noted() -> None:
+    records = [made(k, 1) for k in ALL]
+    records += [made(k, 4 if k else 5, G, at=1.0) for k in ALL]
+    records += [made(k, 7 if k else 8, F, at=2.0) for k in ALL]
+    assert other_lines(records, 4) == (
+        f"process 0 launched jit(g) at line 5, and processes 1-3 at line 4. {SAME}"
+    )
+
+
+def test_places_of_scripts_are_noted_if_the_launchs_own_lines_differ() -> None:
+    callers, own = {0: "train.py:3", 1: "train.py:6"}, {0: "model.py:2", 1: "model.py:2"}
+    through = Meeting(F, 1, callers, own)
+    assert other_places([through], 2) == ""
+    meetings = [
+        through,
+        Meeting(G, 1, callers, {1: "b.py:7", 0: "a.py:2"}),
+        Meeting(F, 2, own, callers),
+    ]
+    assert other_places(meetings, 2) == (
+        f"process 0 launched jit(g) at a.py:2, and process 1 at b.py:7. {SAME}"
+    )
+
+
+def test_two_orders_without_lines() -> None:
+    assert in_two_orders([], 2) == ""
+    assert in_two_orders([Race(1, (0,), ("max", "sum"), ("", "train.py:5"))], 2) == (
+        "process 1 launched max before sum (train.py:5), and process 0 the other way around. The "
+        "check made them in one order. Without it, devices execute them in different orders, and "
+        "may hang: launch what communicates from one thread"
+    )
+
+
+def test_the_first_verdict_that_was_caught_is_told() -> None:
+    verdicts = [
+        Verdict("missing", {0: ProcessState("waits", F, line), 1: ProcessState("finished")})
+        for line in (3, 4, 5)
+    ]
+    assert caught_before(verdicts, 2) == (
+        "before that, the program caught a LockstepError and went on: missing: process 0 is "
+        "waiting in jit(f), line 3; process 1 finished the cell without reaching it"
+    )
+
+
+def alone(*arguments: str, spec: str = "P('a',)") -> Launch:
+    return Launch("jit(f)", "other", (2,), arguments, (spec,))
+
+
+@pytest.mark.parametrize(
+    ("other", "how"),
+    [
+        (alone("f32[4]", spec="P()"), ", with f32[4] instead of f32[8]"),
+        (alone("f32[8]", spec="P()"), ", sharded as P() instead of P('a',)"),
+        (alone("f32[8]"), ""),
+    ],
+)
+def test_how_a_launch_without_communication_differs(other: Launch, how: str) -> None:
+    states = {0: ProcessState("finished"), 1: ProcessState("waits", F, 3)}
+    assert without_communication(Verdict("missing", states), [made(2, 3, other)], 4) == (
+        f"process 2 also launched jit(f) at line 3{how}, but without communication, so it does "
+        "not match"
+    )
+
+
+@pytest.mark.parametrize("doing", ["hangs", "died"])
+def test_only_who_waits_may_have_expected_a_launch(doing: Doing) -> None:
+    verdict = Verdict("died", {0: ProcessState(doing, F, 3), 1: ProcessState("finished")})
+    assert without_communication(verdict, [made(2, 3, alone("f32[8]"))], 4) == ""
+
+
+def test_a_launch_without_communication_that_was_not_made_is_not_noted() -> None:
+    verdict = Verdict("missing", {0: ProcessState("waits", F, 3)})
+    record = replace(made(2, 3, alone("f32[8]")), began=None)
+    assert without_communication(verdict, [record], 4) == ""

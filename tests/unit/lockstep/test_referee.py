@@ -519,6 +519,12 @@ PARTINGS: dict[str, tuple[list[str], list[str], list[str] | None]] = {
         ["5", "6", "6"],
     ),
     "all in other branches": (["1 2 3"], ["4", "5", "6"], None),
+    "two branches, and then the other way around": (["2 3 3", "3 2 2"], ["3", "4", "4"], None),
+    "an extra launch after two branches": (
+        ["3 3 2", "2 3 3"],
+        ["3", "4", "4"],
+        ["2", "3", "3"],
+    ),
 }
 
 

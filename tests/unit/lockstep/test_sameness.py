@@ -77,6 +77,16 @@ def test_one_lowered_program_with_other_collectives_is_stopped() -> None:
     assert stop.verdict.kind == "mismatch"
 
 
+def test_a_verdict_does_not_tell_programs_of_one_class_apart() -> None:
+    one, same = (replace(SUM, program=program, participants=(0, 1, 2)) for program in ("1", "2"))
+    referee = Referee(3)
+    referee.announce(0, 0, one)
+    referee.announce(1, 0, same)
+    referee.announce(2, 0, replace(one, name="jit(g)", program="3", lowered=""))
+    assert referee.verdict is not None
+    assert [state.launch for state in referee.verdict.states.values()][:2] == [one, one]
+
+
 def test_a_third_launch_shows_that_two_that_wait_are_the_same() -> None:
     everyone = replace(SUM, participants=(0, 1, 2))
     referee = Referee(3)

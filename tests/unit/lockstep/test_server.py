@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from mcnb.errors import LockstepError
 from mcnb.lockstep.client import Client
+from mcnb.lockstep.model import Detail, Doing, ProcessState
 from mcnb.lockstep.server import Server
 from mcnb.lockstep.wire import Channel, Message
 from tests.conftest import wait_until
@@ -169,3 +171,95 @@ def test_a_verdict_that_can_not_be_described_is_given(
         "missing: the processes diverged. mcnb failed to describe how: KeyError: 'argument'"
     )
     assert waiting.made == []
+
+
+def synced(channel: Channel) -> None:
+    """Wait until the server has heard all that was sent before."""
+    channel.send(["sync", 99])
+    assert channel.receive() == [["synced", 99]]
+
+
+@pytest.mark.parametrize("error", ["", "OSError: disk full"])
+def test_an_end_that_is_reported_after_the_news_that_all_is_quiet(
+    server: Server, channels: list[Channel], error: str
+) -> None:
+    cell = server.begin(k for k in range(2))
+    channels[0].send(at(0, 0))
+    # Its last thread has ended before the notebook kernel hears of the end of the cell.
+    channels[1].send(["quiet", cell, True, []])
+    for channel in channels:
+        synced(channel)
+    assert server.verdict is None
+    if error:
+        server.fail(1, error, busy=True)
+    else:
+        server.finish(1, busy=True)
+    assert server.verdict is not None
+    assert server.verdict.kind == "missing"
+    doing: Doing = "raised" if error else "finished"
+    assert server.verdict.states[1] == ProcessState(doing, error=error)
+
+
+def test_a_process_waits_since_its_first_thread_does(
+    server: Server, channels: list[Channel]
+) -> None:
+    channels[0].send(at(0, 0, alone=False))
+    synced(channels[0])
+    between = time.monotonic()
+    channels[0].send(at(1, 1, alone=False))
+    synced(channels[0])
+    assert server.waits()[0].since < between
+    server.fail(0, "OSError: disk full", busy=True)
+    assert server.waits() == {}
+
+
+def test_who_is_not_given_the_next_cell_ends_the_wait_of_an_earlier_thread(
+    server: Server, clients: list[Client]
+) -> None:
+    waiting = Learner(clients[0], F)
+    assert wait_until(server.waits)
+    server.begin([0])
+    assert str(waiting.joined().error).startswith(
+        "not invited: process 0 is waiting in jit(f), line 1; process 1 was not given this cell. "
+    )
+
+
+def test_quiet_in_a_cell_counts_for_nothing_in_the_next(
+    server: Server, channels: list[Channel]
+) -> None:
+    first = server.begin([0, 1])
+    for k in range(2):
+        server.finish(k, busy=True)
+    server.begin([0, 1])
+    channels[0].send(at(0, 0))
+    synced(channels[0])
+    channels[1].send(["quiet", first, False, []])
+    synced(channels[1])
+    assert server.verdict is None
+
+
+def test_who_waits_for_a_thread_that_a_verdict_has_ended_is_interrupted(
+    server: Server, channels: list[Channel]
+) -> None:
+    controls = [Channel(server.address, k, "control") for k in range(2)]
+    for control in controls:
+        control.socket.settimeout(HANG_S)
+    for number, channel in enumerate(channels):
+        channel.send(at(0, number))
+    assert [control.receive() for control in controls] == [[["explain", 0, None]]] * 2
+    for channel in channels:
+        channel.send(["detail", 0, asdict(Detail())])
+    assert [channel.receive()[0][:2] for channel in channels] == [["stop", 0]] * 2
+    # A thread of process 0 waits for a launch again, and none of process 1 does.
+    channels[0].send(at(1, 0))
+    channels[0].send(["quiet", 0, False, [1]])
+    synced(channels[0])
+    server.abort([7001])
+    assert [control.receive() for control in controls] == [[["abort", [7001]]]] * 2
+    channels[0].send(["back", 1])
+    assert controls[0].receive() == [["backed", 1]]
+    channels[1].send(["quiet", 0, False, []])
+    assert controls[1].receive() == [["interrupt", 0, 1]]
+    for control in controls:
+        control.close()
+        control.socket.close()

@@ -138,9 +138,33 @@ def test_a_variable_that_differs_is_told() -> None:
     assert told(reader, reader, writer, max_at=5) == expected
 
 
+def test_a_value_that_happens_to_be_an_index_is_told() -> None:
+    values = ({"v": "0"}, {"v": "0"}, {"v": "5"})
+    assert told(*values) == "`v` (a.py:9) is 0 on processes 0,1; 5 on process 2"
+
+
+def test_processes_are_told_in_their_order_whichever_answers_first() -> None:
+    values = {2: "c", 0: "a", 1: "a"}
+    details = {k: Detail(variables=(Variable("a.py:9", "v", v),)) for k, v in values.items()}
+    states = {k: ProcessState("waits", MAX if k else SUM, line=3) for k in range(3)}
+    assert (
+        ". What may have led there: `v` (a.py:9) is a on processes 0,1; c on process 2. Hint: "
+    ) in explain(Verdict("mismatch", states, details=details), 3).sentence
+
+
+def test_what_led_there_is_not_told_where_the_cause_is_known() -> None:
+    launches = [replace(SUM, program=size, arguments=(f"f32[{size}]",)) for size in ("8", "9")]
+    details = {k: Detail(variables=(Variable("a.py:9", "v", f"v{k}"),)) for k in range(2)}
+    states = {k: ProcessState("waits", one, line=3) for k, one in enumerate(launches)}
+    said = explain(Verdict("mismatch", states, details=details), 3).sentence
+    assert ". What differs: the shape of argument 0: f32[8] on process 0; f32[9] on " in said
+    assert "What may have led there" not in said
+
+
 @pytest.mark.parametrize(
     "values",
     [
+        [{"v": "1"}, {"v": "2"}, {"w": "2"}],
         [{"v": "1"}, {"v": "1"}, {"v": "1"}],
         [{"k": "0"}, {"k": "1"}, {"k": "2"}],  # the index itself explains nothing
         [{"v": "1"}, {"v": "1"}, {"w": "2"}],

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from mcnb.errors import ClusterError
+from mcnb.launchers import slurm
 from mcnb.launchers.slurm import SlurmLauncher
 from mcnb.lockstep.messages import exit_text
 
@@ -70,3 +72,15 @@ def test_whether_a_job_has_ended(
     monkeypatch.setattr("mcnb.launchers.slurm._ask", lambda *_: answer)
     launcher: Any = SimpleNamespace(engine_set=SimpleNamespace(job_id="7"))
     assert SlurmLauncher.has_ended(launcher) == ended
+
+
+def test_the_address_is_the_one_toward_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = subprocess.CompletedProcess([], 0, "b2\na1\nb2\n", "")
+    monkeypatch.setattr(slurm, "_ask", lambda *_: answer)
+    monkeypatch.setattr(slurm, "address_toward", ",".join)
+    launcher: Any = SimpleNamespace()
+    assert SlurmLauncher.find_host(launcher) == "a1,b2"
+    answer = subprocess.CompletedProcess([], 1, "", "sinfo: error: no controller\n")
+    with pytest.raises(ClusterError) as caught:
+        SlurmLauncher.find_host(launcher)
+    assert str(caught.value) == "Slurm does not answer: sinfo: error: no controller"

@@ -96,6 +96,32 @@ DIVERGED = [ended(k, "diverged", MISSING, 7) for k in (0, 1)]
             ("process 0 was killed by SIGSEGV (a fault in native code)", 139),
         ),
         ([ended(0, "interrupted")], None, ("interrupted", 130)),
+        # Those that mcnb ends did not fail, whatever their exit code is.
+        ([Ended(0, -signal.SIGKILL, None, True), ended(1, "done")], None, ("", 0)),
+        (
+            [Ended(0, 1, None, True), ended(1, error="OSError: full"), Ended(2, 130, None, True)],
+            None,
+            ("process 1 raised OSError: full (train.py:9)", 1),
+        ),
+        (
+            [Ended(1, -signal.SIGKILL, None), Ended(2, -signal.SIGKILL, None)],
+            None,
+            (
+                "processes 1,2 were killed by SIGKILL (sent by another process, or by the system "
+                "because memory ran out)",
+                137,
+            ),
+        ),
+        # Equal but for the devices, in the words of the first process.
+        (
+            [
+                ended(2, error="ValueError: cpu:4 is busy"),
+                ended(0, error="ValueError: cpu:0 is busy"),
+                ended(1, error="ValueError: it is busy"),
+            ],
+            None,
+            ("processes 0,2 raised ValueError: cpu:0 is busy (train.py:9)", 1),
+        ),
     ],
 )
 def test_the_cause(ends: list[Ended], verdict: Verdict | None, expected: tuple[str, int]) -> None:

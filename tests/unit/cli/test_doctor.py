@@ -311,3 +311,27 @@ def test_cluster_that_miscomputes(monkeypatch: pytest.MonkeyPatch) -> None:
         "The processes computed a wrong sum: {0: 10, 1: 9}, where each should have 10",
         "python -m pip install --upgrade jax jaxlib",
     )
+
+
+def test_cluster_whose_cell_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise ClusterError("both processes raised ImportError: no zmq")
+
+    monkeypatch.setattr(mcnb.Cluster, "start", lambda self: None)
+    result = SimpleNamespace(raise_for_errors=fail)
+    monkeypatch.setattr(mcnb.Cluster, "run", lambda self, source: result)
+    assert doctor.cluster() == Finding("missing", "both processes raised ImportError: no zmq")
+
+
+def test_cluster_that_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    result = SimpleNamespace(raise_for_errors=lambda: None)
+    monkeypatch.setattr(mcnb.Cluster, "start", lambda self: done.append(self.options.describe()))
+    monkeypatch.setattr(mcnb.Cluster, "stop", lambda self: done.append("stop"))
+    monkeypatch.setattr(mcnb.Cluster, "run", lambda self, source: result)
+    monkeypatch.setattr(mcnb.Cluster, "pull", lambda self, name: {0: 10, 1: 10})
+    times = iter([100.0, 102.56])
+    monkeypatch.setattr(doctor, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    what = "2 processes with 2 devices each started, computed a sum together and ended"
+    assert doctor.cluster() == Finding("ok", f"{what}, in 2.6 seconds")
+    assert done == ["2 processes x 2 CPU devices", "stop"]

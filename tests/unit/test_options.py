@@ -28,8 +28,10 @@ from mcnb.options import (
     Options,
     environment,
     field_values,
+    host_list,
     options_of,
     process_set,
+    seconds,
     whole_number,
 )
 
@@ -66,6 +68,18 @@ def test_none_is_no_number() -> None:
     assert sentence(whole_number, "-x", None, "it", 3, 2) == (
         "-x None: it is a whole number from 1 to 3. For example: -x 2"
     )
+
+
+@pytest.mark.parametrize("given", [0, -1, "0", "soon", "", "nan", True, None, [1]])
+def test_times_that_cannot_be(given: Any) -> None:
+    assert sentence(seconds, "--timeout", given) == (
+        f"--timeout {given}: a time limit is a number of seconds, more than 0. "
+        "For example: --timeout 10"
+    )
+
+
+def test_times() -> None:
+    assert [seconds("--timeout", given) for given in (3, 0.5, "1e3", " 2 ")] == [3, 0.5, 1000, 2]
 
 
 @pytest.mark.parametrize("platform", ["gpu", "tpu", "CPU", ""])
@@ -167,6 +181,37 @@ def test_each_option_is_in_the_help_of_its_commands(option: Option) -> None:
     for command in option.commands:
         assert option.usage in helps[command]
         assert option.help.partition(":")[0] in " ".join(helps[command].split())
+
+
+def test_help_explains_each_option_once() -> None:
+    lines = (McjaxMagics.mcjax.__doc__ or "").splitlines()
+    assert [line for line in lines if line.startswith("Option")] == [
+        "Options of start:",
+        "Options of connect (and -d, --env, --unchecked, --values, --no-values, --listen, as "
+        "above):",
+        "Option of timeline:",
+        "Option of restart:",
+    ]
+    explained = [line.split()[0].rstrip(",") for line in lines if line.startswith("  -")]
+    of_magic = [option for option in OPTIONS if {*option.commands} & {*McjaxMagics._commands}]
+    assert sorted(explained) == sorted(option.flags[0] for option in of_magic)
+
+
+def test_help_on_an_option() -> None:
+    assert options_of(CELL)[0].explain(["-p", "--processes"]) == (
+        "  -p, --processes LIST  run the cell on these processes only, such as 0 or 0,2-3"
+    )
+    [env] = [option for option in OPTIONS if option.name == "env"]
+    assert env.usage == "[--env NAME=VALUE ...]"
+    long = Option(("-o", "--other"), "", "abc def " * 12)
+    assert long.explain(long.flags) == (
+        f"  -o, --other           {'abc def ' * 8}abc\n{' ' * 24}{'def abc ' * 3}def"
+    )
+
+
+def test_what_was_given_as_empty_text_was_given() -> None:
+    given = {"processes": None, "platform": "", "unchecked": False}
+    assert field_values("start", given) == {"platform": ""}
 
 
 def test_another_option_is_read_where_it_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,9 +346,24 @@ def test_options_that_do_not_go_together(given: dict[str, str], sentence: str) -
     assert str(refused.value) == sentence
 
 
+@pytest.mark.parametrize(
+    ("given", "hosts"),
+    [("", ()), ([], ()), ("one", ("one",)), (["one", " two"], ("one", "two"))],
+)
+def test_lists_of_hosts(given: Any, hosts: tuple[str, ...]) -> None:
+    assert host_list(given) == hosts
+
+
 def test_hosts_are_named_with_commas_between() -> None:
     cluster = mcnb.Cluster(2, 1, launcher="ssh", hosts="alice@one, two")
     assert cluster.options.hosts == ("alice@one", "two")
+
+
+@pytest.mark.parametrize("launcher", ["mpi", "slurm", "connected", "flux"])
+def test_launchers_of_hosts_take_an_address_and_options(launcher: str) -> None:
+    options = Options(launcher=launcher, listen="10.0.0.7", launcher_options="-v")
+    assert (options.listen, options.launcher_options) == ("10.0.0.7", "-v")
+    assert options.ours == (launcher != "connected")
 
 
 @pytest.mark.parametrize("words", ["--time=30", "-n 3", "-x 'A=b c'"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcnb.cluster.result import Result
-from mcnb.messages import Display, Event, Reply, Stream, Text
+from mcnb.messages import Display, Event, ProcessError, Reply, Stream, Text
 from mcnb.notebook import display as showing
 from mcnb.notebook.display import MOST_CHARACTERS, MOST_LINES, shortened, show
 from mcnb.output.fold import Block, Item, Line
@@ -156,3 +156,42 @@ def test_values_and_pictures_are_displayed_in_order(
 def test_nothing_is_shown_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     show(result_of())
     assert capsys.readouterr() == ("", "")
+
+
+def test_notes_follow_the_output_of_a_cell_that_went_well(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Result, "notes", ("one thing", "another"))
+    show(result_of(Text("stdout", "a\n")))
+    assert capsys.readouterr().out == "[all 2] a\nNote: one thing\nNote: another\n"
+    error = ProcessError("ValueError", "mine", 1, "ValueError: mine")
+    show(Result({k: Reply((Text("stdout", "a\n"),), error) for k in range(2)}, 2))
+    assert "Note" not in capsys.readouterr().out
+
+
+def test_the_end_is_aligned_with_the_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    """The widest label is in the part after the middle."""
+    count = MOST_LINES + 1
+    one = "".join(f"{number}\n" for number in range(count))
+    show(
+        Result(
+            {0: Reply((Text("stdout", f"{one}end\n"),)), 1: Reply((Text("stdout", "end\n"),))}, 2
+        )
+    )
+    shown = capsys.readouterr().out.splitlines()
+    assert (shown[0], shown[1]) == ("[0]     0", "        1")
+    assert shown[-2:] == [f"        {count - 1}", "[all 2] end"]
+
+
+def test_a_clipped_value_is_a_value_and_keeps_its_metadata() -> None:
+    value = Display({"text/plain": "x" * 10**6}, {"text/plain": {"a": 1}}, is_value=True)
+    [[block], _, _] = shortened([Block((0,), (value,))])
+    [clipped] = block.items
+    assert isinstance(clipped, Display)
+    assert (clipped.is_value, clipped.metadata) == (True, {"text/plain": {"a": 1}})
+
+
+def test_pictures_without_text_count_as_lines() -> None:
+    picture = Display({"image/png": "iVBO"})
+    head, omitted, tail = shortened([Block((0,), (picture,) * (MOST_LINES + 1))])
+    assert (len(flat(head)), omitted, len(flat(tail))) == (MOST_LINES // 2, 1, MOST_LINES // 2)

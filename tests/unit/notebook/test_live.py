@@ -1,0 +1,163 @@
+"""The progress of a running cell: when it is shown, what it says, and to whom."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mcnb.lockstep.model import Launch, ProcessState
+from mcnb.lockstep.server import Waits
+from mcnb.messages import Progress
+from mcnb.notebook import live
+from mcnb.notebook.live import (
+    FIRST_S,
+    PERIOD_S,
+    WIDEST_LINE,
+    LiveView,
+    progress_text,
+    somebody_looks,
+    waiting_text,
+)
+
+SUM = Launch("sum", "1", (0, 1, 2))
+MAX = Launch("max", "2", (0, 1, 2))
+
+
+class Pending:
+    """A cell that runs on some processes."""
+
+    stage = ""
+    replaceable = False
+
+    def __init__(
+        self, progress: dict[int, Progress], waits: dict[int, Waits] | None = None
+    ) -> None:
+        self.waiting = set(progress)
+        self.waits = waits or {}
+        self.progress = progress.__getitem__
+        self.started = 100.0
+
+
+class Screen:
+    """What a notebook shows, and a clock."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.shown = ""
+        self.times = 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def clear_output(self, wait: bool = False) -> None:
+        self.cleared = True
+        if not wait:
+            self.shown = ""
+
+    def display(self, data: dict[str, str], raw: bool) -> None:
+        assert raw
+        assert self.cleared  # or the last text would stay
+        self.cleared = False
+        self.shown = data["text/plain"]
+        self.times += 1
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    screen = Screen()
+    monkeypatch.setattr(live, "time", screen)
+    monkeypatch.setattr(live, "clear_output", screen.clear_output)
+    monkeypatch.setattr(live, "display", screen.display)
+    return screen
+
+
+def test_progress_is_shown_after_a_second_and_then_now_and_again(screen: Screen) -> None:
+    view = LiveView(4, looked_at=True)
+    pending: Any = Pending({1: Progress("", 3)})
+    seen = []
+    for after in (0.0, FIRST_S - 0.1, 0.2, PERIOD_S - 0.1, 0.2, 0.2, PERIOD_S):
+        screen.now += after
+        view(pending)
+        seen.append(screen.times)
+    assert seen == [0, 0, 1, 1, 2, 2, 3]
+    assert screen.shown == "Process 1 has been running for 2 s\n[1] line 3"
+    view.remove()
+    assert screen.shown == ""
+
+
+def test_what_was_not_shown_is_not_removed(screen: Screen) -> None:
+    view = LiveView(4, looked_at=True)
+    screen.shown = "output of the cell"
+    view.remove()
+    assert screen.shown == "output of the cell"
+
+
+def test_nothing_is_shown_of_a_cell_that_has_ended(screen: Screen) -> None:
+    view = LiveView(4, looked_at=True)
+    screen.now += 2 * FIRST_S
+    ended: Any = Pending({})
+    view(ended)
+    assert screen.times == 0
+
+
+def test_where_each_process_is() -> None:
+    pending: Any = Pending(
+        {
+            0: Progress("step 7", None),
+            3: Progress("x" * 200, 12),
+            10: Progress("", None, 3.2),
+            11: Progress(""),
+        }
+    )
+    assert progress_text(pending, 161.2, 16) == (
+        "Processes 0,3,10,11 have been running for 61 s\n"
+        "[0]  step 7\n"
+        f"[3]  line 12 · {'x' * WIDEST_LINE}\n"
+        "[10] waits inside JAX, for 3 s\n"
+        "[11]"
+    )
+
+
+def waits(launch: Launch, **state: Any) -> Waits:
+    return Waits(ProcessState("waits", launch, **state), since=108.0)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "said"),
+    [
+        (waits(SUM, line=4), {}, "waiting for 4 s in sum, line 4, until processes 1,2 reach it"),
+        (
+            waits(SUM, line=4, place="helper.py:9"),
+            {1: waits(SUM)},
+            "waiting for 4 s in sum, helper.py:9, until process 2 reaches it",
+        ),
+        (
+            waits(SUM),
+            {1: waits(MAX), 2: waits(SUM)},
+            "waiting for 4 s in sum, until process 1 reaches it",
+        ),
+        (waits(SUM), {1: waits(SUM), 2: waits(SUM)}, "waiting for 4 s in sum"),
+    ],
+)
+def test_for_whom_a_process_waits(own: Waits, others: dict[int, Waits], said: str) -> None:
+    assert waiting_text(own, {0: own, **others}, 112.4) == said
+
+
+def kernel(**content: Any) -> Any:
+    """Return a shell whose cell came in a message with this content."""
+    messages = {"shell": {"content": content}}
+    return SimpleNamespace(kernel=SimpleNamespace(get_parent=messages.__getitem__))
+
+
+def test_who_can_answer_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert somebody_looks(kernel(allow_stdin=True))
+    assert not somebody_looks(kernel(allow_stdin=False))
+    assert not somebody_looks(kernel())
+    older = SimpleNamespace(get_parent=lambda: {"content": {"allow_stdin": True}})
+    assert somebody_looks(SimpleNamespace(kernel=older))
+    for terminal in (True, False):
+        monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda t=terminal: t))
+        assert somebody_looks(SimpleNamespace()) == terminal

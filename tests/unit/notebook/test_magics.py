@@ -1,0 +1,538 @@
+"""The magics without processes: what is asked of the cluster, and what is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mcnb.cluster import cluster as clusters
+from mcnb.cluster.outcome import Outcome
+from mcnb.cluster.result import Result
+from mcnb.errors import CellError, ClusterError, OptionError
+from mcnb.lockstep.model import LaunchRecord
+from mcnb.messages import ProcessError, Reply, Text
+from mcnb.notebook import magics as module
+from mcnb.notebook.magics import McjaxMagics, missing_name, register, unregister
+from mcnb.options import CONNECTED, Options
+from mcnb.output.log import log_text
+from tests.support.verdicts import launch
+
+TWO = "2 processes x 3 CPU devices"
+
+
+def result_of(*errors: ProcessError | None, said: str = "", **outcome: Any) -> Result:
+    events = (Text("stdout", said),) if said else ()
+    replies = {k: Reply(events, error) for k, error in enumerate(errors or (None, None))}
+    return Result(replies, 2, Outcome(**outcome))
+
+
+class FakeCluster:
+    """A cluster without processes, which notes what is asked of it."""
+
+    def __init__(self, options: Options, running: bool = False) -> None:
+        self.options, self.running = options, running
+        self.recovering = False
+        self.last: Result | None = None
+        self.replay = "2 cells ran again"
+        self.replayable = "2 cells"
+        self.done: list[Any] = []
+        self.failed: Result | None = None
+        self.result = result_of()
+        self.error: BaseException | None = None
+
+    def _do(self, *what: Any) -> None:
+        self.done.append(what[0] if len(what) == 1 else what)
+        if self.error is not None:
+            raise self.error
+
+    def start(self) -> None:
+        self._do("start")
+        self.running = True
+
+    def stop(self) -> None:
+        self.running = False
+        self._do("stop")
+
+    def interrupt(self) -> None:
+        self._do("interrupt")
+
+    def heal(self) -> str:
+        self._do("heal")
+        return "All were healed"
+
+    def status(self) -> str:
+        return "2 processes: ready"
+
+    def restart(self, replay: bool = False, watcher: object = None) -> Result | None:
+        assert watcher is not None
+        self._do("restart", replay)
+        return self.failed
+
+    def run(self, source: str, watcher: object, **given: Any) -> Result:
+        assert watcher is not None
+        self._do(source, given)
+        self.last = self.result
+        return self.result
+
+
+class View:
+    """The live view: what it shows now, and all that it has shown."""
+
+    def __init__(self, count: int = 0, looked_at: bool = True) -> None:
+        self.now = ""
+        self.shown: list[str] = []
+
+    def show(self, text: str) -> None:
+        self.now = text
+        self.shown.append(text)
+
+    def remove(self) -> None:
+        self.now = ""
+
+
+@pytest.fixture
+def view(monkeypatch: pytest.MonkeyPatch) -> View:
+    view = View()
+    monkeypatch.setattr(module, "LiveView", lambda count, looked_at: view)
+    return view
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, view: View) -> list[FakeCluster]:
+    """The clusters that the magics have made; none is running before."""
+    made: list[FakeCluster] = []
+
+    def of(options: Options) -> FakeCluster:
+        made.append(FakeCluster(options))
+        return made[-1]
+
+    def connect(devices_per_process: int = 2, **given: Any) -> FakeCluster:
+        options = Options(2, devices_per_process, launcher=CONNECTED, **given)
+        made.append(FakeCluster(options, running=True))
+        return made[-1]
+
+    monkeypatch.setattr(module, "Cluster", SimpleNamespace(of=of))
+    monkeypatch.setattr(module, "connect", connect)
+    monkeypatch.setattr(clusters, "current", None)
+    return made
+
+
+@pytest.fixture
+def magics(made: list[FakeCluster]) -> McjaxMagics:
+    """The magics in a shell whose next cell is number 7."""
+    return McjaxMagics(SimpleNamespace(displayhook=SimpleNamespace(prompt_count=7), user_ns={}))
+
+
+@pytest.fixture
+def cluster(magics: McjaxMagics, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """The cluster that the magics control."""
+    cluster = FakeCluster(Options(2, 3), running=True)
+    monkeypatch.setattr(clusters, "current", cluster)
+    return cluster
+
+
+Captured = pytest.CaptureFixture[str]
+MINE = ProcessError("ValueError", "mine", 2, "ValueError: mine")
+
+
+def interrupt(call: Callable[..., object], *words: str) -> str:
+    """Let a magic be interrupted, and return what the notebook shows of that."""
+    with pytest.raises(KeyboardInterrupt) as caught:
+        call(*words)
+    error: Any = caught.value
+    assert error._render_traceback_() == [f"KeyboardInterrupt: {error}"]
+    return str(error)
+
+
+def test_a_start_is_what_was_asked_for(
+    magics: McjaxMagics, made: list[FakeCluster], view: View, capsys: Captured
+) -> None:
+    magics.mcjax("start -n 2 -d 3 --env A=1 --unchecked")
+    assert [one.options for one in made] == [Options(2, 3, env={"A": "1"}, checked=False)]
+    assert (made[0].done, clusters.current) == (["start"], made[0])
+    assert capsys.readouterr().out == f"Ready: {TWO}\n"
+    assert (view.shown, view.now) == ([f"Starting {TWO} …"], "")
+
+
+def test_what_runs_already_is_not_started_again(
+    magics: McjaxMagics, cluster: FakeCluster, made: list[FakeCluster], capsys: Captured
+) -> None:
+    magics.mcjax("start -n 2 -d 3")
+    assert capsys.readouterr().out == f"Ready: {TWO} (already running)\n"
+    for line, difference in (("-n 3 -d 3", ""), ("-n 2 -d 3 --values", ", with other settings")):
+        with pytest.raises(ClusterError) as caught:
+            magics.mcjax(f"start {line}")
+        assert str(caught.value) == (
+            f"A cluster of {TWO} is already running{difference}. To start another one, stop this "
+            "one first: %mcjax stop"
+        )
+    assert (made, cluster.done) == ([], [])
+    cluster.running = False
+    magics.mcjax("start -n 2")
+    assert [one.done for one in made] == [["start"]]
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (
+            {"recovering": True, "running": True, "last": result_of()},
+            "The processes are still being started. The next cell waits for them",
+        ),
+        (
+            {"running": True, "last": result_of(interrupted=True, stopped={0: 1, 1: 1})},
+            "The replay was interrupted. Both processes (line 1) were interrupted. All variables "
+            "are kept",
+        ),
+        ({"running": True, "last": result_of()}, "The replay was interrupted"),
+        (
+            {"running": False, "last": result_of()},
+            "The start was interrupted. The cluster has no processes and no variables. To start "
+            "it: %mcjax start",
+        ),
+    ],
+)
+def test_an_interrupted_restart_says_what_there_is(
+    state: dict[str, Any], said: str, magics: McjaxMagics, cluster: FakeCluster, view: View
+) -> None:
+    cluster.error = KeyboardInterrupt()
+    for name, value in state.items():
+        setattr(cluster, name, value)
+    assert interrupt(magics.mcjax, "restart") == said
+    assert view.now == ""
+
+
+def test_a_restart_loses_the_variables(
+    magics: McjaxMagics, cluster: FakeCluster, view: View, capsys: Captured
+) -> None:
+    magics.mcjax("restart")
+    assert cluster.done == [("restart", False)]
+    assert capsys.readouterr().out == f"Ready: {TWO}. The variables are lost\n"
+    assert (view.shown, view.now) == ([f"Starting {TWO} …"], "")
+
+
+def test_a_replay_says_what_it_ran(
+    magics: McjaxMagics, cluster: FakeCluster, view: View, capsys: Captured
+) -> None:
+    magics.mcjax("restart --replay")
+    assert cluster.done == [("restart", True)]
+    assert capsys.readouterr().out == f"2 cells ran again\nReady: {TWO}\n"
+    assert view.shown == [f"Starting {TWO}, then replaying 2 cells …"]
+
+
+def test_a_replay_that_fails_shows_its_cell(
+    magics: McjaxMagics, cluster: FakeCluster, capsys: Captured
+) -> None:
+    cluster.failed = result_of(MINE, MINE, said="before\n")
+    with pytest.raises(CellError, match="both processes raised ValueError: mine"):
+        magics.mcjax("restart --replay")
+    assert capsys.readouterr().out.startswith("2 cells ran again\n[all 2] before\n")
+
+
+def test_a_stop_says_what_became_of_the_processes(
+    magics: McjaxMagics, cluster: FakeCluster, capsys: Captured
+) -> None:
+    magics.mcjax("stop")
+    magics.mcjax("stop")
+    assert cluster.done == ["stop"]
+    assert capsys.readouterr().out == (
+        f"Stopped: {TWO}\nNothing to stop: the cluster ({TWO}) has no processes\n"
+    )
+    cluster.running, cluster.error = True, KeyboardInterrupt()
+    assert interrupt(magics.mcjax, "stop") == f"Stopped: {TWO}"
+
+
+def test_engines_of_others_are_connected_once_and_left_running(
+    magics: McjaxMagics, made: list[FakeCluster], capsys: Captured
+) -> None:
+    magics.mcjax("connect -d 3 --profile mine --env A=1")
+    [theirs] = made
+    assert clusters.current is theirs
+    assert (theirs.options.profile, theirs.options.env) == ("mine", {"A": "1"})
+    magics.mcjax("connect")
+    magics.mcjax("stop")
+    assert capsys.readouterr().out == (
+        f"Ready: {TWO}\nAlready connected: {TWO}\n"
+        f"Disconnected from {TWO}. The processes still run, but you can't connect to them again. "
+        "To end them: ipcluster stop\n"
+    )
+    assert theirs.done == ["stop"]
+    magics.mcjax("connect")
+    assert len(made) == 2
+
+
+def test_processes_of_ours_are_not_left_for_those_of_others(
+    magics: McjaxMagics, cluster: FakeCluster, made: list[FakeCluster]
+) -> None:
+    with pytest.raises(ClusterError) as caught:
+        magics.mcjax("connect")
+    assert str(caught.value) == (
+        f"A cluster of {TWO} is already running. To start another one, stop this one first: "
+        "%mcjax stop"
+    )
+    assert (made, clusters.current) == ([], cluster)
+
+
+def test_the_other_commands(magics: McjaxMagics, cluster: FakeCluster, capsys: Captured) -> None:
+    for line in ("", "status", "interrupt", "heal"):
+        magics.mcjax(line)
+    assert cluster.done == ["interrupt", "heal"]
+    assert capsys.readouterr().out == "2 processes: ready\n" * 2 + "All were healed\n"
+    cluster.error = KeyboardInterrupt()
+    assert interrupt(magics.mcjax, "heal") == (
+        "The interrupt had no effect: the cluster was healed"
+    )
+
+
+def test_there_is_no_cluster_yet(magics: McjaxMagics, capsys: Captured) -> None:
+    magics.mcjax("")
+    assert capsys.readouterr().out == "No cluster yet. Start one: %mcjax start\n"
+    for line in ("interrupt", "heal", "restart", "stop", "log", "timeline"):
+        with pytest.raises(ClusterError) as caught:
+            magics.mcjax(line)
+        assert str(caught.value) == ("There is no cluster yet. Start one: %mcjax start -n 4 -d 2")
+
+
+def test_the_log_and_the_timeline_are_those_of_the_last_cell(
+    magics: McjaxMagics,
+    cluster: FakeCluster,
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for line in ("log", "timeline"):
+        with pytest.raises(ClusterError) as caught:
+            magics.mcjax(line)
+        assert str(caught.value) == (
+            "No cell has run yet. First run a cell that begins with %%mcjax"
+        )
+    cluster.last = result_of()
+    magics.mcjax("log")
+    assert capsys.readouterr().out == "The last cell launched nothing that spans processes\n"
+    record = LaunchRecord(0, launch("sum", "1", participants=(0, 1)), 3, 1.0, 1.5)
+    cluster.last = Result({0: Reply(launches=(record,)), 1: Reply()}, 2)
+    magics.mcjax("log")
+    assert capsys.readouterr().out == f"{log_text(cluster.last.launches, 2)}\n"
+    drawn: list[Any] = []
+    monkeypatch.setattr(module, "display", drawn.append)
+    monkeypatch.setattr(Result, "timeline", lambda self, order: (self is cluster.last, order))
+    magics.mcjax("timeline")
+    magics.mcjax("timeline --order")
+    assert drawn == [(True, False), (True, True)]
+
+
+def sentence(call: Callable[..., object], *words: str) -> str:
+    with pytest.raises(OptionError) as caught:
+        call(*words)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "strat -n 2",
+            "%mcjax strat -n 2: there is no command strat. Did you mean start? Commands: start, "
+            "connect, status, log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
+        ),
+        (
+            "xyz",
+            "%mcjax xyz: there is no command xyz. Commands: start, connect, status, log, timeline, "
+            "interrupt, heal, restart, stop. Help: %mcjax?",
+        ),
+        (
+            "stop --replay",
+            "%mcjax stop --replay: the option --replay belongs to %mcjax restart. Help: %mcjax?",
+        ),
+        (
+            "connect -n 2",
+            "%mcjax connect -n 2: the option --processes belongs to %mcjax start. Help: %mcjax?",
+        ),
+        (
+            "restart --fast",
+            "%mcjax restart --fast: there is no option --fast. Options: --replay. Help: %mcjax?",
+        ),
+        (
+            "start -n",
+            "%mcjax start -n: -n/--processes: expected one argument. Help: %mcjax?",
+        ),
+        ("start --env 'A=1", "%mcjax start --env 'A=1: No closing quotation. Help: %mcjax?"),
+    ],
+)
+def test_a_line_that_cannot_be_done(
+    line: str, said: str, magics: McjaxMagics, made: list[FakeCluster]
+) -> None:
+    assert sentence(magics.mcjax, line) == said
+    assert made == []
+
+
+def test_a_cell_is_run_as_its_line_says(
+    magics: McjaxMagics, cluster: FakeCluster, view: View, capsys: Captured
+) -> None:
+    cluster.result = result_of(said="mine\n")
+    magics.mcjax_cell("-p 0,1 --unchecked --no-values --timeout 3", "x = 1")
+    magics.mcjax_cell("", "y")
+    assert cluster.done == [
+        (
+            "x = 1",
+            {
+                "processes": "0,1",
+                "label": "7",
+                "first_line": 2,
+                "checked": False,
+                "values": False,
+                "timeout": "3",
+            },
+        ),
+        ("y", {"processes": None, "label": "7", "first_line": 2, "timeout": None}),
+    ]
+    assert capsys.readouterr().out == "[all 2] mine\n" * 2
+    assert (view.shown, view.now) == ([], "")
+
+
+def test_the_first_cell_starts_a_cluster(magics: McjaxMagics, made: list[FakeCluster]) -> None:
+    magics.mcjax_cell("", "x")
+    magics.mcjax_cell("", "y")
+    [one] = made
+    assert one.options == Options()
+    assert [done if isinstance(done, str) else done[0] for done in one.done] == ["start", "x", "y"]
+
+
+def test_a_cell_that_waits_for_processes_says_so(
+    magics: McjaxMagics, cluster: FakeCluster, view: View
+) -> None:
+    cluster.recovering = True
+    magics.mcjax_cell("", "x")
+    assert (view.shown, view.now) == (
+        ["The processes are being restarted. The cell runs when they are ready …"],
+        "",
+    )
+
+
+UNKNOWN = ProcessError("NameError", "name 'x' is not defined", 2, "NameError", "x")
+RUN_FIRST = "Hint: first run the %%mcjax cell that defines x"
+
+
+def test_a_cell_that_fails_shows_its_output_and_its_error(
+    magics: McjaxMagics, cluster: FakeCluster, view: View, capsys: Captured
+) -> None:
+    cluster.result = result_of(MINE, MINE, said="before\n")
+    view.show("progress")
+    with pytest.raises(CellError) as caught:
+        magics.mcjax_cell("", "x")
+    assert str(caught.value) == "both processes raised ValueError: mine (line 2)"
+    assert (capsys.readouterr().out, view.now) == ("[all 2] before\n", "")
+    assert not any(line.startswith("Hint") for line in caught.value.lines)
+    cluster.result = result_of(UNKNOWN, UNKNOWN)
+    with pytest.raises(CellError) as caught:
+        magics.mcjax_cell("", "x")
+    assert caught.value.lines[-2:] == ["", RUN_FIRST]
+
+
+@pytest.mark.parametrize(
+    ("errors", "notebook", "hint"),
+    [
+        ([UNKNOWN, UNKNOWN], [], RUN_FIRST),
+        (
+            [UNKNOWN, UNKNOWN],
+            ["x"],
+            "Hint: x is defined in the notebook kernel, but not on these processes. Define it in "
+            "a cell that begins with %%mcjax",
+        ),
+        ([UNKNOWN], [], ""),
+        ([UNKNOWN, MINE], [], ""),
+        ([MINE, MINE], [], ""),
+        ([UNKNOWN, ProcessError("NameError", "", 2, "", "y")], [], ""),
+    ],
+)
+def test_a_name_that_all_lack(errors: list[ProcessError], notebook: list[str], hint: str) -> None:
+    assert missing_name(dict(enumerate(errors)), 2, notebook) == hint
+
+
+def test_an_interrupted_cell_says_what_was_done(
+    magics: McjaxMagics, cluster: FakeCluster, view: View, capsys: Captured
+) -> None:
+    cluster.result = result_of(said="before\n", interrupted=True, stopped={0: 1, 1: 1})
+    view.show("progress")
+    assert interrupt(magics.mcjax_cell, "", "x") == (
+        "Both processes (line 1) were interrupted. All variables are kept"
+    )
+    assert (capsys.readouterr().out, view.now) == ("[all 2] before\n", "")
+
+
+def test_a_cell_that_is_interrupted_before_it_runs(
+    magics: McjaxMagics, cluster: FakeCluster, view: View
+) -> None:
+    cluster.last = result_of(said="of the cell before\n")
+    cluster.error = KeyboardInterrupt()
+    view.show("progress")
+    assert interrupt(magics.mcjax_cell, "", "x") == "The cell did not run"
+    assert view.now == ""
+
+
+def test_an_interrupt_that_comes_when_the_cell_has_ended(
+    magics: McjaxMagics,
+    cluster: FakeCluster,
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(source: str, **_: Any) -> Result:
+        cluster.last = result_of(said="done\n")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster, "run", run)
+    assert interrupt(magics.mcjax_cell, "", "x") == (
+        "The cell had ended before it could be interrupted"
+    )
+    assert capsys.readouterr().out == "[all 2] done\n"
+
+
+def test_cells_without_a_history_are_counted_too(magics: McjaxMagics, cluster: FakeCluster) -> None:
+    for stored in (True, False, False, True):
+        magics.begin_cell(SimpleNamespace(store_history=stored))
+        magics.mcjax_cell("", "x")
+    magics.begin_cell()
+    assert magics.number == 7
+    assert [done[1]["label"] for done in cluster.done] == ["7", "8", "9", "7"]
+
+
+class Shell:
+    """A shell, in which magics can be registered."""
+
+    def __init__(self) -> None:
+        self.displayhook = SimpleNamespace(prompt_count=1)
+        self.callbacks: list[Any] = []
+        self.events = SimpleNamespace(
+            register=lambda name, call: self.callbacks.append((name, call)),
+            unregister=lambda name, call: self.callbacks.remove((name, call)),
+        )
+        self.magics_manager = SimpleNamespace(
+            registry={}, magics={"line": {"mcjax": 1, "time": 2}, "cell": {"mcjax": 3}}
+        )
+        self.completions: dict[str, list[str]] = {}
+
+    def register_magics(self, magics: McjaxMagics) -> None:
+        self.magics_manager.registry[type(magics).__name__] = magics
+
+    def set_hook(self, name: str, hook: Callable[..., list[str]], str_key: str) -> None:
+        assert name == "complete_command"
+        self.completions[str_key] = hook(None, None)
+
+
+def test_unloading_leaves_nothing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+    monkeypatch.setattr(module, "close_idle", lambda: closed.append(True))
+    shell = Shell()
+    register(shell)
+    assert [name for name, _ in shell.callbacks] == ["pre_run_cell"]
+    assert {"start", "stop", "--replay", "-n"} <= {*shell.completions["%mcjax"]}
+    assert "--timeout" in shell.completions["%%mcjax"]
+    assert "start" not in shell.completions["%%mcjax"]
+    unregister(shell)
+    assert (cluster.done, clusters.current, closed) == (["stop"], None, [True])
+    assert shell.callbacks == []
+    assert shell.magics_manager.magics == {"line": {"time": 2}, "cell": {}}
+    unregister(shell)  # without a cluster, and a second time
+    assert cluster.done == ["stop"]

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from mcnb.errors import ClusterError
-from mcnb.exercises.checker import Grade, exercises, grade, look, shown
-from mcnb.exercises.exercise import UNSET
+from mcnb.exercises import checker
+from mcnb.exercises.checker import LIMIT_S, Grade, check, exercises, grade, look, shown
+from mcnb.exercises.exercise import UNSET, Exercise
 from mcnb.options import Options
 
 HEAD = "Exercise 01.3 is not solved yet.\n"
@@ -110,3 +111,83 @@ def test_long_lines_are_wrapped_at_words() -> None:
         "That is what came of it when sum_of_all_parts_on_this_process was tried out on\n"
         "the processes."
     )
+
+
+class Processes:
+    """A cluster whose processes are namespaces, and that executes what the check asks for.
+
+    Args:
+        variables: What the learner has set, by process.
+    """
+
+    def __init__(self, *variables: dict[str, Any]) -> None:
+        self.options = Options(processes=len(variables), devices_per_process=2)
+        self.variables = variables
+        self.limits: list[float] = []
+
+    def examine(self, source: str, timeout: float) -> SimpleNamespace:
+        self.limits.append(timeout)
+        for own in self.variables:
+            exec(source, own)
+            own.pop("__builtins__")
+        return SimpleNamespace(ok=True)
+
+    def pull(self, expression: str) -> dict[int, Any]:
+        return {k: own[expression] for k, own in enumerate(self.variables)}
+
+
+def test_a_check_looks_at_every_process_and_leaves_nothing_behind() -> None:
+    cluster: Any = Processes({"own_sum": 1}, {"own_sum": 5}, {}, {"own_sum": 13})
+    assert grade("01.3", cluster).text == (
+        f"{HEAD}[0] yours: 1\n    expected: 1\n[1] yours: 5\n    expected: 5\n"
+        "[2] yours: not set yet\n    expected: 9\n[3] yours: 13\n    expected: 13\n"
+        "Hint: Set own_sum on every process, in a cell that begins with %%mcjax; process 2 has "
+        "none."
+    )
+    assert cluster.variables == ({"own_sum": 1}, {"own_sum": 5}, {}, {"own_sum": 13})
+    assert cluster.limits == [LIMIT_S] * 2
+
+
+def test_before_a_try_the_answer_is_not_told() -> None:
+    cluster: Any = Processes({}, {}, {}, {})
+    assert grade("01.3", cluster).text == (
+        f"{HEAD}[all 4] yours: not set yet\n"
+        "Hint: Set own_sum on every process, in a cell that begins with %%mcjax; all 4 "
+        "processes have none."
+    )
+
+
+def test_none_is_a_value() -> None:
+    assert look("01.3", {"own_sum": None}) == "None, which is no whole number"
+
+
+def test_an_exercise_is_told_who_and_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Exercise(
+        "v",
+        look=lambda value: 2 * value,
+        expected=lambda *given: given,
+        hint=lambda seen, right, *sizes: f"{seen} is not {right} with {sizes}.",
+    )
+    monkeypatch.setattr(checker, "exercises", lambda: {"00.1": own})
+    cluster: Any = Processes({"v": (0, 3)}, {"v": 4}, {"v": 5})
+    assert grade("00.1", cluster).text == (
+        "Exercise 00.1 is not solved yet.\n"
+        "[0] yours: (0, 3, 0, 3)\n    expected: (0, 3, 2)\n"
+        "[1] yours: 8\n    expected: (1, 3, 2)\n[2] yours: 10\n    expected: (2, 3, 2)\n"
+        "Hint: (0, 3, 0, 3) is not (0, 3, 2) with (3, 2)."
+    )
+
+
+def test_a_check_prints_lines_that_are_not_too_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(checker, "current_cluster", lambda: Processes({"own_sum": 3}))
+    check("01.3")
+    assert capsys.readouterr().out == (
+        "Exercise 01.3 is not solved yet.\n[0] yours: 3\n    expected: 1\n"
+        "Hint: whole.addressable_shards has the parts on this process's devices;\n"
+        "part.data is one.\n"
+    )
+    own: Any = Processes({"own_sum": 1})
+    check("01.3", own)
+    assert capsys.readouterr().out == "Exercise 01.3 is solved on process 0.\n"

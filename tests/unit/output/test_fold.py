@@ -136,6 +136,11 @@ def test_the_order_of_mime_types_is_no_difference() -> None:
     assert fold_events({0: [one], 1: [other]}) == [Block((0, 1), (one,))]
 
 
+def test_no_number_is_the_same_as_no_number() -> None:
+    one, other = (Display({"application/json": {"loss": float("nan")}}) for _ in range(2))
+    assert fold_events({0: [one], 1: [other]}) == [Block((0, 1), (one,))]
+
+
 def test_how_writes_were_cut_is_no_difference() -> None:
     whole = [Text("stdout", "a\nb\n")]
     parts = [Text("stdout", "a\n"), Text("stdout", "b\n")]
@@ -177,6 +182,39 @@ def test_process_0_says_more_within_a_loop() -> None:
         ((0,), ["saving"]),
         (EVERYONE, ["loss 2"]),
     ]
+
+
+def test_a_long_loop_of_the_same_lines_stays_aligned() -> None:
+    """Lines that come again and again are as good as others to tell where processes agree."""
+    said = {
+        k: [
+            text
+            for step in range(360)
+            for text in ("step", "saving" if k == 0 and step % 120 == 119 else "", "loss")
+            if text
+        ]
+        for k in range(3)
+    }
+    steps = ["step", "loss"] * 119
+    assert folded(said) == [
+        ((0, 1, 2), [*steps, "step"]),
+        ((0,), ["saving"]),
+        ((0, 1, 2), ["loss", *steps, "step"]),
+        ((0,), ["saving"]),
+        ((0, 1, 2), ["loss", *steps, "step"]),
+        ((0,), ["saving"]),
+        ((0, 1, 2), ["loss"]),
+    ]
+
+
+def test_half_of_the_shorter_output_is_enough_to_agree() -> None:
+    assert folded({0: ["x", "p"], 1: ["x", "q", "r"]}) == [
+        ((0, 1), ["x"]),
+        ((0,), ["p"]),
+        ((1,), ["q", "r"]),
+    ]
+    said = {0: ["x", "o", "p"], 1: ["x", "q", "r", "s"]}
+    assert folded(said) == [((0,), said[0]), ((1,), said[1])]
 
 
 def test_lines_that_happen_to_be_equal_are_no_anchors() -> None:

@@ -130,6 +130,14 @@ def test_who_leaves_out_a_launch_meets_the_others_again() -> None:
     ]
 
 
+def test_a_launch_in_common_waits_for_one_that_a_later_process_makes_alone() -> None:
+    assert shown([at(2), at(4)], [at(2), at(3, G), at(4)]) == [
+        ("[all 2]", "2", "jit(f) f32[8]"),
+        ("[1]", "3", "jit(g)"),
+        ("[all 2]", "4", "jit(f) f32[8]"),
+    ]
+
+
 def test_orders_that_differ_are_kept() -> None:
     assert shown([at(), at(2, G)], [at(2, G), at()]) == [
         ("[0]", "2", "jit(f) f32[8]"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import mcnb
 from mcnb._text import cell_label, cell_name
 from mcnb.output.text import without_escapes
-from mcnb.worker.cellcode import CellCompiler, frame_line, leading_blank_lines
+from mcnb.worker.cellcode import CellCompiler, frame_line, leading_blank_lines, syntax_error
 from mcnb.worker.tracebacks import describe_error
 
 
@@ -123,3 +124,54 @@ def test_errors_are_equal_text_without_paths_of_this_machine(source: str) -> Non
     assert shown.startswith("Cell In[3], line 3\n      2 import ")
     for path in (sys.prefix, sys.base_prefix, Path(mcnb.__file__).parent, "site-packages", "mcnb/"):
         assert str(path) not in shown
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "shown", "message"),
+    [
+        ("\n\nx = 1\n  y = 2", 5, "      y = 2\n     ^", "unexpected indent"),
+        ("x = (", 2, "    x = (\n        ^", "'(' was never closed"),
+        ("if x:\n", 2, None, "expected an indented block after 'if' statement on line 1"),
+        ("return 1", 2, "    return 1\n    ^", "'return' outside function"),
+    ],
+)
+def test_a_cell_that_is_no_python(source: str, line: int, shown: str | None, message: str) -> None:
+    error = syntax_error(source, "3", 2)
+    assert error is not None
+    assert (error.message, error.line) == (message, line)
+    assert error.traceback.startswith(f"Cell In[3], line {line}\n{shown or ''}")
+    assert error.traceback.endswith(f"Error: {message}\nNo process ran the cell.")
+
+
+def test_a_cell_with_a_character_that_ends_texts() -> None:
+    error = syntax_error("x = '\0'", "3", 2)
+    assert error is not None
+    assert error.name == "SyntaxError"
+    assert error.traceback.endswith("\nNo process ran the cell.")
+
+
+@pytest.mark.parametrize(
+    "source", ["", "await f()", "%time x\n!ls\ny?", "%%time\nx = 1", "async with a: b", "x = 1;"]
+)
+def test_what_a_notebook_takes_is_no_error(source: str) -> None:
+    assert syntax_error(source, "3", 2) is None
+
+
+def test_cells_of_the_same_number_keep_their_sources() -> None:
+    """A program that runs a notebook without a history gives all its cells one number."""
+    compiler = compiler_of("number 1", 1)
+    name = cell_name("number 1")
+    sources = [f"x = {number}\n" for number in range(3)]
+    for source in sources:
+        assert compiler.cache(source, 0, source) == name
+    kept = [f"{name} replaced 1", f"{name} replaced 2", name]
+    assert [linecache.getlines(one) for one in kept] == [[source] for source in sources]
+
+
+def test_code_that_begins_on_another_line() -> None:
+    compiler = compiler_of("6", 2)
+    with contextlib.suppress(KeyError), compiler.beginning_at(7):
+        tree: Any = compiler.ast_parse("x", cell_name("6"))
+        assert tree.body[0].lineno == 7
+        raise KeyError
+    assert compiler.first_line == 2

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from mcnb.worker.settings import Settings, leave_settings, settings_path, take_settings
+from mcnb.worker.settings import (
+    Settings,
+    leave_settings,
+    profile_folder,
+    read_settings,
+    settings_path,
+    take_settings,
+)
 
 
 def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,3 +36,35 @@ def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_settings(Settings({}, "/no/such/folder"), tmp_path / "other")
     take_settings([f"--profile-dir={tmp_path / 'other'}"])
     assert Path.cwd() == elsewhere
+
+
+def test_of_several_folders_the_last_counts(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        leave_settings(Settings({"MCNB_TRIAL": name}), tmp_path / name)
+    words = [f"--profile-dir={tmp_path / name}" for name in ("one", "two")]
+    assert profile_folder(words) == tmp_path / "two"
+    assert profile_folder(["--log-level=WARN"]) is None
+
+
+def test_a_folder_of_another_program_has_no_settings(tmp_path: Path) -> None:
+    words = [f"--profile-dir={tmp_path}"]
+    assert profile_folder(words) is None
+    assert take_settings(words) == words
+
+
+def test_a_cluster_that_has_ended_is_not_waited_for(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as ended:
+        take_settings([f"--profile-dir={tmp_path / 'gone'}"])
+    assert ended.value.code == (
+        f"The cluster of this process has ended: there is no folder {tmp_path / 'gone'}"
+    )
+
+
+def test_settings_are_written_once_and_for_nobody_else(tmp_path: Path) -> None:
+    told = Settings({"A": "é"}, "/x", sent=True, kernel="host:7")
+    leave_settings(told, tmp_path / "profile")
+    assert read_settings(tmp_path / "profile") == told
+    assert stat.S_IMODE(settings_path(tmp_path / "profile").parent.stat().st_mode) == 0o700
+    # Another user might have put a file there.
+    with pytest.raises(FileExistsError):
+        leave_settings(told, tmp_path / "profile")

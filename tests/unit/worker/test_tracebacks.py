@@ -117,6 +117,34 @@ def test_colours_in_a_message_are_taken_out(fails: Fails) -> None:
     assert fails("raise ValueError('\\x1b[31mred\\x1b[0m')").message == "red"
 
 
+def test_an_empty_line_above_an_error_is_shown(fails: Fails) -> None:
+    assert shown(fails("x = 0\n\n1 / x\n\ny = 1")).startswith(
+        "Cell In[1], line 3\n      1 x = 0\n      2\n----> 3 1 / x\n      5 y = 1\n\n"
+    )
+
+
+def test_the_port_of_another_process_is_not_told(fails: Fails) -> None:
+    error = fails("raise RuntimeError('Connection closed by peer [127.0.0.1]:40123')")
+    assert error.message == "Connection closed by peer [peer]"
+    assert shown(error).endswith("\n\nRuntimeError: Connection closed by peer [peer]")
+
+
+def test_what_led_to_an_error_comes_before_it(fails: Fails) -> None:
+    error = fails(
+        "try:\n    try:\n        1 / 0\n    except ArithmeticError as e:\n"
+        "        raise KeyError('a') from e\nexcept KeyError:\n    raise OSError('b')"
+    )
+    lines = shown(error).splitlines()
+    told = [line for line in lines if line and not line.startswith((" ", "-", "Cell"))]
+    assert told == [
+        "ZeroDivisionError: division by zero",
+        "The above exception was the direct cause of the following exception:",
+        "KeyError: 'a'",
+        "During handling of the above exception, another exception occurred:",
+        "OSError: b",
+    ]
+
+
 def test_a_syntax_error_at_run_time(fails: Fails) -> None:
     error = fails("x = 1\nexec('y = (')\n")
     assert (error.name, error.line) == ("SyntaxError", 2)

@@ -389,7 +389,7 @@ def _errands(
     lasting folders, those of the program's own part empty them first.
     """
     made = {k: code for errand in choice.errands for k, code in errand.before if k not in done}
-    done |= made.keys()
+    done.update(made)
     lines = ["# Process 0 does what the notebook did, and tells the others."]
     for index, code in sorted(made.items()):
         if index in folders:

@@ -86,11 +86,13 @@ class Asked:
         filename: The file.
         line: The line.
         far: Whether that is in a function, a class or a module that the expression only refers to.
+        is_index: Whether the expression is a name of the process index, and no more.
     """
 
     filename: str
     line: int
     far: bool = False
+    is_index: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,12 +134,13 @@ class Search:
     """Searches for where expressions begin to depend on the process.
 
     Args:
-        varying: Whether to search for the time and for unseeded random numbers, too.
+        varying: Whether to search for the time and for unseeded random numbers, too, and to find
+            where the process index is used, rather than where a name of it is assigned.
 
     Example:
         >>> test = ast.parse("process_index() == 0", mode="eval").body
         >>> Search().expression(test, Scope("train.py"))
-        Asked(filename='train.py', line=1, far=False)
+        Asked(filename='train.py', line=1, far=False, is_index=False)
         >>> Search().expression(ast.parse("broadcast_one_to_all(process_index())").body[0].value,
         ...     Scope("train.py"))
     """
@@ -160,11 +163,13 @@ class Search:
         here = Asked(scope.filename, getattr(node, "lineno", 0))
         match node:
             case ast.Name(id=name):
-                return here if name in _PROCESS_INDEX else self._name(name, scope, depth)
+                if name in _PROCESS_INDEX:
+                    return here
+                return self._used(here, self._name(name, scope, depth))
             case ast.Attribute(attr=name):
                 if name in _PROCESS_INDEX:
                     return here
-                found = self._attribute(node, scope, depth)
+                found = self._used(here, self._attribute(node, scope, depth))
                 return found or self.expression(node.value, scope, depth)
             case ast.Call(func=function):
                 if _last_name(function) in _AGREED:
@@ -190,6 +195,21 @@ class Search:
         found = (self.expression(node, scope, depth) for node in nodes)
         return next((one for one in found if one is not None), None)
 
+    def _used(self, here: Asked, assigned: Asked | None) -> Asked | None:
+        """Return where a name is used, if it is one of the process index, or else the origin."""
+        if self._varying and assigned is not None and assigned.is_index:
+            return replace(here, is_index=True)
+        return assigned
+
+    def _assigned(self, values: Iterable[ast.expr], scope: Scope, depth: int) -> Asked | None:
+        """Return where one of the values that are assigned to a name depends on the process."""
+        for value in values:
+            found = self.expression(value, scope, depth)
+            if found is not None:
+                alias = isinstance(value, (ast.Name, ast.Attribute)) and found.is_index
+                return replace(found, is_index=alias or _is_index(value))
+        return None
+
     def _name(self, name: str, scope: Scope, depth: int) -> Asked | None:
         key = (id(scope.functions[-1]) if scope.functions else hash(scope.filename), name)
         if key in self._seen:
@@ -208,7 +228,7 @@ class Search:
                 break
             values = [value for at, value in _assigned_in(function) if _is_name(at, name)]
             if values:
-                return self._first(values, outer, depth)
+                return self._assigned(values, outer, depth)
             if name in _parameters(function):
                 is_innermost = i == len(scope.functions)
                 return self._argument(function, name, scope, depth) if is_innermost else None
@@ -217,7 +237,7 @@ class Search:
         if name in index.assigned:
             filename, values = index.assigned[name]
             there = module if filename == scope.filename else Scope(filename)
-            return self._first(values, there, depth)
+            return self._assigned(values, there, depth)
         if name in index.imports:
             node, original = index.imports[name]
             return self._of_module(node, original, module, depth)
@@ -247,7 +267,8 @@ class Search:
                     return None
                 return _far(self._name(node.attr, Scope(_file_of(owner)), depth))
             if owner is None:
-                return self._first(_set_attributes(scope.filename, node.attr), scope, depth + 1)
+                values = _set_attributes(scope.filename, node.attr)
+                return self._assigned(values, scope, depth + 1)
             kind = owner if isinstance(owner, type) else type(owner)
             for one in kind.__mro__:
                 if not _may_search(one.__module__):
@@ -273,7 +294,7 @@ class Search:
                 for at, value in _assignments(method):
                     if isinstance(at, ast.Attribute) and at.attr == attribute:
                         scope = scope_of(filename, value.lineno)
-                        if found := self.expression(value, scope, depth + 1):
+                        if found := self._assigned([value], scope, depth + 1):
                             return _far(found)
         return None
 
@@ -390,6 +411,23 @@ def leaves(statements: Sequence[ast.AST]) -> bool:
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
         return _last_name(last.value.func) in ("exit", "_exit", "quit")
     return isinstance(last, ast.Return)
+
+
+def _is_index(value: ast.expr) -> bool:
+    """Return whether an expression is the process index, and not made of it."""
+    match value:
+        case ast.Call(func=ast.Name(id="int"), args=[inner]):
+            return _is_index(inner)
+        case ast.Call(func=function):
+            named = _last_name(function) in _PROCESS_INDEX
+            return named or any(_is_variable(one) for one in value.args)
+        case ast.Subscript(slice=key):
+            return _is_variable(key)
+    return _last_name(value) in _PROCESS_INDEX
+
+
+def _is_variable(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in _VARIABLES
 
 
 def _varies(call: ast.Call, scope: Scope) -> bool:

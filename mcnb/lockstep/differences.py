@@ -177,7 +177,7 @@ def _setting(lines: Sequence[str]) -> tuple[str, list[str]] | None:
     if len(matches) < len(lines) or len({match.string[: match.start(2)] for match in matches}) > 1:
         return None
     settings = [dict(_SETTING.findall(match[2])) for match in matches]
-    for name in settings[0]:
+    for name in dict.fromkeys(itertools.chain(*settings)):
         values = [one.get(name, "none") for one in settings]
         if len({*values}) > 1:
             return f"the setting {name} of {matches[0][1]}", [*map(_as_letter, values)]

@@ -557,7 +557,7 @@ class Referee:
         parted = self._parted(waiters, involved)
         told = {k for k, _ in waiters}
         for p in involved - told:
-            if not (late or self._processes[p].waiting):
+            if not late:  # also if it waits at another launch, which may yet go ahead
                 self._processes[p].apart.append(told)
         for k, thread in waiters:
             apart = self._processes[k].apart

@@ -44,7 +44,8 @@ def meeting_point(identity: Identity, environment: Mapping[str, str]) -> Path:
         folder = Path(tempfile.gettempdir(), f"mcnb-{os.getuid()}")
     else:
         folder = Path.home() / ".cache" / "mcnb"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):  # maybe no folder: see below
+        folder.mkdir(mode=0o700, parents=True)
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
         raise ClusterError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ HINT = (
     "file on every process, or send it from process 0 to the others: "
     "jax.experimental.multihost_utils.broadcast_one_to_all(x)"
 )
+LED = "What may have led there: {} depends on a value that differs between processes ({}). "
 
 
 @pytest.fixture
@@ -37,45 +39,53 @@ def goes_on(cluster: mcnb.Cluster) -> bool:
     return cluster.run(NEXT).text() == "[all 4] 500.0\n"
 
 
-# The cell, what differs, and the line of the launch.
-DIFFERENT: dict[str, tuple[str, str, int]] = {
+# The cell, what differs, the line of the launch, and that where the argument begins to differ; 0 if
+# it is not found.
+DIFFERENT: dict[str, tuple[str, str, int, int]] = {
     "one element of a NumPy array": (
         "w = ones.copy()\nif k == 2: w[1, 2] = 7\ndot(x, {'w': w, 'b': ones})",
         "the value of argument params['w'] at [1, 2]: 1.0 on processes 0,1,3; 7.0 on process 2",
         3,
+        0,
     ),
     "memory that nobody has set, as np.empty leaves it": (
         "buffer = replicated(np.full((4, 3), k + 0.5, np.float32))\ndot(x, [buffer])",
         "the value of argument params[0] at [0, 0]: 0.5 on process 0; 1.5 on process 1; 2.5 on "
         "process 2; 3.5 on process 3",
         2,
+        1,
     ),
     "nested parameters": (
         "params = {'layers': [{'w': ones}, {'w': ones + (k == 1), 'b': ones}]}\ndot(x, params)",
         "the value of argument params['layers'][1]['w'] at [0, 0]: 1.0 on processes 0,2,3; 2.0 on "
         "process 1",
         2,
+        1,
     ),
     "replicated along one axis of the mesh": (
         "v = np.arange(32.0).reshape(4, 8)\nif k == 3: v[3, 5] = -1\n"
         "dot(x, [replicated(v, P(None, 'b'))])",
         "the value of argument params[0] at [3, 5]: 29.0 on processes 0-2; -1.0 on process 3",
         3,
+        0,
     ),
     "between two processes": (
         "if k in (1, 3):\n    w = replicated(np.full(5, k), on=of(1, 3))\n"
         "    jax.jit(lambda v, w: jnp.sum(v) * w)(among(1, 3), w)",
         "the value of argument w at [0]: 1 on process 1; 3 on process 3",
         3,
+        2,
     ),
     "a number": (
         "jax.jit(lambda v, rate: jnp.sum(v) * rate)(x, 0.1 + (k == 0))",
         "the value of argument rate: 1.1 on process 0; 0.1 on processes 1-3",
         1,
+        1,
     ),
     "a flag": (
         "jax.jit(lambda v, on: jnp.where(on, jnp.sum(v), 0))(x, k != 3)",
         "the value of argument on: True on processes 0-2; False on process 3",
+        1,
         1,
     ),
     "a random key": (
@@ -83,44 +93,51 @@ DIFFERENT: dict[str, tuple[str, str, int]] = {
         "jax.jit(lambda key, v: jnp.sum(v + jax.random.normal(key, v.shape)))(key, x)",
         "the value of argument key: [0 0] on processes 0,1; [0 1] on processes 2,3",
         2,
+        1,
     ),
     "bfloat16": (
         "w = jnp.full((4, 3), 1 + (k == 1), jnp.bfloat16)\ndot(x, [w])",
         "the value of argument params[0] at [0, 0]: 1 on processes 0,2,3; 2 on process 1",
         2,
+        1,
     ),
     "an array of this process alone": (
         "w = jnp.asarray(ones).at[2, 0].set(k)\ndot(x, [w])",
         "the value of argument params[0] at [2, 0]: 0.0 on process 0; 1.0 on process 1; 2.0 on "
         "process 2; 3.0 on process 3",
         2,
+        1,
     ),
     "compiled ahead of time": (
         "step = dot.lower(x, [replicated(ones)]).compile()\nw = ones + (k == 2)\n"
         "step(x, [replicated(w)])",
         "the value of argument 1 at [0, 0]: 1.0 on processes 0,1,3; 2.0 on process 2",
         3,
+        2,
     ),
     "not a number on one": (
         "w = ones.copy()\nif k == 1: w[3, 1] = np.nan\ndot(x, [w])",
         "the value of argument params[0] at [3, 1]: 1.0 on processes 0,2,3; nan on process 1",
         3,
+        0,
     ),
 }
 
 
-@pytest.mark.parametrize(("source", "differs", "line"), DIFFERENT.values(), ids=DIFFERENT)
+@pytest.mark.parametrize(("source", "differs", "line", "origin"), DIFFERENT.values(), ids=DIFFERENT)
 @pytest.mark.promise("replicated values are compared")
 def test_a_replicated_argument_that_is_not_equal(
-    values_cluster: mcnb.Cluster, source: str, differs: str, line: int
+    values_cluster: mcnb.Cluster, source: str, differs: str, line: int, origin: int
 ) -> None:
     result = values_cluster.run(source)
     assert result.verdict is not None, result.text()
     assert result.verdict.kind == "mismatch"
     assert {state.line for state in result.verdict.states.values()} == {line}
-    error = str(result.error())
-    assert (
-        f". What differs: {differs}. {HINT}. The cluster is intact; all variables are kept" in error
+    name = re.split(r"[\[: ]", differs.removeprefix("the value of argument "))[0]
+    led = LED.format("argument 1" if name == "1" else f"`{name}`", f"line {origin}")
+    assert str(result.error()).endswith(
+        f". What differs: {differs}. {led if origin else ''}{HINT}. The cluster is intact; all "
+        "variables are kept"
     )
     assert goes_on(values_cluster)
 
@@ -275,7 +292,7 @@ def test_a_script_whose_values_are_compared(tmp_path: Path) -> None:
     assert err[-1] == (
         "mcnb run: mismatch: both processes are waiting in jit(<lambda>) f32[12] f32[], "
         f"train.py:{LINE}. What differs: the value of argument w: 1.0 on process 0; 1.000001 on "
-        f"process 1. {HINT}"
+        f"process 1. {LED.format('`w`', f'train.py:{LINE - 1}')}{HINT}"
     )
 
 

@@ -46,7 +46,7 @@ def origins(tmp_path: Path, source: str, parameters: tuple[str, ...] = PARAMETER
     path = tmp_path / "train.py"
     path.write_text(BEGIN + source)
     linecache.checkcache(str(path))
-    names = {"step": step, "process_index": lambda: 0, "__file__": str(path)}
+    names = {"step": step, "process_index": lambda: 0, "__file__": str(path), "make": abs}
     exec(compile(path.read_text(), str(path), "exec"), names)
     return found[0]
 
@@ -57,11 +57,13 @@ def origins(tmp_path: Path, source: str, parameters: tuple[str, ...] = PARAMETER
         ("step(same, same)", {}),
         ("step(draw(), same)", {"params": "train.py:8"}),
         ("w = draw()\nstep(same, w, scale=2)", {"batch": "train.py:8"}),
-        ("step(seed, batch=same, scale=k)", {"params": "train.py:4", "scale": "train.py:3"}),
+        ("step(seed, batch=same, scale=k)", {"params": "train.py:4", "scale": f"train.py:{AT}"}),
         ("step(same, *[k], scale=seed)", {"scale": "train.py:4"}),
         ("step(same, **{'batch': k})", {}),
-        ("step(k, same, same, same, k)", {"params": "train.py:3"}),
-        ("def f(x):\n    step(x, same)\nf(k)", {"params": "train.py:3"}),
+        ("step(k, same, same, same, k)", {"params": f"train.py:{AT}"}),
+        ("def f(x):\n    step(x, same)\nf(k)", {"params": f"train.py:{AT + 1}"}),
+        ("w = same + k\nv = w * 2\nstep(v, same)", {"params": f"train.py:{AT}"}),
+        ("mine = k\nw = make(mine)\nstep(w, same)", {"params": f"train.py:{AT + 1}"}),
     ],
 )
 def test_arguments_have_the_names_of_parameters(
@@ -74,7 +76,7 @@ def test_arguments_have_the_names_of_parameters(
     ("source", "expected"),
     [
         ("step(same, seed)", {"": "train.py:4"}),
-        ("step(same, tiled=k)", {"": "train.py:3"}),
+        ("step(same, tiled=k)", {"": f"train.py:{AT}"}),
         ("step(k, seed)", {}),  # which of them, is not known
         ("step(same)", {}),
     ],

@@ -217,10 +217,17 @@ def _execute(spec: Spec) -> int:
             cwd=spec.cwd,
             start_new_session=True,
             umask=spec.umask,
-            preexec_fn=die_with_parent,
+            preexec_fn=_as_after_login,
         )
     process.returncode = 0  # or Popen would wait for the process, too, and keep its status
     return process.pid
+
+
+def _as_after_login() -> None:
+    """Undo what a process would inherit of the fork server, which ignores these signals."""
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_DFL)
+    die_with_parent()
 
 
 def _as_if_imported_now() -> None:

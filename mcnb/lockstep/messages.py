@@ -366,10 +366,10 @@ def _origin(verdict: Verdict, argument: str) -> str:
     """Tell where an argument that differs begins to do so; empty if that is not known."""
     parameter = re.split(r"[.\[]", argument)[0]
     for _, detail in sorted(verdict.details.items()):
-        place = detail.origins.get(parameter) or detail.origins.get("")
-        if place:
-            what = f"argument {argument}" if parameter.isdigit() else f"`{parameter}`"
-            return f"{what} depends on a value that differs between processes ({place})"
+        origin = detail.origins.get(parameter) or detail.origins.get("")
+        if origin is not None:
+            name, place = origin.name, origin.place
+            return f"`{name}` depends on a value that differs between processes ({place})"
     return ""
 
 

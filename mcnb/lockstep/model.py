@@ -335,6 +335,19 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an argument of a launch begins to differ from process to process.
+
+    Attributes:
+        name: What the learner's code calls the argument.
+        place: The line.
+    """
+
+    name: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class Detail:
     """The details of a launch that only its process knows, requested when needed.
 
@@ -348,9 +361,8 @@ class Detail:
         skip_at: The line that may skip the launch.
         variables: What the names on these lines refer to, from the innermost line.
         caught: The exceptions that the process caught before, from the newest.
-        origins: The line where each argument of the function begins to differ from process to
-            process, by the names of parameters; `""` stands for the only one that does, of whatever
-            name.
+        origins: Where arguments of the function begin to differ from process to process, by
+            parameter; `""` stands for the only one that does, of whatever parameter.
         library: The function of a library that the learner calls there, in the learner's words, if
             a library other than JAX makes the launch.
         static: Static arguments of the function, by name, as text.
@@ -376,7 +388,7 @@ class Detail:
     skip_at: str = ""
     variables: tuple[Variable, ...] = ()
     library: str = ""
-    origins: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, Origin] = field(default_factory=dict)
     caught: tuple[Caught, ...] = ()
 
     @classmethod
@@ -387,7 +399,9 @@ class Detail:
             name: tuple(Condition(**one) for one in data[name]) for name in ("conditions", "before")
         }
         variables = tuple(Variable(**one) for one in data["variables"])
-        found = {"variables": variables, "caught": Caught.all_from_data(data["caught"])}
+        origins = {name: Origin(**one) for name, one in data["origins"].items()}
+        caught = Caught.all_from_data(data["caught"])
+        found = {"variables": variables, "caught": caught, "origins": origins}
         return cls(**{**data, **tuples, **conditions, **found})
 
 

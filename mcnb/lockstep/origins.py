@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from mcnb.lockstep.around import Spot, scopes_of
 from mcnb.lockstep.callee import call_at
 from mcnb.lockstep.dependence import Search
+from mcnb.lockstep.model import Origin
 
 
 def origins_of(
     spots: Sequence[Spot], parameters: Sequence[str], name: Callable[[str, int], str]
-) -> dict[str, str]:
-    """Return the line where each argument begins to differ, as far as the source tells.
+) -> dict[str, Origin]:
+    """Return where arguments of a launch begin to differ, as far as the source tells.
 
     A value differs if it depends on the process, on the time, or on unseeded random numbers.
 
@@ -25,7 +26,7 @@ def origins_of(
         name: Returns the name of a line of a file in messages.
 
     Returns:
-        The names of lines, by parameter. Without parameters, the only argument of the call on the
+        Where they do, by parameter. Without parameters, the only argument of the call on the
         innermost line that differs, if there is one, as `""`.
     """
     if not spots or spots[0].frame is None:
@@ -34,15 +35,17 @@ def origins_of(
     call = call_at(frame.f_code, frame.f_lasti)
     if call is None:
         return {}
-    scope, found = scopes_of(spots)[0], {}
+    scope, found = scopes_of(spots)[0], dict[str, Origin]()
     for parameter, argument in _arguments(call, parameters).items():
         with contextlib.suppress(Exception):  # of any kind: a hint is not worth losing the rest
             if asked := Search(varying=True).expression(argument, scope):
-                found[parameter] = name(asked.filename, asked.line)
+                is_name = isinstance(argument, (ast.Name, ast.Attribute)) or not parameters
+                words = ast.unparse(argument) if is_name else parameter
+                found[parameter] = Origin(words, name(asked.filename, asked.line))
     if parameters:
         return found
-    places = [*found.values()]
-    return {"": places[0]} if len(places) == 1 else {}
+    each = [*found.values()]
+    return {"": each[0]} if len(each) == 1 else {}
 
 
 def _arguments(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:

@@ -135,8 +135,8 @@ def test_a_process_has_nothing_of_its_parent(begun: Begun) -> None:
     for k, state in enumerate(begun.states):
         assert (state["own session"], state["killed with parent"]) == (True, 9)
         assert (state["pipe"], state["child"], state["wake up"]) == (True, True, -1)
+        assert (state["interrupt"], state["others"]) == (True, [True, True])
         if begun.how == "fork":
-            assert (state["interrupt"], state["others"]) == (True, [True, True])
             assert state["name"] == f"process {k}\n"
 
 

@@ -134,7 +134,8 @@ def test_a_replicated_argument_that_is_not_equal(
     assert result.verdict.kind == "mismatch"
     assert {state.line for state in result.verdict.states.values()} == {line}
     name = re.split(r"[\[: ]", differs.removeprefix("the value of argument "))[0]
-    led = LED.format("argument 1" if name == "1" else f"`{name}`", f"line {origin}")
+    called = "[replicated(w)]" if name == "1" else name
+    led = LED.format(f"`{called}`", f"line {origin}")
     assert str(result.error()).endswith(
         f". What differs: {differs}. {led if origin else ''}{HINT}. The cluster is intact; all "
         "variables are kept"

@@ -112,6 +112,16 @@ def test_another_number_of_processes(count: int) -> None:
     exec("\n".join(lines[at + 1 : at + 3]), names)
 
 
+def test_a_cell_that_two_pushes_need_runs_once() -> None:
+    push = "mcnb.current_cluster().push({'%s': n})"
+    cells = "print('once')\nn = 1", push % "m", "%%mcjax\nm", push % "k", "%%mcjax\nk"
+    (program,) = lesson(*cells)
+    said = body(program)
+    run = [line.strip() for line in said.splitlines() if not line.startswith("#")]
+    assert [run.count(line) for line in ("print('once')", "n = 1")] == [1, 1]
+    assert "k = from_process_0(lambda: n)" in said
+
+
 @pytest.mark.parametrize("value", [3, {"a": [1.5] * 99}, "é\x00 "])
 def test_what_process_0_tells_all_have(value: object, monkeypatch: pytest.MonkeyPatch) -> None:
     (program,) = lesson("n = 1\nmcnb.current_cluster().push({'m': n})", "%%mcjax\nm")

@@ -6,13 +6,12 @@ import linecache
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import pytest
 
 from mcnb.lockstep.around import Spot
 from mcnb.lockstep.messages import explain
-from mcnb.lockstep.model import Detail, Launch, ProcessState, SharedValue, Variable, Verdict
+from mcnb.lockstep.model import Detail, Launch, Origin, ProcessState, SharedValue, Variable, Verdict
 from mcnb.lockstep.origins import origins_of
 from mcnb.lockstep.threads import line_of
 
@@ -28,12 +27,15 @@ def draw():
 
 """
 AT = BEGIN.count("\n") + 1  # the line after it
+BOX = "class Box:\n    def __init__(self):\n        self.w = k + 1\n\nbox = Box()\n"
 PARAMETERS = ("params", "batch", "scale")
 
 
-def origins(tmp_path: Path, source: str, parameters: tuple[str, ...] = PARAMETERS) -> Any:
+def origins(
+    tmp_path: Path, source: str, parameters: tuple[str, ...] = PARAMETERS
+) -> dict[str, Origin]:
     """Run a program that calls `step`, and return the origins of that call's arguments."""
-    found: list[dict[str, str]] = []
+    found: list[dict[str, Origin]] = []
 
     def step(*_: object, **__: object) -> None:
         frame: FrameType | None = sys._getframe(1)
@@ -46,9 +48,20 @@ def origins(tmp_path: Path, source: str, parameters: tuple[str, ...] = PARAMETER
     path = tmp_path / "train.py"
     path.write_text(BEGIN + source)
     linecache.checkcache(str(path))
-    names = {"step": step, "process_index": lambda: 0, "__file__": str(path), "make": abs}
+    names = {
+        "step": step,
+        "process_index": lambda: 0,
+        "__name__": "train",
+        "__file__": str(path),
+        "make": abs,
+    }
     exec(compile(path.read_text(), str(path), "exec"), names)
     return found[0]
+
+
+def places(tmp_path: Path, source: str, parameters: tuple[str, ...] = PARAMETERS) -> dict[str, str]:
+    found = origins(tmp_path, source, parameters)
+    return {parameter: one.place for parameter, one in found.items()}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +82,7 @@ def origins(tmp_path: Path, source: str, parameters: tuple[str, ...] = PARAMETER
 def test_arguments_have_the_names_of_parameters(
     tmp_path: Path, source: str, expected: dict[str, str]
 ) -> None:
-    assert origins(tmp_path, source) == expected
+    assert places(tmp_path, source) == expected
 
 
 @pytest.mark.parametrize(
@@ -84,7 +97,25 @@ def test_arguments_have_the_names_of_parameters(
 def test_of_another_function_the_only_argument_counts(
     tmp_path: Path, source: str, expected: dict[str, str]
 ) -> None:
-    assert origins(tmp_path, source, ()) == expected
+    assert places(tmp_path, source, ()) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "parameters", "name"),
+    [
+        ("step(k)", PARAMETERS, "k"),
+        ("step(k + 1)", PARAMETERS, "params"),
+        ("step(box.w)", PARAMETERS, "box.w"),
+        ("step(k)", (), "k"),
+        ("step(k + 1)", (), "k + 1"),
+    ],
+)
+def test_an_argument_has_the_name_that_the_program_gives_it(
+    tmp_path: Path, source: str, parameters: tuple[str, ...], name: str
+) -> None:
+    found = origins(tmp_path, f"{BOX}{source}", parameters)
+    [origin] = found.values()
+    assert origin.name == name
 
 
 def test_what_is_no_call_has_no_arguments(tmp_path: Path) -> None:
@@ -93,28 +124,29 @@ def test_what_is_no_call_has_no_arguments(tmp_path: Path) -> None:
     assert origins_of([], PARAMETERS, lambda *_: "") == {}
     assert origins_of([Spot(__file__, 1)], PARAMETERS, lambda *_: "") == {}
     assert origins_of([Spot("gone.py", 1, frame)], PARAMETERS, lambda *_: "") == {}
-    assert origins(tmp_path, f"{source}A() + k", ()) == {}
+    assert places(tmp_path, f"{source}A() + k", ()) == {}
 
 
 MATRIX, LONGER, HALF = (
     Launch("jit(step)", text, (0, 1), (text, "f32[8]")) for text in ("f32[4,4]", "f32[4,2]", "")
 )
 VALUE = SharedValue(0, (1,), "0.5")
+FROM = Origin("w", "train.py:8")
 LED = "What may have led there: "
 
 
 @pytest.mark.parametrize(
     ("names", "origin", "expected"),
     [
-        (("params['w']", "batch"), {"params": "train.py:8"}, "`params` depends"),
-        (("params.w", "batch"), {"params": "train.py:8"}, "`params` depends"),
-        (("params", "batch"), {"": "train.py:8"}, "`params` depends"),
-        ((), {"": "train.py:8"}, "argument 0 depends"),
-        (("params", "batch"), {"batch": "train.py:8"}, ""),
+        (("params['w']", "batch"), {"params": FROM}, "`w` depends"),
+        (("params.w", "batch"), {"params": FROM}, "`w` depends"),
+        (("params", "batch"), {"": FROM}, "`w` depends"),
+        ((), {"": FROM}, "`w` depends"),
+        (("params", "batch"), {"batch": FROM}, ""),
     ],
 )
 def test_a_verdict_tells_where_an_argument_begins_to_differ(
-    names: tuple[str, ...], origin: dict[str, str], expected: str
+    names: tuple[str, ...], origin: dict[str, Origin], expected: str
 ) -> None:
     details = {1: Detail("step(w, x)", names=names, origins=origin)}
     states = {k: ProcessState("waits", one, 4) for k, one in enumerate((MATRIX, LONGER))}
@@ -133,7 +165,7 @@ def test_a_verdict_tells_where_an_argument_begins_to_differ(
 def test_another_computation_has_no_argument_that_differs() -> None:
     launches = MATRIX, Launch("max", "2", (0, 1), ("f32[8]",))
     states = {k: ProcessState("waits", one, 4) for k, one in enumerate(launches)}
-    details = {k: Detail("f(x)", origins={"": "train.py:8"}) for k in range(2)}
+    details = {k: Detail("f(x)", origins={"": FROM}) for k in range(2)}
     assert LED not in explain(Verdict("mismatch", states, details=details), 2).sentence
 
 

@@ -230,3 +230,23 @@ def test_the_cause_is_looked_for_among_the_launches_of_one_name() -> None:
     assert referee.verdict is not None
     assert referee.verdict.parted is not None
     assert (referee.verdict.parted.launch, referee.verdict.parted.number) == (ALL, 2)
+
+
+def test_a_process_that_waits_elsewhere_during_a_divergence_receives_it_later() -> None:
+    referee = Referee(4)
+    every, odd, last = (launch(name, 0, 1, 2, 3) for name in ("every", "odd", "last"))
+    pair = launch("pair", 2, 3)
+    assert referee.announce(2, 0, pair, 1) == []
+    referee.announce(0, 0, every, 2)
+    assert stop_of(referee.announce(1, 0, odd, 3)).waiters == ((0, 0), (1, 0))
+    assert referee.announce(3, 0, pair, 1) == [Go(((2, 0), (3, 0)))]
+    # The first two have caught the verdict, and are one step ahead of the others.
+    for k in (0, 1):
+        assert referee.announce(k, 0, every, 5) == []
+    for k in (2, 3):
+        assert stop_of(referee.announce(k, 0, every, 2)).waiters == ((k, 0),)
+    assert [referee.announce(k, 0, every, 5) for k in (2, 3)] == [
+        [],
+        [Go(tuple((k, 0) for k in range(4)))],
+    ]
+    assert [len(referee.announce(k, 0, last, 6)) for k in range(4)] == [0, 0, 0, 1]

@@ -46,12 +46,14 @@ def test_the_folder_is_one_that_all_hosts_share_and_only_the_user_can_enter(
     assert [path.parent.stat().st_mode & 0o777 for path in paths] == [0o700] * 4
 
 
-@pytest.mark.parametrize("kind", ["of a group", "of others", "a link"])
+@pytest.mark.parametrize("kind", ["of a group", "of others", "a link", "a file"])
 def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "shared"
     if kind == "a link":
         (tmp_path / "other").mkdir(mode=0o700)
         folder.symlink_to("other")
+    elif kind == "a file":
+        folder.touch(mode=0o600)
     else:
         folder.mkdir()
         folder.chmod(0o750 if kind == "of a group" else 0o701)

@@ -265,7 +265,7 @@ class Client:
         outer = self._make_outer(thread, launch, caller)
         slot = Slot(place, thread, launch, ticket=ticket, make=make, until=until)
         slot.brief = until is not None and until - announced <= BRIEF_S
-        slot.handled, slot.caught = sys.exception(), self.caught.recent
+        slot.handled = sys.exception()
         if digests:
             slot.replicas, slot.digests = replicas, digests
         self._slots[ticket] = self._unmade[ticket] = slot
@@ -662,7 +662,7 @@ class Client:
             stacks = list(self._stacks.values())  # the thread that waits may be adding its own
             before = next((at for number, at in stacks if number == stack), Place())
             detail = Detail() if place is None else self._detail(place, frame, handled, before)
-            return detail if slot is None else replace(detail, caught=slot.caught)
+            return detail if slot is None else replace(detail, caught=self.caught.recent)
         except Exception:  # of any kind: the verdict does not depend on it
             return Detail()
 

@@ -134,8 +134,9 @@ class Search:
     """Searches for where expressions begin to depend on the process.
 
     Args:
-        varying: Whether to search for the time and for unseeded random numbers, too, and to find
-            where the process index is used, rather than where a name of it is assigned.
+        varying: Whether to search for the time and for unseeded random numbers, too; for changes
+            of a value in place, and assignments that only some processes make; and for where the
+            process index is used, rather than where a name of it is assigned.
 
     Example:
         >>> test = ast.parse("process_index() == 0", mode="eval").body
@@ -228,7 +229,8 @@ class Search:
                 break
             values = [value for at, value in _assigned_in(function) if _is_name(at, name)]
             if values:
-                return self._assigned(values, outer, depth)
+                found = self._assigned(values, outer, depth)
+                return found or self._changed(name, function, outer, depth)
             if name in _parameters(function):
                 is_innermost = i == len(scope.functions)
                 return self._argument(function, name, scope, depth) if is_innermost else None
@@ -237,12 +239,25 @@ class Search:
         if name in index.assigned:
             filename, values = index.assigned[name]
             there = module if filename == scope.filename else Scope(filename)
-            return self._assigned(values, there, depth)
+            found = self._assigned(values, there, depth)
+            return found or self._changed(name, parsed(there.filename), there, depth)
         if name in index.imports:
             node, original = index.imports[name]
             return self._of_module(node, original, module, depth)
         stars = (self._of_module(node, name, module, depth) for node in index.stars)
         return next((one for one in stars if one is not None), None)
+
+    def _changed(self, name: str, node: ast.AST, scope: Scope, depth: int) -> Asked | None:
+        """Return where a value is changed in place, or only on some processes."""
+        if not self._varying:
+            return None
+        parts = [
+            value
+            for at, value in _assigned_in(node)
+            if not _is_name(at, name) and _is_name(_whole(at), name)
+        ]
+        found = self._first([*parts, *_tests_around(node, name)], scope, depth)
+        return found and replace(found, is_index=False)
 
     def _of_module(self, node: ast.ImportFrom, name: str, scope: Scope, depth: int) -> Asked | None:
         """Return where a name that is imported from another module depends on the process."""
@@ -411,6 +426,25 @@ def leaves(statements: Sequence[ast.AST]) -> bool:
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
         return _last_name(last.value.func) in ("exit", "_exit", "quit")
     return isinstance(last, ast.Return)
+
+
+def _whole(target: ast.expr) -> ast.expr:
+    """Return `w` for `w[0].a`."""
+    while isinstance(target, (ast.Subscript, ast.Attribute)):
+        target = target.value
+    return target
+
+
+def _tests_around(node: ast.AST, name: str) -> Iterator[ast.expr]:
+    """Yield the conditions under which a block assigns to a name or to a part of its object."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (*_Definitions, ast.ClassDef)):
+            continue
+        if isinstance(child, (ast.If, ast.While)) and any(
+            _is_name(_whole(at), name) for at, _ in _assigned_in(child)
+        ):
+            yield child.test
+        yield from _tests_around(child, name)
 
 
 def _is_index(value: ast.expr) -> bool:

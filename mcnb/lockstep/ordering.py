@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
 
-from mcnb.lockstep.model import Caught, Launch
+from mcnb.lockstep.model import Launch
 from mcnb.lockstep.source import Place
 from mcnb.lockstep.threads import current_frames, module_of, stack_of
 from mcnb.lockstep.values import Replicas
@@ -82,7 +82,6 @@ class Slot:
         until: When the thread gives up, on the monotonic clock; None if it never does.
         brief: Whether the thread gives up soon, and so goes on in any case.
         handled: The exception that the thread handles, in an `except` or a `finally` clause.
-        caught: The exceptions that the process has caught before.
     """
 
     place: Place
@@ -102,7 +101,6 @@ class Slot:
     until: float | None = None
     brief: bool = False
     handled: BaseException | None = None
-    caught: tuple[Caught, ...] = ()
 
     def __post_init__(self) -> None:
         self.woken.acquire()

@@ -39,14 +39,13 @@ def goes_on(cluster: mcnb.Cluster) -> bool:
     return cluster.run(NEXT).text() == "[all 4] 500.0\n"
 
 
-# The cell, what differs, the line of the launch, and that where the argument begins to differ; 0 if
-# it is not found.
+# The cell, what differs, the line of the launch, and that where the argument begins to differ.
 DIFFERENT: dict[str, tuple[str, str, int, int]] = {
     "one element of a NumPy array": (
         "w = ones.copy()\nif k == 2: w[1, 2] = 7\ndot(x, {'w': w, 'b': ones})",
         "the value of argument params['w'] at [1, 2]: 1.0 on processes 0,1,3; 7.0 on process 2",
         3,
-        0,
+        2,
     ),
     "memory that nobody has set, as np.empty leaves it": (
         "buffer = replicated(np.full((4, 3), k + 0.5, np.float32))\ndot(x, [buffer])",
@@ -67,7 +66,7 @@ DIFFERENT: dict[str, tuple[str, str, int, int]] = {
         "dot(x, [replicated(v, P(None, 'b'))])",
         "the value of argument params[0] at [3, 5]: 29.0 on processes 0-2; -1.0 on process 3",
         3,
-        0,
+        2,
     ),
     "between two processes": (
         "if k in (1, 3):\n    w = replicated(np.full(5, k), on=of(1, 3))\n"
@@ -119,7 +118,7 @@ DIFFERENT: dict[str, tuple[str, str, int, int]] = {
         "w = ones.copy()\nif k == 1: w[3, 1] = np.nan\ndot(x, [w])",
         "the value of argument params[0] at [3, 1]: 1.0 on processes 0,2,3; nan on process 1",
         3,
-        0,
+        2,
     ),
 }
 
@@ -137,8 +136,7 @@ def test_a_replicated_argument_that_is_not_equal(
     called = "[replicated(w)]" if name == "1" else name
     led = LED.format(f"`{called}`", f"line {origin}")
     assert str(result.error()).endswith(
-        f". What differs: {differs}. {led if origin else ''}{HINT}. The cluster is intact; all "
-        "variables are kept"
+        f". What differs: {differs}. {led}{HINT}. The cluster is intact; all variables are kept"
     )
     assert goes_on(values_cluster)
 
@@ -152,7 +150,7 @@ def test_the_whole_verdict(values_cluster: mcnb.Cluster) -> None:
         "        ----> 4 dot(x, [w])\n"
         "\n"
         "What differs: the value of argument params[0] at [0, 1]: 2.0 on processes 0-2; 3.0 on "
-        f"process 3\n{HINT}\n"
+        f"process 3\n{LED.format('`w`', 'line 2').strip()}\n{HINT}\n"
         "The cluster is intact; all variables are kept\n"
     )
 

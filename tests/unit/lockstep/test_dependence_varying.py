@@ -92,3 +92,26 @@ def test_other_calls_and_seeded_random_numbers_do_not(source: str) -> None:
 )
 def test_the_line_is_found_through_names_and_functions(source: str, line: int | None) -> None:
     assert found(source) == line
+
+
+@pytest.mark.usefixtures("no_cells")
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("w = ones(3)\nif process_index() == 2:\n    w[1, 2] = 7\nw", 2),
+        ("w = ones(3)\nif process_index() == 2:\n    w = zeros(3)\nw", 2),
+        ("w = ones(3)\nif process_index() == 2:\n    w += 1\nw", 2),
+        ("w = ones(3)\nw[1] = process_index()\nw", 2),
+        ("k = process_index()\nw = box()\nw.a[0] = 2 * k\nw", 3),
+        ("w = ones(3)\nif process_index() == 2:\n    v = zeros(3)\nw", None),
+        ("w = ones(3)\nif process_index() == 2:\n    def f():\n        w = 1\nw", None),
+        (
+            "def f():\n    w = ones(3)\n    if is_primary():\n        w[0] = 1\n    return w\nf()",
+            3,
+        ),
+    ],
+)
+def test_changes_that_only_some_processes_make(source: str, line: int | None) -> None:
+    assert found(source) == line
+    if "w[" in source:
+        assert found(source, varying=False) is None

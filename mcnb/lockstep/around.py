@@ -320,6 +320,11 @@ def _calls(node: ast.AST) -> bool:
     return any(isinstance(inner, kinds) for inner in ast.walk(node))
 
 
+def source_of(filename: str, line: int) -> str:
+    """Return a line of a file that `linecache` knows, without its comment, to be quoted."""
+    return _without_comment(linecache.getline(filename, line))[:_LONGEST_SOURCE]
+
+
 def _without_comment(line: str) -> str:
     """Return a line of source without its indentation and its comment."""
     line = line.strip()

@@ -16,22 +16,22 @@ _HINTS = {
         "out of the condition, and keep only local work such as printing inside"
     ),
     "loop": (
-        "the loop {0} ran a different number of times on different processes. Agree on the "
-        "number of steps before the loop, for example the minimum over all processes, or drop the "
-        "last, incomplete batch"
+        "the loop {0} ran a different number of times on different processes. Run the same number "
+        "of steps on every process: begin at the same step, and give every process the same number "
+        "of batches"
     ),
     "loops": (
-        "one of the loops {0} ran a different number of times on different processes. Agree on the "
-        "numbers of steps before the loops, for example the minimum over all processes, or drop "
-        "the last, incomplete batch"
+        "one of the loops {0} ran a different number of times on different processes. Run the same "
+        "number of steps on every process: begin at the same step, and give every process the same "
+        "number of batches"
     ),
     "skipped": (
-        "in the loop {0}, {1} may skip this line. All processes must take the same decision: "
-        "base it on a value that they share, for example one that was broadcast"
+        "in the loop {0}, {1} may skip this line or end the loop. All processes must make the same "
+        "decision: base it on a value that they share, for example one that was broadcast"
     ),
     "shape": (
-        "all processes must pass the same global shape. Pad to a common length, and drop or pad "
-        "the last batch"
+        "all processes must pass the same global shape. Pad to a common length, or drop the last, "
+        "incomplete batch on all processes"
     ),
     "dtype": "all processes must pass the same dtype. Set the dtype where the array is created",
     "sharding": (
@@ -65,16 +65,17 @@ _HINTS = {
         "barriers in the same order"
     ),
     "handling": (
-        "an exception led to another launch than on the other processes. Mend what raised it, and "
-        "launch nothing in an `except` or a `finally` clause that other processes may not reach"
+        "an exception led to another launch than on the other processes. Fix its cause, and run no "
+        "collective in an `except` or a `finally` clause: the other processes are elsewhere then"
     ),
     "branch": (
         "the processes took different branches, or one of them has an extra or a missing launch. "
         "Every participant must run the same launches in the same order"
     ),
     "value": (
-        "a replicated argument must be equal on all processes. Compute it from one seed or one "
-        "file on every process, or send it from process 0 to the others: "
+        "a replicated argument must be equal on all processes; otherwise the results are wrong, "
+        "without an error. Compute it from the same seed or file on every process, or send it from "
+        "process 0 to the others: "
         "jax.experimental.multihost_utils.broadcast_one_to_all(x)"
     ),
     "not invited": (

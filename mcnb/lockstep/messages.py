@@ -268,7 +268,7 @@ reaching it'
     parts = (
         ("What happened: ", happened),
         ("What differs: ", differs),
-        ("What may have led there: ", led),
+        ("Likely cause: ", led),
         ("What came before: ", parted),
         ("Hint: ", hint),
     )
@@ -368,8 +368,8 @@ def _origin(verdict: Verdict, argument: str) -> str:
     for _, detail in sorted(verdict.details.items()):
         origin = detail.origins.get(parameter) or detail.origins.get("")
         if origin is not None:
-            name, place = origin.name, origin.place
-            return f"`{name}` depends on a value that differs between processes ({place})"
+            said = f"`{origin.name}` depends on a value that differs between processes"
+            return f"{said}: `{origin.source}` ({origin.place})" if origin.source else said
     return ""
 
 

@@ -341,10 +341,12 @@ class Origin:
     Attributes:
         name: What the learner's code calls the argument.
         place: The line.
+        source: The line of source.
     """
 
     name: str
     place: str
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

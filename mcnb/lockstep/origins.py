@@ -6,7 +6,7 @@ import ast
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
-from mcnb.lockstep.around import Spot, scopes_of
+from mcnb.lockstep.around import Spot, scopes_of, source_of
 from mcnb.lockstep.callee import call_at
 from mcnb.lockstep.dependence import Search
 from mcnb.lockstep.model import Origin
@@ -41,7 +41,8 @@ def origins_of(
             if asked := Search(varying=True).expression(argument, scope):
                 is_name = isinstance(argument, (ast.Name, ast.Attribute)) or not parameters
                 words = ast.unparse(argument) if is_name else parameter
-                found[parameter] = Origin(words, name(asked.filename, asked.line))
+                place = name(asked.filename, asked.line)
+                found[parameter] = Origin(words, place, source_of(asked.filename, asked.line))
     if parameters:
         return found
     each = [*found.values()]

@@ -55,9 +55,9 @@ for number in range(4):
     jnp.sum(batch)
 """
 SKIPS = (
-    "Hint: in the loop `for number in range(4):` ({}), `continue` ({}) may skip this line. All "
-    "processes must take the same decision: base it on a value that they share, for example one "
-    "that was broadcast"
+    "Hint: in the loop `for number in range(4):` ({}), `continue` ({}) may skip this line or end "
+    "the loop. All processes must make the same decision: base it on a value that they share, for "
+    "example one that was broadcast"
 )
 watched = pytest.mark.skipif(sys.version_info < (3, 12), reason="needs sys.monitoring")
 
@@ -116,7 +116,7 @@ def test_a_process_of_a_script_caught_an_exception(tmp_path: Path) -> None:
     assert (code, err[-1]) == (
         1,
         f"mcnb run: missing: processes 0,2 are waiting in sum, train.py:{at + 11}; process 1 "
-        "exited without reaching it. What may have led there: process 1 caught OSError: no shard 2 "
+        "exited without reaching it. Likely cause: process 1 caught OSError: no shard 2 "
         f"(train.py:{at + 3}), 1 launch earlier. {hint}",
     )
 
@@ -126,7 +126,7 @@ def test_a_process_of_a_cell_caught_an_exception(cluster: mcnb.Cluster) -> None:
     hint = SKIPS.format("line 6", "line 10")
     said = (
         "missing: processes 0,2,3 are waiting in sum, line 11; process 1 finished the cell without "
-        "reaching it. What may have led there: process 1 caught OSError: no shard 2 (line 3), 1 "
+        "reaching it. Likely cause: process 1 caught OSError: no shard 2 (line 3), 1 "
         f"launch earlier. {hint}. The cluster is intact; all variables are kept"
     )
     for _ in range(2):  # what an earlier cell caught does not count

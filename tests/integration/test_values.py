@@ -20,11 +20,11 @@ def replicated(v, spec=P(), on=mesh):
 ones = np.ones((4, 3), np.float32)
 """
 HINT = (
-    "Hint: a replicated argument must be equal on all processes. Compute it from one seed or one "
-    "file on every process, or send it from process 0 to the others: "
-    "jax.experimental.multihost_utils.broadcast_one_to_all(x)"
+    "Hint: a replicated argument must be equal on all processes; otherwise the results are wrong, "
+    "without an error. Compute it from the same seed or file on every process, or send it from "
+    "process 0 to the others: jax.experimental.multihost_utils.broadcast_one_to_all(x)"
 )
-LED = "What may have led there: {} depends on a value that differs between processes ({}). "
+LED = "Likely cause: {} depends on a value that differs between processes: `{}` ({}). "
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_replicated_argument_that_is_not_equal(
     assert {state.line for state in result.verdict.states.values()} == {line}
     name = re.split(r"[\[: ]", differs.removeprefix("the value of argument "))[0]
     called = "[replicated(w)]" if name == "1" else name
-    led = LED.format(f"`{called}`", f"line {origin}")
+    led = LED.format(f"`{called}`", source.splitlines()[origin - 1].strip(), f"line {origin}")
     assert str(result.error()).endswith(
         f". What differs: {differs}. {led}{HINT}. The cluster is intact; all variables are kept"
     )
@@ -150,7 +150,7 @@ def test_the_whole_verdict(values_cluster: mcnb.Cluster) -> None:
         "        ----> 4 dot(x, [w])\n"
         "\n"
         "What differs: the value of argument params[0] at [0, 1]: 2.0 on processes 0-2; 3.0 on "
-        f"process 3\n{LED.format('`w`', 'line 2').strip()}\n{HINT}\n"
+        f"process 3\n{LED.format('`params`', 'if k == 3:', 'line 2').rstrip('. ')}\n{HINT}\n"
         "The cluster is intact; all variables are kept\n"
     )
 
@@ -277,9 +277,10 @@ def test_threads_may_launch_while_others_are_sampled(
     assert {*result.value.values()} == {"[(0, 496.0), (1, 497.0), (2, 498.0)]"}
 
 
+WEIGHT = "w = 1.0 + (i == 2) * 1e-6 * k"
 PROGRAM = (
     f"{BEGIN}f = jax.jit(lambda v, w: jnp.sum(v) * w)\nfor i in range(4):\n"
-    "    w = 1.0 + (i == 2) * 1e-6 * k\n    f(x, w)\nprint('done')\n"
+    f"    {WEIGHT}\n    f(x, w)\nprint('done')\n"
 )
 LINE = PROGRAM[: PROGRAM.index("    f(x")].count("\n") + 1
 
@@ -291,7 +292,7 @@ def test_a_script_whose_values_are_compared(tmp_path: Path) -> None:
     assert err[-1] == (
         "mcnb run: mismatch: both processes are waiting in jit(<lambda>) f32[12] f32[], "
         f"train.py:{LINE}. What differs: the value of argument w: 1.0 on process 0; 1.000001 on "
-        f"process 1. {LED.format('`w`', f'train.py:{LINE - 1}')}{HINT}"
+        f"process 1. {LED.format('`w`', WEIGHT, f'train.py:{LINE - 1}')}{HINT}"
     )
 
 

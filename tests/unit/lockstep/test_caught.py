@@ -199,7 +199,7 @@ FULL = Caught("OSError: disk full", "OSError", "line 2", 1, 0)
 KEY = Caught("KeyError: 'x'", "KeyError", "", 2, 3)
 LEFT = ProcessState("left", caught=(FULL,))
 LOOP = Detail("f(x)", loops=("for b in batches:",), skip="except OSError:", caught=())
-CAUGHT = "What may have led there: process "
+CAUGHT = "Likely cause: process "
 
 
 @pytest.mark.parametrize(
@@ -294,8 +294,8 @@ def test_the_verdict_has_what_each_process_caught(clients: list[Client]) -> None
     apart = [Learner(clients[0], F), Learner(clients[1], G)]
     assert [str(one.joined().error) for one in apart] == [
         "mismatch: process 0 is waiting in jit(f), line 1; process 1 is waiting in jit(g), line 1. "
-        "What differs: the computation: jit(f) on process 0; jit(g) on process 1. What may have "
-        "led there: process 0 caught OSError: both (line 2), 1 launch earlier; process 1 caught "
+        "What differs: the computation: jit(f) on process 0; jit(g) on process 1. Likely "
+        "cause: process 0 caught OSError: both (line 2), 1 launch earlier; process 1 caught "
         "OSError: only here (line 2), 2 times. Hint: the order of launches must not depend on the "
         "process. Sort the elements of a set, a directory listing or a random sample before "
         "looping over them"
@@ -309,7 +309,7 @@ def test_a_process_that_ends_tells_what_it_caught(clients: list[Client]) -> None
     clients[1].close()
     assert str(waiting.joined().error) == (
         "missing: process 0 is waiting in jit(f), line 1; process 1 exited without reaching it. "
-        "What may have led there: process 1 caught OSError: disk full (line 2)"
+        "Likely cause: process 1 caught OSError: disk full (line 2)"
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mcnb.lockstep.messages import excerpts, explain
+from mcnb.lockstep.differences import excerpts
+from mcnb.lockstep.messages import explain
 from mcnb.lockstep.model import (
     Collective,
     Detail,
@@ -19,8 +20,8 @@ from mcnb.lockstep.model import (
 from tests.support.verdicts import FINISHED, MAX, ORDER, PROGRAM, SUM, at, launch, sentence, states
 
 SHAPE = (
-    "all processes must pass the same global shape. Pad to a common length, and drop or pad the "
-    "last batch"
+    "all processes must pass the same global shape. Pad to a common length, or drop the last, "
+    "incomplete batch on all processes"
 )
 
 
@@ -410,8 +411,9 @@ def test_any_process_of_a_group_may_know_its_program() -> None:
 
 
 VALUE = (
-    "a replicated argument must be equal on all processes. Compute it from one seed or one file on "
-    "every process, or send it from process 0 to the others: "
+    "a replicated argument must be equal on all processes; otherwise the results are wrong, "
+    "without an error. Compute it from the same seed or file on every process, or send it from "
+    "process 0 to the others: "
     "jax.experimental.multihost_utils.broadcast_one_to_all(x)"
 )
 

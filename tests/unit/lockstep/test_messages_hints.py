@@ -28,8 +28,8 @@ def at_line(line: int, hint: str) -> str:
 
 LOOP = (
     "the loop `for batch in batches:` ran a different number of times on different processes. "
-    "Agree on the number of steps before the loop, for example the minimum over all processes, or "
-    "drop the last, incomplete batch"
+    "Run the same number of steps on every process: begin at the same step, and give every process "
+    "the same number of batches"
 )
 
 
@@ -40,8 +40,8 @@ BRANCH = (
 
 
 HANDLING = (
-    "an exception led to another launch than on the other processes. Mend what raised it, and "
-    "launch nothing in an `except` or a `finally` clause that other processes may not reach"
+    "an exception led to another launch than on the other processes. Fix its cause, and run no "
+    "collective in an `except` or a `finally` clause: the other processes are elsewhere then"
 )
 FULL = Detail("jnp.sum(x)", handling="OSError: disk full (line 2)")
 
@@ -49,11 +49,11 @@ FULL = Detail("jnp.sum(x)", handling="OSError: disk full (line 2)")
 LOOPS = LOOP.replace(
     "the loop `for batch in batches:` ran",
     "one of the loops `for epoch in range(2):`, `for batch in batches:` ran",
-).replace("the number of steps before the loop,", "the numbers of steps before the loops,")
+)
 SKIPPED = (
-    "in the loop `for batch in batches:`, `if stale: continue` may skip this line. All processes "
-    "must take the same decision: base it on a value that they share, for example one that was "
-    "broadcast"
+    "in the loop `for batch in batches:`, `if stale: continue` may skip this line or end the loop. "
+    "All processes must make the same decision: base it on a value that they share, for example "
+    "one that was broadcast"
 )
 ZERO = Condition("k == 0", "line 3")
 IN_LOOP = Detail("step(batch)", loops=("for batch in batches:",))

@@ -61,6 +61,9 @@ def origins(
 
 def places(tmp_path: Path, source: str, parameters: tuple[str, ...] = PARAMETERS) -> dict[str, str]:
     found = origins(tmp_path, source, parameters)
+    lines = (tmp_path / "train.py").read_text().splitlines()
+    for one in found.values():
+        assert one.source == lines[int(one.place.removeprefix("train.py:")) - 1].strip()
     return {parameter: one.place for parameter, one in found.items()}
 
 
@@ -131,8 +134,8 @@ MATRIX, LONGER, HALF = (
     Launch("jit(step)", text, (0, 1), (text, "f32[8]")) for text in ("f32[4,4]", "f32[4,2]", "")
 )
 VALUE = SharedValue(0, (1,), "0.5")
-FROM = Origin("w", "train.py:8")
-LED = "What may have led there: "
+FROM = Origin("w", "train.py:8", "w = draw()")
+LED = "Likely cause: "
 
 
 @pytest.mark.parametrize(
@@ -151,7 +154,7 @@ def test_a_verdict_tells_where_an_argument_begins_to_differ(
     details = {1: Detail("step(w, x)", names=names, origins=origin)}
     states = {k: ProcessState("waits", one, 4) for k, one in enumerate((MATRIX, LONGER))}
     said = explain(Verdict("mismatch", states, details=details), 2).sentence
-    end = " on a value that differs between processes (train.py:8)"
+    end = " on a value that differs between processes: `w = draw()` (train.py:8)"
     assert [part for part in said.split(". ") if part.startswith(LED)] == (
         [f"{LED}{expected}{end}"] if expected else []
     )

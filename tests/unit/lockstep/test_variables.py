@@ -127,7 +127,7 @@ def told(*values: dict[str, str], kind: str = "mismatch", max_at: int = 3) -> st
         finished = ProcessState("finished")
         verdict = replace(verdict, kind="missing", states={**states, 2: finished})
     sentence = explain(verdict, 3).sentence
-    _, _, rest = sentence.partition(". What may have led there: ")
+    _, _, rest = sentence.partition(". Likely cause: ")
     return rest.partition(". Hint: ")[0]
 
 
@@ -148,7 +148,7 @@ def test_processes_are_told_in_their_order_whichever_answers_first() -> None:
     details = {k: Detail(variables=(Variable("a.py:9", "v", v),)) for k, v in values.items()}
     states = {k: ProcessState("waits", MAX if k else SUM, line=3) for k in range(3)}
     assert (
-        ". What may have led there: `v` (a.py:9) is a on processes 0,1; c on process 2. Hint: "
+        ". Likely cause: `v` (a.py:9) is a on processes 0,1; c on process 2. Hint: "
     ) in explain(Verdict("mismatch", states, details=details), 3).sentence
 
 
@@ -158,7 +158,7 @@ def test_what_led_there_is_not_told_where_the_cause_is_known() -> None:
     states = {k: ProcessState("waits", one, line=3) for k, one in enumerate(launches)}
     said = explain(Verdict("mismatch", states, details=details), 3).sentence
     assert ". What differs: the shape of argument 0: f32[8] on process 0; f32[9] on " in said
-    assert "What may have led there" not in said
+    assert "Likely cause" not in said
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,17 @@ import numpy as np
 import pytest
 
 from mcnb.lockstep import _jax
+from mcnb.lockstep.model import Caught, Launch, LaunchRecord
 from mcnb.lockstep.trace import Trace
 from mcnb.messages import Reply
 from mcnb.pictures import show
 from mcnb.worker import rpc, signals
 from mcnb.worker.rpc import probe, pull, push, run_cell, scene, settle
+from mcnb.worker.session import Ended
 
 TRACE = Trace(begin=1.0, end=2.0)
+LAUNCH = LaunchRecord(0, Launch("jit(f)", "1", (0, 1)), 3, 0.5, 1.0)
+FULL = Caught("OSError: disk full", "OSError", "line 2", 1, 0)
 
 
 class Shell:
@@ -45,9 +49,9 @@ class Shell:
     def begin(self, number: int, label: str = "", **options: Any) -> None:
         self.done.append(("begun", number, label, options))
 
-    def end(self) -> tuple[Any, ...]:
+    def end(self) -> Ended:
         self.done.append("ended")
-        return ("launch",), True, TRACE
+        return Ended((LAUNCH,), True, (FULL,), TRACE)
 
     def run(self, *words: Any) -> Reply:
         self.done.append(("ran", *words))
@@ -65,7 +69,7 @@ def cells(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_cell_and_what_it_launched(cells: list[int]) -> None:
     shell: Any = Shell()
     told = run_cell(shell, 7, "x", "3", 2, False, True)
-    assert told == Reply(value="8", launches=("launch",), busy=True, trace=TRACE)  # type: ignore[arg-type]
+    assert told == Reply(value="8", launches=(LAUNCH,), busy=True, caught=(FULL,), trace=TRACE)
     assert shell.done == [
         ("watched", "3"),
         ("begun", 7, "3", {"checked": False, "values": True}),

@@ -6,14 +6,18 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mcnb._text import cell_name
 from mcnb.errors import LockstepError
+from mcnb.lockstep.model import Caught
 from mcnb.lockstep.source import Place
 from mcnb.worker.session import Session
+
+FULL = Caught("OSError: disk full", "OSError", "line 2", 1, 0)
 
 
 class Client:
@@ -26,6 +30,7 @@ class Client:
     def __init__(self) -> None:
         self.values: bool | None = None
         self.told: list[Any] = []
+        self.caught = SimpleNamespace(recent=(FULL,))
 
     def take_records(self) -> tuple[str, ...]:
         self.told.append("records")
@@ -60,7 +65,7 @@ def test_a_cell_is_told_to_the_referee(session: Session) -> None:
     assert client.told == ["records", (7, False, True)]
     client.told.clear()
     told: Any = session.end()
-    assert told[:2] == (("launch",), True)
+    assert told[:3] == (("launch",), True, (FULL,))
     # The threads of the cell may launch until it has ended.
     assert client.told == ["finished", "records"]
 
@@ -82,8 +87,7 @@ def test_a_pull_compares_as_the_cell_before_it(session: Session) -> None:
 def test_without_a_referee_nothing_is_told() -> None:
     session = Session()
     session.begin(7, "3")
-    launches, busy, _ = session.end()
-    assert (launches, busy) == ((), False)
+    assert session.end()[:3] == ((), False, ())
     with session.suspended():
         pass
 

@@ -646,7 +646,10 @@ class Client:
                 self._told_alone = False  # the thread continues, and may end without a launch
             if kind == "stop":
                 self._stopped = self._cell
-                self._busy = others_wait = True  # it may go on, or wait for the thread for ever
+            # Its cell may go on, or wait for the thread for ever; after the cell, only the threads
+            # go on, and the referee hears when they end.
+            if kind == "stop" or self._over:
+                self._busy = others_wait = True
         slot.wake()
         if given_up:
             self._rouse([slot])  # this answer came by the other connection

@@ -293,7 +293,8 @@ def _is_idle(stack: list[FrameType]) -> bool:
 
 def _work_of(stack: list[FrameType]) -> list[Any]:
     """Return the futures of the work that a pool's thread does."""
-    return [frame.f_locals["self"].future for frame in stack if frame.f_code is _WORK_ITEM]
+    items = [frame.f_locals["self"] for frame in stack if frame.f_code is _WORK_ITEM]
+    return [item.future for item in items if item is not None]  # after an exception, it is None
 
 
 def _is_blocked(stack: list[FrameType], work: Collection[int]) -> bool:
@@ -323,9 +324,11 @@ def _only_threads_wake(stack: list[FrameType], work: Collection[int]) -> bool:
     for frame in stack:
         if frame.f_code.co_name == "_run_once" and module_of(frame) == "asyncio.base_events":
             loop = frame.f_locals["self"]
-            # The loop's own pipe, through which other threads wake it.
-            only_pipe = len(loop._selector.get_map()) == 1
-            if not only_pipe or loop._scheduled or loop._ready:
+            # Nothing but the loop's own pipe, through which other threads wake it. A loop that is
+            # closed meanwhile has no selector, or one without a map.
+            selector = loop._selector
+            files = None if selector is None else selector.get_map()
+            if files is None or len(files) != 1 or loop._scheduled or loop._ready:
                 return False
             try:
                 tasks = list(asyncio.all_tasks(loop))

@@ -415,3 +415,33 @@ def test_a_sample_is_one_launch(
         whole.append(each[0].whole)
     assert whole == [[], [False], []]
     assert pair.rerouted == [False, False]
+
+
+def test_a_thread_that_goes_on_after_its_cell_is_missed_once_it_ends(pair: Pair) -> None:
+    errors: list[str] = []
+
+    def learner(process: int, *launches: Launch) -> None:
+        if process == 1:
+            pair.clients[1].begin(cell)
+        try:
+            for number, launch in enumerate(launches, 4):
+                pair.clients[process].make(launch, Place(number), lambda: None)
+        except LockstepError as error:
+            errors.append(str(error))
+
+    cell = pair.server.begin([0, 1])
+    pair.clients[0].begin(cell)
+    first = threading.Thread(target=learner, args=(0, F))
+    first.start()
+    assert wait_until(lambda: 0 in pair.server.waits())
+    pair.server.finish(0, busy=pair.clients[0].finish())
+    assert wait_until(lambda: pair.clients[0]._told_alone)  # all its threads wait
+    second = threading.Thread(target=learner, args=(1, F, G))
+    second.start()
+    for thread in (first, second):
+        thread.join(HANG_S)
+        assert not thread.is_alive()
+    assert errors == [
+        "missing: process 1 is waiting in jit(g), line 5; process 0 finished the cell without "
+        "reaching it"
+    ]

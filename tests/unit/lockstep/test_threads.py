@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import queue
+import selectors
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from mcnb.lockstep import threads as threads_of
 from mcnb.lockstep.threads import Threads, _given, has_signal_handlers
 from tests.conftest import wait_until
 
@@ -330,3 +332,26 @@ def test_pools_are_followed_once() -> None:
             pool.submit(divmod, 7, 0).result()
         given = _given[pool._work_queue]
     assert given == set()
+
+
+@pytest.mark.parametrize("closed", ["the loop", "its selector"])
+def test_an_event_loop_that_is_closed_meanwhile_is_not_known_to_wait(closed: str) -> None:
+    selector = selectors.DefaultSelector()
+    selector.close()
+    left = None if closed == "the loop" else selector
+    loop = SimpleNamespace(_selector=left, _scheduled=[], _ready=[])
+    run_once: Any = SimpleNamespace(
+        f_code=asyncio.BaseEventLoop._run_once.__code__,  # type: ignore[attr-defined]
+        f_globals={"__name__": "asyncio.base_events"},
+        f_locals={"self": loop},
+    )
+    assert not threads_of._only_threads_wake([run_once], ())
+
+
+def test_work_that_has_failed_is_no_work() -> None:
+    # `concurrent.futures.thread` breaks a reference cycle in this way.
+    def frame(item: object) -> Any:
+        return SimpleNamespace(f_code=threads_of._WORK_ITEM, f_locals={"self": item})
+
+    future: Future[None] = Future()
+    assert threads_of._work_of([frame(None), frame(SimpleNamespace(future=future))]) == [future]

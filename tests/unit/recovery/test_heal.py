@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -139,3 +140,19 @@ def test_what_can_not_be_restored_is_named(arrays: list[Any]) -> None:
     healed = heal(names, lambda: None)
     assert healed.stale[-1] == "step: compile it again"
     assert "generator: create it again" in healed.stale
+
+
+@pytest.mark.parametrize("was", [OLD[2], NEW[2], None])
+def test_the_default_device_is_the_new_one(
+    arrays: list[Any], monkeypatch: pytest.MonkeyPatch, was: Any
+) -> None:
+    del arrays
+    updated: dict[str, Any] = {}
+    present = [OLD.tolist()]
+    config = SimpleNamespace(jax_default_device=was, update=updated.__setitem__)
+    with monkeypatch.context() as patched:
+        patched.setattr(jax, "devices", lambda: present[-1])
+        patched.setattr(jax, "config", config)
+        patched.setattr(healing, "device_names", lambda devices: [*map(str, range(len(devices)))])
+        heal({}, lambda: present.append(NEW.tolist()))
+    assert updated == ({"jax_default_device": NEW[2]} if was is OLD[2] else {})

@@ -7,6 +7,7 @@
     python tools/dev.py gallery              draw the pictures of notebooks/gallery.md again
     python tools/dev.py screenshots          run the lessons in JupyterLab, and photograph them
     python tools/dev.py bench start          a benchmark: start, lockstep, sides or stopping
+    python tools/dev.py guests jax=CHECKOUT  other projects' tests, with the check and without it
     python tools/dev.py pin                  pin what CI installs to today's newest releases
 
 What all of it checks: python .ci/check.py, and python .ci/check.py --all.
@@ -82,6 +83,8 @@ def command_line(words: Sequence[str]) -> list[str]:
     commands.add_parser("gallery")
     commands.add_parser("screenshots")
     commands.add_parser("pin")
+    guests = commands.add_parser("guests", add_help=False)
+    guests.add_argument("words", nargs=argparse.REMAINDER)
     bench = commands.add_parser("bench")
     bench.add_argument("name", choices=sorted(p.stem[6:] for p in TOOLS.glob("bench_*.py")))
     arguments = parser.parse_args(words)
@@ -98,7 +101,8 @@ def command_line(words: Sequence[str]) -> list[str]:
     if arguments.command is None:
         parser.print_help()
         return []
-    return [sys.executable, str(TOOLS / f"{arguments.command}.py")]
+    words = arguments.words if arguments.command == "guests" else []
+    return [sys.executable, str(TOOLS / f"{arguments.command}.py"), *words]
 
 
 if __name__ == "__main__":

@@ -44,7 +44,11 @@ def test_a_sharding_that_needs_nobody(cluster: mcnb.Cluster) -> None:
 def test_the_note_is_shown(notebook: Notebook) -> None:
     notebook.run(f"%%mcjax\n{SETUP}")
     shown = notebook.run("%%mcjax\nif k:\n    a = total(x)\nelse:\n    a = total(x)").stdout
-    assert shown.startswith("Note: Process 0 launched jit(<lambda>) at line 5, and processes 1-3")
+    note = "Note: Process 0 launched jit(<lambda>) at line 5, and processes 1-3 at line 3"
+    last = mcnb.current_cluster().last
+    assert last is not None
+    made = [(one.process, one.line, one.launch.name, one.began) for one in last.launches]
+    assert shown == f"{note}. {SAME}\n", (shown, made)
 
 
 IN_TWO_ORDERS = """\

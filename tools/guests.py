@@ -1,0 +1,261 @@
+"""Run test suites of other projects, unchecked and checked: `python tools/guests.py NAME=CHECKOUT`.
+
+    python tools/guests.py netket=~/netket orbax=~/orbax --python ~/venv/bin/python
+    python tools/guests.py netket=~/netket --python ~/venv/bin/python --rounds 5
+    python tools/guests.py netket=~/netket --python ~/venv/bin/python --diverge
+
+Nothing is fetched or installed: the checkouts are there, and `--python` has what their tests need,
+and what mcnb needs. Both sides run under `mcnb run`, so that they differ in the check alone. For
+each suite there is a line of a Markdown table; tests whose outcomes differ are listed after it.
+With `--diverge`, process 1 makes a launch of its own in the middle of one test of each suite: that
+test has to fail, and no other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parent.parent
+MCNB = "from mcnb.cli.main import main; raise SystemExit(main())"
+# A plugin of pytest for suites that expect that somebody has called this before.
+JOIN = "import jax\njax.distributed.initialize()\n"
+# A plugin of pytest: one process makes a launch of its own in a test.
+DIVERGE = """\
+import pytest
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    import jax, jax.numpy as jnp, numpy as np
+    from jax.sharding import NamedSharding, PartitionSpec
+    tests = item.session.items
+    if item is tests[len(tests) // 2] and jax.process_index() == 1:
+        each = NamedSharding(jax.sharding.Mesh(np.array(jax.devices()), "a"), PartitionSpec("a"))
+        ones = jax.make_array_from_callback((jax.device_count(),), each, lambda i: np.ones(1))
+        jnp.sum(ones)
+    return (yield)
+"""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A part of a project's tests, as the project itself runs it.
+
+    Attributes:
+        name: The name, for the table.
+        folder: The working directory.
+        tests: The arguments for pytest.
+        processes: The number of processes.
+        devices: The number of devices of each process.
+        joins: Whether the tests join the processes themselves.
+        variables: Environment variables.
+    """
+
+    name: str
+    folder: Path
+    tests: Sequence[str]
+    processes: int = 2
+    devices: int = 2
+    joins: bool = True
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a suite.
+
+    Attributes:
+        outcomes: The outcome of each test, by process and test.
+        verdicts: The tests that failed with a verdict, by process and test.
+        seconds: How long the tests took: those of the process that took longest.
+        said: What was printed, if there are no outcomes.
+    """
+
+    outcomes: Mapping[tuple[int, str], str]
+    verdicts: Mapping[tuple[int, str], str]
+    seconds: float
+    said: str
+
+    def __str__(self) -> str:
+        """The outcomes of the tests, each counted once if it is the same in all processes."""
+        tests: dict[str, set[str]] = {}
+        for (_, test), outcome in self.outcomes.items():
+            tests.setdefault(test, set()).add(outcome)
+        counts = Counter(" or ".join(sorted(outcomes)) for outcomes in tests.values())
+        return ", ".join(f"{n} {what}" for what, n in counts.most_common()) or "did not run"
+
+
+def netket(checkout: Path) -> Iterator[Suite]:
+    """NetKet: what test_sharding/run_test_sharding_distributed.sh runs."""
+    files = ("test/sharding/test_sharding.py", "test/logging/test_hdf5_log.py")
+    words = (*files, "--jax-distributed", "-p", "no:warnings", "-n", "0")
+    yield Suite("NetKet, sharding and hdf5", checkout, words)
+
+
+def orbax(checkout: Path) -> Iterator[Suite]:
+    """Orbax: the tests that its own list has for several processes."""
+    import yaml
+
+    folder = checkout / "checkpoint"
+    listed = folder / "orbax/checkpoint/_src/testing/oss/tagged_tests_whole_suite.yaml"
+    for key, names in yaml.safe_load(listed.read_text()).items():
+        processes = int(key.removeprefix("processes:"))
+        files = [name.replace(":", "/") + ".py" for name in names]
+        there = [name for name in files if (folder / name).exists()]
+        if processes > 1:
+            for part, inside in (("v0", False), ("v1", True)):
+                of_part = [name for name in there if ("/v1/" in name) == inside]
+                words = ("--import-mode=importlib", "-p", "no:warnings", *of_part)
+                name = f"Orbax {part}, {processes} processes"
+                paths = {"PYTHONPATH": str(folder)}
+                yield Suite(name, folder, words, processes, 8 // processes, False, paths)
+
+
+def jaxdecomp(checkout: Path) -> Iterator[Suite]:
+    """jaxDecomp: all its tests, which join where Slurm has started them."""
+    yield Suite("jaxDecomp", checkout, ("tests",), 2, 4, variables={"SLURM_JOB_ID": "1"})
+
+
+def jax(checkout: Path) -> Iterator[Suite]:
+    """JAX: its tests of several processes."""
+    yield Suite("JAX, tests/multiprocess", checkout, ("tests/multiprocess",), 4, 2, joins=False)
+
+
+GUESTS: Mapping[str, Callable[[Path], Iterator[Suite]]] = {
+    "netket": netket,
+    "orbax": orbax,
+    "jaxdecomp": jaxdecomp,
+    "jax": jax,
+}
+
+
+def outcomes_in(report: Path) -> dict[str, tuple[str, str]]:
+    """Return the outcome of each test, and its error, from a report of pytest's."""
+    found: dict[str, tuple[str, str]] = {}
+    for case in ElementTree.parse(report).getroot().iter("testcase"):  # noqa: S314 (our own file)
+        test = f"{case.get('classname')}::{case.get('name')}"
+        worst = next((part for part in case if part.tag in ("failure", "error", "skipped")), None)
+        if worst is None:
+            found.setdefault(test, ("passed", ""))
+        else:
+            outcome = {"failure": "failed"}.get(worst.tag, worst.tag)
+            found[test] = outcome, f"{worst.get('message')}\n{worst.text}"
+    return found
+
+
+def run(suite: Suite, python: str, limit_s: float, *, checked: bool, diverge: bool = False) -> Run:
+    """Run a suite once."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "guests_join.py").write_text(JOIN)
+        (folder / "guests_diverge.py").write_text(DIVERGE)
+        words = [] if suite.joins else ["-p", "guests_join"]
+        words += ["-p", "guests_diverge"] if diverge else []
+        sizes = ["-n", str(suite.processes), "-d", str(suite.devices), "--fold"]
+        unchecked = [] if checked else ["--unchecked"]
+        report = [f"--junitxml={folder}/{{process}}.xml", "-o", "junit_family=xunit1", "-q"]
+        paths = (str(folder), suite.variables.get("PYTHONPATH", ""), str(ROOT))
+        variables = {**suite.variables, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        command = [python, "-c", MCNB, "run", *sizes, *unchecked, "-m", "pytest", *words]
+        command += [*report, "-p", "no:cacheprovider", "--color=no", *suite.tests]
+        with (folder / "said").open("w") as said:
+            process = subprocess.Popen(
+                command, cwd=suite.folder, env={**os.environ, **variables}, stdout=said, stderr=said
+            )
+            try:
+                process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                process.wait()
+        outcomes, verdicts, seconds = {}, {}, 0.0
+        for k in range(suite.processes):
+            path = folder / f"{k}.xml"
+            if not path.exists():
+                continue
+            for test, (outcome, error) in outcomes_in(path).items():
+                outcomes[k, test] = outcome
+                if "LockstepError" in error:
+                    verdicts[k, test] = error
+            took = ElementTree.parse(path).getroot().find("testsuite")  # noqa: S314 (our own file)
+            seconds = max(seconds, float("nan" if took is None else took.get("time", "nan")))
+        return Run(outcomes, verdicts, seconds, (folder / "said").read_text())
+
+
+def differing(one: Run, other: Run) -> dict[tuple[int, str], tuple[str, str]]:
+    """Return the tests whose outcomes differ, by process and test."""
+    names = sorted({*one.outcomes, *other.outcomes})
+    both = {n: (one.outcomes.get(n, "absent"), other.outcomes.get(n, "absent")) for n in names}
+    return {name: pair for name, pair in both.items() if pair[0] != pair[1]}
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the suites and print the table; return 0 if checked runs had the same outcomes."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("guests", nargs="+", metavar="NAME=CHECKOUT", help=", ".join(GUESTS))
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=3600.0, help="seconds for each run")
+    parser.add_argument("--diverge", action="store_true")
+    parser.add_argument("--only", default="", help="a part of the names of suites")
+    parser.add_argument("-k", default="", help="for pytest")
+    arguments = parser.parse_args(words)
+    print("| suite | processes | tests | unchecked | checked | verdicts | time |")
+    print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    notes: list[str] = []
+    for guest in arguments.guests:
+        name, _, checkout = guest.partition("=")
+        for suite in GUESTS[name](Path(checkout).expanduser().resolve()):
+            if arguments.only not in suite.name:
+                continue
+            notes += _compare(suite, arguments)
+    print("\n".join(notes))
+    return 1 if notes else 0
+
+
+def _compare(suite: Suite, arguments: argparse.Namespace) -> list[str]:
+    """Print the line of a suite; return what is to be said about it."""
+    sides: dict[bool, list[Run]] = {False: [], True: []}
+    if arguments.k:
+        suite = Suite(**{**vars(suite), "tests": (*suite.tests, "-k", arguments.k)})
+    for number in range(arguments.rounds):
+        for checked in (False, True) if number % 2 == 0 else (True, False):
+            diverge = arguments.diverge and checked
+            sides[checked].append(
+                run(suite, arguments.python, arguments.limit, checked=checked, diverge=diverge)
+            )
+    plain, checked_run = sides[False][0], sides[True][0]
+    medians = [statistics.median(one.seconds for one in sides[side]) for side in (False, True)]
+    ratio = medians[1] / medians[0] if medians[0] else float("nan")
+    tests = len({test for _, test in checked_run.outcomes})
+    print(
+        f"| {suite.name} | {suite.processes} x {suite.devices} | {tests} | {plain} | {checked_run} "
+        f"| {len({test for _, test in checked_run.verdicts})} "
+        f"| {medians[0]:.0f} s, {medians[1]:.0f} s, {ratio:.2f} x |",
+        flush=True,
+    )
+    notes = [
+        f"{suite.name}, process {k}, {test}: {one} unchecked, {other} checked"
+        for (k, test), (one, other) in differing(plain, checked_run).items()
+    ]
+    for (k, test), error in sorted(checked_run.verdicts.items()):
+        notes.append(f"{suite.name}, process {k}, {test}:\n{error.strip()}")
+    for side, runs in sides.items():
+        for one in runs:
+            if not one.outcomes:
+                what = "checked" if side else "unchecked"
+                notes.append(f"{suite.name}, {what}, said:\n{one.said[-3000:]}")
+    return notes
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

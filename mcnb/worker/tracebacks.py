@@ -14,6 +14,7 @@ from itertools import dropwhile
 from types import CodeType, FrameType, TracebackType
 
 from mcnb._text import LIBRARY_PATH, cell_label, cell_name, plural
+from mcnb.advice import advice_on
 from mcnb.lockstep.threads import line_at
 from mcnb.messages import ProcessError
 from mcnb.worker.cellcode import MAGIC_CALLS
@@ -23,6 +24,9 @@ MOST_FRAMES = 24
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 # Gloo's errors contain the peer's port, which changes from run to run.
 _PEER = re.compile(r"\[\d+\.\d+\.\d+\.\d+\]:\d+")
+# A set of devices, whose order changes from process to process.
+_DEVICES = re.compile(r"\{(\w*Device\(id=\d+\)(?:, \w*Device\(id=\d+\))+)\}")
+_NUMBER = re.compile(r"\d+")
 _RED, _GREEN, _END = "\x1b[31m", "\x1b[32m", "\x1b[39m"
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
@@ -41,11 +45,21 @@ def describe_error(error: BaseException, label: str) -> ProcessError:
         message = f"<its text can't be shown: str() raised {type(failure).__name__}>"
     return ProcessError(
         name=type(error).__name__,
-        message=_PEER.sub("[peer]", _ESCAPES.sub("", message)),
+        message=_alike(_ESCAPES.sub("", message)),
         line=cell_line(error, label),
         traceback=format_error(error),
         undefined=_undefined(error),
     )
+
+
+def _alike(text: str) -> str:
+    """Return the text of an error without what differs between processes by chance."""
+
+    def in_order(found: re.Match[str]) -> str:
+        devices = sorted(found[1].split(", "), key=lambda one: int(_NUMBER.findall(one)[-1]))
+        return f"{{{', '.join(devices)}}}"
+
+    return _DEVICES.sub(in_order, _PEER.sub("[peer]", text))
 
 
 def _undefined(error: BaseException) -> str:
@@ -72,13 +86,15 @@ def format_error(error: BaseException) -> str:
     """Format an exception's traceback, with those of the exceptions that led to it.
 
     The traceback begins at the learner's first line, and omits frames of mcnb and frames that
-    libraries hide.
+    libraries hide. A hint follows if `mcnb.advice` has one.
     """
     parts: list[str] = []
     for reason, link in _chain(error):
         if reason:
             parts += ["", reason, ""]
         parts += [*_frames(_learner_traceback(link)), *_exception_only(link)]
+    if advice := advice_on(error):
+        parts.append(f"Hint: {advice}")
     return "\n".join(parts)
 
 
@@ -183,6 +199,6 @@ def _exception_only(error: BaseException) -> list[str]:
             text = "".join(traceback.format_exception_only(type(error), error))
     except Exception:  # its own __str__ or __notes__ may fail
         text = f"{type(error).__name__}: <its text can't be shown>"
-    text = _PEER.sub("[peer]", text)
+    text = _alike(text)
     name, colon, rest = LIBRARY_PATH.sub("", text).rstrip("\n").partition(":")
     return f"{_RED}{name}{_END}{colon}{rest}".split("\n")

@@ -1,0 +1,280 @@
+"""Add a sentence to an error of JAX whose cause is several processes, or a newer JAX.
+
+Code that a reader copies from a page was often written for one process, or for an older JAX. A rule
+recognizes such an error by its type and text, as JAX 0.8 to 0.12 raise it, and says what does it
+today. The error itself stays as it is: the sentence is shown below it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+# How to get the elements of an array whose shards are in several processes.
+_ALL = "jax.experimental.multihost_utils.process_allgather(x, tiled=True)"
+_MESH = "jax.make_mesh((8,), ('x',))"
+# What JAX no longer has, by its full name: since which version, and what does it today.
+REMOVED = {
+    "jax.sharding.PositionalSharding": (
+        "0.7",
+        f"use a mesh with named axes: jax.NamedSharding({_MESH}, jax.P('x'))",
+    ),
+    "jax.sharding.PmapSharding": ("0.10", "use jax.NamedSharding, as jax.pmap itself does"),
+    "jax.sharding.MeshPspecSharding": ("0.4", "it is called jax.NamedSharding now"),
+    "jax.sharding.OpShardingSharding": ("0.4.12", "use jax.NamedSharding"),
+    "jax.sharding.use_mesh": ("0.7.1", "use jax.set_mesh(mesh)"),
+    "jax.experimental.maps": (
+        "0.4.36",
+        "use jax.shard_map for xmap, and jax.make_mesh or jax.sharding.Mesh for Mesh",
+    ),
+    "jax.experimental.sharded_jit": ("0.4", "use jax.jit with in_shardings and out_shardings"),
+    "jax.interpreters.sharded_jit": ("0.4", "use jax.jit with in_shardings and out_shardings"),
+    "jax.interpreters.pxla.Mesh": ("0.8", "use jax.sharding.Mesh"),
+    "jax.interpreters.pxla.PartitionSpec": ("0.8", "use jax.P"),
+    "jax.experimental.PartitionSpec": ("0.4.14", "use jax.P, or jax.sharding.PartitionSpec"),
+    "jax.experimental.global_device_array": (
+        "0.4",
+        "jax.Array may have shards in several processes: jax.make_array_from_callback makes one",
+    ),
+    "jax.experimental.host_callback": ("0.8", "use jax.debug.print, or jax.pure_callback"),
+    "jax.device_put_sharded": (
+        "0.10",
+        "stack the shards of this process's devices: jax.device_put(numpy.stack(shards), "
+        "jax.NamedSharding(jax.sharding.Mesh(devices, ('x',)), jax.P('x')))",
+    ),
+    "jax.device_put_replicated": (
+        "0.10",
+        "use jax.device_put(x, jax.NamedSharding(jax.sharding.Mesh(devices, ('x',)), jax.P()))",
+    ),
+    "jax.tree_map": ("0.6", "use jax.tree.map"),
+    "jax.tree_leaves": ("0.6", "use jax.tree.leaves"),
+    "jax.tree_flatten": ("0.6", "use jax.tree.flatten"),
+    "jax.tree_unflatten": ("0.6", "use jax.tree.unflatten"),
+    "jax.tree_structure": ("0.6", "use jax.tree.structure"),
+    "jax.tree_multimap": ("0.3.16", "use jax.tree.map, which takes several trees"),
+    "jax.tree_util.tree_multimap": ("0.3.16", "use jax.tree.map, which takes several trees"),
+    "jax.linear_util": ("0.4.24", "use jax.extend.linear_util"),
+    "jax.lib.xla_bridge": ("0.8", "use jax.devices(), or jax.extend.backend.get_backend()"),
+    "jax.xla_computation": ("0.4.34", "use jax.jit(f).lower(...).compiler_ir('hlo')"),
+    "jax.random.KeyArray": ("0.4.24", "a key is a jax.Array: jax.random.key(0)"),
+}
+# Other packages that pages import, and what to do without them.
+PACKAGES = {
+    "mpi4py": (
+        "mpi4py is not installed, and is not needed here: jax.process_index() is the rank, "
+        "jax.process_count() is the size, and jax.experimental.multihost_utils broadcasts and "
+        "gathers"
+    ),
+    "rich": "JAX draws with the package rich, which is not installed: pip install rich",
+}
+_MODULE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
+_NAME = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
+_DEPRECATED = re.compile(r"^(jax\.[\w.]+) (?:is|was|has been) (?:deprecated|removed)")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule for errors of one kind.
+
+    Attributes:
+        kinds: The names of the errors' types.
+        pattern: What is found in their text.
+        says: The advice.
+        file: The end of the name of the file that raises it; empty for any.
+        line: What is found in the line that raises it; empty for any.
+    """
+
+    kinds: tuple[str, ...]
+    pattern: re.Pattern[str]
+    says: str
+    file: str = ""
+    line: str = ""
+
+
+def _rule(kinds: str, pattern: str, says: str, **where: str) -> Rule:
+    return Rule(tuple(kinds.split()), re.compile(pattern), says, **where)
+
+
+_EXPLICIT = (
+    "; or let the compiler choose, by a mesh whose axes are not explicit: jax.make_mesh(shape, "
+    "names, axis_types=(jax.sharding.AxisType.Auto,) * len(names))"
+)
+RULES = (
+    _rule(
+        "IndexError",
+        r"^list index out of range",
+        "a program in a cell has no arguments, so sys.argv is ['']. Set it before, for a program "
+        "that reads its index and the number of processes there: "
+        "sys.argv = ['', str(jax.process_index()), str(jax.process_count())]",
+        line=r"\bsys\.argv\b",
+    ),
+    _rule(
+        "RuntimeError",
+        r"^jax_num_cpu_devices config should be updated before backends are initialized",
+        "mcnb starts the processes with their devices. Their number is an option: "
+        "%mcjax start -n 4 -d 8, or mcnb run -n 4 -d 8, gives each of 4 processes 8 devices",
+    ),
+    _rule(
+        "RuntimeError",
+        r"^Fetching value for `jax.Array` that spans non-addressable",
+        f"the array has shards in other processes. {_ALL} returns all of it, if every process "
+        "calls it; x.addressable_shards has the shards of this process",
+    ),
+    _rule(
+        "ValueError",
+        r"^When the second argument to `device_put` is a Device, the first argument must be",
+        "the array has shards in other processes. To have all of it on every device: "
+        "jax.device_put(x, jax.NamedSharding(mesh, jax.P())). To have a copy on one device of each "
+        f"process: jax.device_put({_ALL}, jax.local_devices()[0])",
+    ),
+    _rule(
+        "ValueError",
+        r"^Gathering global non-fully-addressable arrays only supports tiled=True",
+        f"the array has shards in other processes: {_ALL} returns all of it",
+    ),
+    _rule(
+        "AssertionError",
+        r"^$",
+        f"the array has shards in other processes. {_ALL} returns all of it, if every process "
+        "calls it; x.addressable_shards has the shards of this process",
+        file="jax/_src/array.py",
+    ),
+    _rule(
+        "ValueError JaxRuntimeError",
+        r"does not support cross-host device transfers|^UNIMPLEMENTED: Cross-host transfers are not"
+        r"|^For a cross-host reshard in multi-controller JAX, input and target sharding should",
+        "CPU devices of different processes do not copy arrays to each other by device_put. Let a "
+        "mesh of all devices hold the array, and move its parts with jax.jit and out_shardings, or "
+        "with jax.lax.ppermute in a shard_map",
+    ),
+    _rule(
+        "ValueError",
+        r"^Mesh for all inputs should be equal",
+        "put the arrays on one mesh first: y = jax.device_put(y, x.sharding). Meshes also differ "
+        "if their axes have other types: jax.make_mesh makes explicit axes since JAX 0.9, and "
+        "jax.sharding.Mesh does not",
+    ),
+    _rule(
+        "ValueError",
+        r"^Received incompatible devices for jitted computation",
+        "all arguments have to be on the same devices. To have an array of this process on all "
+        "devices: jax.device_put(numpy.asarray(y), jax.NamedSharding(mesh, jax.P())), with equal "
+        "values on every process",
+    ),
+    _rule(
+        "ValueError",
+        r"`jax.make_mesh` does not support multi-slice topologies",
+        "JAX takes each host for a slice here. For devices in JAX's order: "
+        "jax.sharding.Mesh(numpy.array(jax.devices()).reshape(4, 2), ('x', 'y')). For a mesh whose "
+        "first axis goes over the hosts: jax.experimental.mesh_utils.create_hybrid_device_mesh("
+        "(1, 4), (2, 1), process_is_granule=True), with as many granules as there are processes",
+    ),
+    _rule(
+        "ShardingTypeError",
+        r"^(Contracting dimensions are sharded|dot_general requires contracting dimensions)",
+        "with explicit axes, JAX does not choose how a product is sharded. Name it: "
+        f"jnp.matmul(a, b, out_sharding=jax.P('x', None)){_EXPLICIT}",
+    ),
+    _rule(
+        "ShardingTypeError",
+        r"^Use `\.at\[\.\.\.\]\.",
+        "with explicit axes, JAX does not choose how the result of indexing is sharded. Name it: "
+        f"x.at[i].get(out_sharding=jax.P()), or x.at[i].set(v, out_sharding=jax.P()){_EXPLICIT}",
+    ),
+    _rule(
+        "ShardingTypeError",
+        r"^This reshape is not supported",
+        "with explicit axes, JAX does not choose how the result is sharded. Name it: "
+        f"jax.lax.reshape(x, shape, out_sharding=jax.P('x', None)){_EXPLICIT}",
+    ),
+    _rule(
+        "TypeError",
+        r"^shard_map\(\) got an unexpected keyword argument 'check_rep'",
+        "jax.shard_map calls it check_vma",
+    ),
+    _rule(
+        "TypeError",
+        r"^shard_map\(\) got an unexpected keyword argument 'auto'",
+        "jax.shard_map takes the manual axes instead of the automatic ones: axis_names={'x'}",
+    ),
+    _rule(
+        "TypeError",
+        r"^p?jit\(\) got an unexpected keyword argument '(in|out)_axis_resources'",
+        "they are called in_shardings and out_shardings since JAX 0.4.14: "
+        "jax.jit(f, in_shardings=jax.NamedSharding(mesh, jax.P('x')))",
+    ),
+)
+
+
+def advice_on(error: BaseException) -> str:
+    """Return what to do about an error, if a rule is about it; empty otherwise.
+
+    Args:
+        error: The error, with its traceback.
+
+    Example:
+        >>> advice_on(AttributeError("module 'jax' has no attribute 'tree_map'"))
+        'jax.tree_map was removed in JAX 0.6: use jax.tree.map'
+        >>> advice_on(AttributeError("module 'jax' has no attribute 'tree'"))
+        ''
+    """
+    for find in _FINDERS:
+        if found := find(error):
+            return found
+    return ""
+
+
+def _by_rule(error: BaseException) -> str:
+    kind = type(error).__name__
+    candidates = [rule for rule in RULES if kind in rule.kinds]
+    if not candidates:
+        return ""
+    text = str(error)
+    places = _places(error.__traceback__)
+    file, line = places[-1] if places else ("", 0)
+    source = linecache.getline(file, line)
+    for rule in candidates:
+        found = rule.pattern.search(text) and re.search(rule.line, source)
+        if found and file.endswith(rule.file):
+            return rule.says
+    return ""
+
+
+def _places(trace: TracebackType | None) -> list[tuple[str, int]]:
+    """Return the file and line of each frame of a traceback, from the outermost."""
+    places = []
+    while trace is not None:
+        places.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+        trace = trace.tb_next
+    return places
+
+
+def _by_name(error: BaseException) -> str:
+    """Return advice on a name that JAX no longer has."""
+    names: list[str] = []
+    if isinstance(error, ModuleNotFoundError):
+        names = [error.name or ""]
+    elif isinstance(error, ImportError) and (found := _NAME.search(str(error))):
+        names = [f"{found[2]}.{found[1]}"]
+    elif isinstance(error, AttributeError):
+        if found := _MODULE.search(str(error)):
+            names = [f"{found[1]}.{found[2]}"]
+        elif found := _DEPRECATED.search(str(error)):
+            names = [found[1]]
+    for name in names:
+        if name in REMOVED:
+            since, instead = REMOVED[name]
+            return f"{name} was removed in JAX {since}: {instead}"
+    return ""
+
+
+def _by_package(error: BaseException) -> str:
+    """Return advice on a package that is not installed."""
+    missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0]
+    return PACKAGES.get(missing, "") if missing else ""
+
+
+_FINDERS: tuple[Callable[[BaseException], str], ...] = (_by_name, _by_package, _by_rule)

@@ -47,6 +47,8 @@ ENGINE_ARGS = [
     "--IPEngine.timeout=60",
     "--log-level=WARN",
 ]
+# The process begins there: ipyparallel would expand a dollar sign in the folder's name.
+WORK_DIR = "--work-dir=."
 # ipyparallel's log messages; no level is this high.
 _SILENT = logging.Logger("mcnb.ipyparallel", logging.CRITICAL + 1)
 
@@ -140,7 +142,7 @@ class ForkedController(ControllerLauncher):
         return [
             "mcnb.launchers.controller",
             f"--profile-dir={self.profile_dir}",
-            f"--work-dir={self.parent.cwd}",
+            WORK_DIR,
             f"--HeartMonitor.expected={self.parent.n}",
             f"--ip={host}",
             f"--location={host}",
@@ -182,7 +184,7 @@ class ForkedEngines(EngineLauncher):
         return [
             "mcnb.worker",
             f"--profile-dir={self.profile_dir}",
-            f"--work-dir={self.parent.cwd}",
+            WORK_DIR,
             *ENGINE_ARGS,
         ]
 

@@ -12,6 +12,7 @@ The file fits jax 0.8 to 0.12. It only observes these parts, and passes calls on
 - The waits of the coordination service's client, which run in native code. Barriers are guarded
   like launches, and a thread can run the waits, so that they can be interrupted.
 - The parts of arrays and shardings, to assemble new ones.
+- `make_gloo_tcp_collectives`, which takes the host's address, as an argument that JAX leaves out.
 
 If a version of JAX does not fit, `install` raises an error and changes nothing.
 """
@@ -193,6 +194,37 @@ def replace_initialize(replacement: Callable[..., None]) -> None:
     owner.initialize = initialize
 
 
+def answer_initialize(answer: Callable[[dict[str, Any]], None]) -> None:
+    """Have a function answer the learner's calls of `jax.distributed.initialize` from now on.
+
+    Args:
+        answer: Called with the arguments of the call, by name.
+    """
+    from jax import distributed as public
+    from jax._src import distributed
+
+    original = original_initialize()
+
+    @functools.wraps(original)
+    def initialize(*args: Any, **kwargs: Any) -> None:
+        given = inspect.signature(original).bind(*args, **kwargs)
+        if distributed.global_state.client is None:  # JAX says why it can't be called
+            original(*args, **kwargs)
+        else:
+            answer(given.arguments)
+
+    initialize.original = original  # type: ignore[attr-defined]
+    public.initialize = distributed.initialize = initialize
+
+
+def original_initialize() -> Callable[..., None]:
+    """Return JAX's own `jax.distributed.initialize`."""
+    from jax import distributed as public
+
+    original: Callable[..., None] = getattr(public.initialize, "original", public.initialize)
+    return original
+
+
 def complete_arguments(given: dict[str, Any]) -> None:
     """Add to the arguments of `jax.distributed.initialize` what JAX itself would add.
 
@@ -214,6 +246,60 @@ def complete_arguments(given: dict[str, Any]) -> None:
         no_devices: list[int] = []  # JAX chooses them
         found = ClusterEnv.auto_detect_unset_distributed_params(*known, no_devices, method, wait_s)
         given.update((k, v) for k, v in zip(names, found, strict=False) if v is not None)
+
+
+def connect_directly(address: str) -> None:
+    """Have JAX connect to other processes without a proxy, of which it need not warn then.
+
+    Args:
+        address: The address on which Gloo listens; empty for that of the host's name.
+    """
+    import jax
+
+    with contextlib.suppress(AttributeError):  # a version without this option
+        jax.config.update("jax_check_proxy_envs", False)
+    native = _first_module("jaxlib._jax")
+    make = getattr(native, "make_gloo_tcp_collectives", None)
+    if address and make is not None:
+        native.make_gloo_tcp_collectives = partial(make, hostname=address)  # type: ignore[union-attr]
+
+
+def print_own_blocks() -> None:
+    """Let each process print its own blocks of an array inside a `shard_map` that is not jitted.
+
+    JAX prints the blocks of all devices, and raises an AssertionError if other processes have some.
+    """
+    with contextlib.suppress(Exception):  # another version of JAX: it prints as it does
+        from jax._src import core, shard_map
+
+        tracer = shard_map.ShardMapTracer
+        original = tracer.__str__
+        if hasattr(original, "original"):
+            return
+
+        def own_blocks(self: Any) -> str:
+            try:
+                return str(original(self))
+            except AssertionError:
+                mesh = self._trace.mesh
+                known = self.vma if hasattr(self, "vma") else self.mat.vur
+                rest = tuple({*mesh.axis_names} - {*known})
+                stacked = shard_map.pvary(self, rest).val
+                with core.eval_context():
+                    shards = {s.index[0].start or 0: np.asarray(s.data) for s in _own(stacked)}
+            axes = f"({', '.join(map(str, mesh.axis_names))},)"
+            return "\n".join(
+                f"On {device} at mesh coordinates {axes} = {index}:\n{shards[number][0]}\n"
+                for number, (index, device) in enumerate(np.ndenumerate(mesh.devices))
+                if number in shards
+            )
+
+        own_blocks.original = original  # type: ignore[attr-defined]
+        tracer.__str__ = tracer.__repr__ = own_blocks
+
+
+def _own(array: Any) -> Sequence[Any]:
+    return array.addressable_shards  # type: ignore[no-any-return]
 
 
 def cpu_devices() -> int:

@@ -23,11 +23,13 @@ from typing import Any, Literal
 
 from mcnb._system import THREADS, die_with_parent, threads_for, write_whole_lines
 from mcnb._text import error_line
+from mcnb.advice import advice_on
 from mcnb.errors import ClusterError, LockstepError, McnbError
 from mcnb.lockstep import _jax, rendezvous
 from mcnb.lockstep.checking import check_launches
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.messages import CAUGHT
+from mcnb.lockstep.network import SILENCE_S, address_for_gloo, bypass_proxy
 from mcnb.lockstep.ranks import (
     PROCESS,
     PROCESSES,
@@ -196,11 +198,17 @@ class CheckedInitialize:
         address = given.arguments.get("coordinator_address") or ""
         if on_this_host(address) and not bound:
             given.arguments["coordinator_bind_address"] = address  # JAX's default is any address
+        if address:
+            bypass_proxy(address, os.environ)
+            _jax.connect_directly(address_for_gloo(address))
+        if self.identity is not None or self.checked:  # mcnb itself detects processes that end
+            given.arguments.setdefault("heartbeat_timeout_seconds", SILENCE_S)
         # Read when JAX makes its devices, which it may not have done before this call.
         os.environ.setdefault(THREADS, str(threads_for(_jax.cpu_devices())))
         find = self._prepare(identity) if self.checked else None
         original(*given.args, **given.kwargs)
         self.joined, self.processes = True, identity.processes
+        _jax.print_own_blocks()
         if find is not None:
             index, places = _jax.process_index(), Places(is_script)
             self.client = check_launches(
@@ -445,7 +453,8 @@ def _print_uncaught(
 def _formatted(error: BaseException) -> str:
     """Format an error as Python would, with those that led to it, without mcnb's frames.
 
-    Of a verdict, only the program's own frames are shown: those of libraries explain nothing.
+    Of a verdict, only the program's own frames are shown: those of libraries explain nothing. A
+    hint follows if `mcnb.advice` has one.
     """
     linecache.checkcache()
     shown = traceback.TracebackException.from_exception(error)
@@ -466,7 +475,9 @@ def _formatted(error: BaseException) -> str:
         if isinstance(link, BaseExceptionGroup):
             pairs += zip(part.exceptions or (), link.exceptions, strict=False)
     verdict = f"{LockstepError.__module__}.{LockstepError.__qualname__}: "
-    return "".join(shown.format()).replace(verdict, f"{LockstepError.__qualname__}: ")
+    said = "".join(shown.format()).replace(verdict, f"{LockstepError.__qualname__}: ")
+    advice = advice_on(error)
+    return f"{said}Hint: {advice}\n" if advice else said
 
 
 def _print_of_thread(

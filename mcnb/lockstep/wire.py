@@ -65,6 +65,8 @@ Message: TypeAlias = list[Any]
 MOST_BYTES = 1 << 16
 # Ends what was sent of messages whose sender was interrupted: ASCII's "cancel", which JSON escapes.
 TORN = b"\x18"
+# When TCP takes a host for gone that does not answer: after ten minutes. A host may be paused.
+_KEEPALIVE = {"TCP_KEEPIDLE": 120, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 16}
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,12 @@ class Address:
 
 
 def at_once(connection: socket.socket) -> None:
-    """Make TCP send each message without delay."""
+    """Make TCP send each message without delay, and detect that the other host is gone."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if (option := getattr(socket, name, None)) is not None:  # macOS has not all of them
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def nonce() -> str:

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from mcnb._system import local_end, reserve_port
 from mcnb._text import plural
 from mcnb.lockstep import _jax
 from mcnb.lockstep.abort import listening_ports
+from mcnb.lockstep.network import SILENCE_S, address_for_gloo, bypass_proxy
 from mcnb.lockstep.wire import Address
 from mcnb.messages import Healed
 from mcnb.recovery.heal import heal as heal_here
@@ -211,8 +213,32 @@ def join(
             f"{plural(expected, 'device', 'devices')} were expected. Check the JAX_* variables and "
             "XLA_FLAGS in the environment"
         )
+    _jax.print_own_blocks()
+    _jax.answer_initialize(partial(_answer_initialize, processes, process_index))
     gone = {"": None, "leaves": leave, "forgets": lambda: forget(shell.worker.output)}[alone]
     return port, shell.worker.session.enter(referee, process_index, gone)
+
+
+def _answer_initialize(processes: int, process_index: int, given: dict[str, Any]) -> None:
+    """Answer a call of `jax.distributed.initialize` in a cell, where the process has joined.
+
+    Raises:
+        RuntimeError: The arguments contradict the cluster.
+    """
+    own = {"num_processes": processes, "process_id": process_index}
+    if all(given.get(name) in (None, value) for name, value in own.items()):
+        print(
+            f"jax.distributed.initialize: the {processes} processes of this cluster have joined "
+            "already, so the call changes nothing"
+        )
+        return
+    asked = ", ".join(f"{name}={given[name]}" for name in own if given.get(name) is not None)
+    raise RuntimeError(
+        f"jax.distributed.initialize was called with {asked} in process {process_index} of "
+        f"{processes}, which has joined the others already. Leave the call out, or pass "
+        "jax.process_index() and jax.process_count(). For a cluster of another size: %mcjax stop, "
+        "then %mcjax start -n N"
+    )
 
 
 def heal(shell: WorkerShell, address: str, processes: int) -> tuple[Healed, int]:
@@ -249,15 +275,18 @@ def _connect(address: str, processes: int, process_index: int) -> int:
     """Connect to the others; return the port on which this process's communicator listens."""
     import jax
 
+    bypass_proxy(address, os.environ)
+    _jax.connect_directly(address_for_gloo(address))
     if process_index > 0:
         # JAX's own client would wait a second after a first attempt that is too early.
         _wait_for_listener(address)
-    jax.distributed.initialize(
+    _jax.original_initialize()(
         coordinator_address=address,
         coordinator_bind_address=address,
         num_processes=processes,
         process_id=process_index,
         cluster_detection_method="deactivate",
+        heartbeat_timeout_seconds=SILENCE_S,
     )
     if _held is not None:
         _held.close()  # JAX's coordinator listens on the port in its own process

@@ -1,0 +1,218 @@
+"""Code of other pages in a cell: what it raises here, and what does it today."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcnb
+
+SETUP = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
+auto = Mesh(np.array(jax.devices()).reshape(4, 2), ("x", "y"))
+explicit = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
+x = jax.device_put(np.arange(16.0), NamedSharding(auto, P("x")))
+a = jax.device_put(np.ones((8, 8)), NamedSharding(explicit, P("x", "y")))
+local = jax.device_put(np.arange(16.0), jax.local_devices()[0])
+"""
+GATHER = "jax.experimental.multihost_utils.process_allgather(x, tiled=True)"
+SHARDS = (
+    f"the array has shards in other processes. {GATHER} returns all of it, if every process calls "
+    "it; x.addressable_shards has the shards of this process"
+)
+AUTO = (
+    "; or let the compiler choose, by a mesh whose axes are not explicit: jax.make_mesh(shape, "
+    "names, axis_types=(jax.sharding.AxisType.Auto,) * len(names))"
+)
+# A cell, the hint below its error, and a cell that does what the hint says.
+CASES = {
+    "the number of devices": (
+        "jax.config.update('jax_num_cpu_devices', 8)",
+        "mcnb starts the processes with their devices. Their number is an option: %mcjax start -n "
+        "4 -d 8, or mcnb run -n 4 -d 8, gives each of 4 processes 8 devices",
+        "jax.config.update('jax_num_cpu_devices', 2)",
+    ),
+    "a value": ("np.asarray(x)", SHARDS, f"np.asarray({GATHER})"),
+    "a list": ("x.tolist()", SHARDS, "[shard.data.tolist() for shard in x.addressable_shards]"),
+    "a loop": ("for v in x:\n    pass", SHARDS, f"for v in {GATHER}:\n    pass"),
+    "one device": (
+        "jax.device_put(x, jax.devices()[0])",
+        "the array has shards in other processes. To have all of it on every device: "
+        "jax.device_put(x, jax.NamedSharding(mesh, jax.P())). To have a copy on one device of each "
+        f"process: jax.device_put({GATHER}, jax.local_devices()[0])",
+        f"jax.device_put({GATHER}, jax.local_devices()[0])\n"
+        "jax.device_put(x, jax.NamedSharding(auto, jax.P()))",
+    ),
+    "a gather": (
+        "multihost_utils.process_allgather(x)",
+        f"the array has shards in other processes: {GATHER} returns all of it",
+        GATHER,
+    ),
+    "other processes' devices": (
+        "halves = [Mesh(np.array(jax.devices()[i : i + 4]), 'x') for i in (0, 4)]\n"
+        "y = jax.device_put(np.arange(8.0), NamedSharding(halves[0], P('x')))\n"
+        "jax.device_put(y, NamedSharding(halves[1], P('x')))",
+        "CPU devices of different processes do not copy arrays to each other by device_put. Let a "
+        "mesh of all devices hold the array, and move its parts with jax.jit and out_shardings, or "
+        "with jax.lax.ppermute in a shard_map",
+        "jax.jit(lambda v: v, out_shardings=NamedSharding(auto, P('y')))(x)",
+    ),
+    "two meshes": (
+        "a + jax.device_put(np.ones((8, 8)), NamedSharding(jax.make_mesh((8,), ('x',), axis_types="
+        "(AxisType.Explicit,)), P('x')))",
+        "put the arrays on one mesh first: y = jax.device_put(y, x.sharding). Meshes also differ "
+        "if their axes have other types: jax.make_mesh makes explicit axes since JAX 0.9, and "
+        "jax.sharding.Mesh does not",
+        "a + jax.device_put(np.ones((8, 8)), a.sharding)",
+    ),
+    "an array of this process": (
+        "x + local",
+        "all arguments have to be on the same devices. To have an array of this process on all "
+        "devices: jax.device_put(numpy.asarray(y), jax.NamedSharding(mesh, jax.P())), with equal "
+        "values on every process",
+        "x + jax.device_put(np.asarray(local), jax.NamedSharding(auto, jax.P()))",
+    ),
+    "a product": (
+        "a @ a.T",
+        "with explicit axes, JAX does not choose how a product is sharded. Name it: jnp.matmul(a, "
+        f"b, out_sharding=jax.P('x', None)){AUTO}",
+        "jnp.matmul(a, a.T, out_sharding=NamedSharding(explicit, P('x', None)))",
+    ),
+    "an index": (
+        "a[jnp.array([0, 1])]",
+        "with explicit axes, JAX does not choose how the result of indexing is sharded. Name it: "
+        f"x.at[i].get(out_sharding=jax.P()), or x.at[i].set(v, out_sharding=jax.P()){AUTO}",
+        "a.at[jnp.array([0, 1])].get(out_sharding=NamedSharding(explicit, P()))",
+    ),
+    "a shape": (
+        "a.reshape(4, 16)",
+        "with explicit axes, JAX does not choose how the result is sharded. Name it: "
+        f"jax.lax.reshape(x, shape, out_sharding=jax.P('x', None)){AUTO}",
+        "jax.lax.reshape(a, (4, 16), out_sharding=NamedSharding(explicit, P('x', None)))",
+    ),
+    "check_rep": (
+        "jax.shard_map(lambda v: v, mesh=auto, in_specs=P('x'), out_specs=P('x'), check_rep=False)",
+        "jax.shard_map calls it check_vma",
+        "jax.shard_map(lambda v: v, mesh=auto, in_specs=P('x'), out_specs=P('x'), "
+        "check_vma=False)(x)",
+    ),
+    "axis resources": (
+        "jax.jit(lambda v: v, in_axis_resources=P('x'))",
+        "they are called in_shardings and out_shardings since JAX 0.4.14: jax.jit(f, "
+        "in_shardings=jax.NamedSharding(mesh, jax.P('x')))",
+        "jax.jit(lambda v: v, in_shardings=jax.NamedSharding(auto, jax.P('x')))(x)",
+    ),
+    "a name that is imported": (
+        "from jax.sharding import PositionalSharding",
+        "jax.sharding.PositionalSharding was removed in JAX 0.7: use a mesh with named axes: "
+        "jax.NamedSharding(jax.make_mesh((8,), ('x',)), jax.P('x'))",
+        "jax.NamedSharding(jax.make_mesh((8,), ('x',)), jax.P('x'))",
+    ),
+    "a module that is imported": (
+        "from jax.experimental.maps import xmap",
+        "jax.experimental.maps was removed in JAX 0.4.36: use jax.shard_map for xmap, and "
+        "jax.make_mesh or jax.sharding.Mesh for Mesh",
+        "jax.shard_map, jax.make_mesh, jax.sharding.Mesh",
+    ),
+    "a name that is used": (
+        "jax.tree_map(lambda v: v, x)",
+        "jax.tree_map was removed in JAX 0.6: use jax.tree.map",
+        "jax.tree.map(lambda v: v, x)",
+    ),
+    "arguments": (
+        "import sys\nn = int(sys.argv[1])",
+        "a program in a cell has no arguments, so sys.argv is ['']. Set it before, for a program "
+        "that reads its index and the number of processes there: sys.argv = ['', "
+        "str(jax.process_index()), str(jax.process_count())]",
+        "sys.argv = ['', str(jax.process_index()), str(jax.process_count())]\n"
+        "assert int(sys.argv[1]) == jax.process_index()\nsys.argv = ['']",
+    ),
+    "MPI": (
+        "from mpi4py import MPI",
+        "mpi4py is not installed, and is not needed here: jax.process_index() is the rank, "
+        "jax.process_count() is the size, and jax.experimental.multihost_utils broadcasts and "
+        "gathers",
+        "jax.process_index(), jax.process_count()",
+    ),
+}
+
+
+@pytest.mark.parametrize(("cell", "hint", "then"), CASES.values(), ids=CASES)
+def test_a_hint_and_what_it_says(cluster: mcnb.Cluster, cell: str, hint: str, then: str) -> None:
+    if "mpi4py" in cell and importlib.util.find_spec("mpi4py") is not None:
+        pytest.skip("mpi4py is installed")
+    cluster.run(SETUP).raise_for_errors()
+    result = cluster.run(cell)
+    assert not result.ok
+    for error in result.errors.values():
+        assert error.traceback.splitlines()[-1] == f"Hint: {hint}"
+    cluster.run(then).raise_for_errors()
+
+
+def test_a_program_catches_what_jax_raises(cluster: mcnb.Cluster) -> None:
+    cluster.run(SETUP).raise_for_errors()
+    result = cluster.run(
+        "try:\n    np.asarray(x)\nexcept RuntimeError as error:\n"
+        "    print(type(error).__name__, 'Hint' in str(error), hasattr(error, '__notes__'))"
+    )
+    assert result.text() == "[all 4] RuntimeError False False\n"
+
+
+def test_joining_again_changes_nothing(cluster: mcnb.Cluster) -> None:
+    program = (
+        "import jax, sys\njax.distributed.initialize({})\nprint(len(sys.argv), jax.process_count())"
+    )
+    said = (
+        "[all 4] jax.distributed.initialize: the 4 processes of this cluster have joined already, "
+        "so the call changes nothing\n        1 4\n"
+    )
+    for arguments in ("", "'localhost:1234', 4, jax.process_index()"):
+        result = cluster.run(program.format(arguments))
+        assert (result.ok, result.text()) == (True, said)
+    errors = cluster.run(program.format("num_processes=2, process_id=jax.process_index()")).errors
+    assert errors[1].message == (
+        "jax.distributed.initialize was called with num_processes=2, process_id=1 in process 1 of "
+        "4, which has joined the others already. Leave the call out, or pass jax.process_index() "
+        "and jax.process_count(). For a cluster of another size: %mcjax stop, then %mcjax start -n "
+        "N"
+    )
+    assert cluster.run("jax.device_count()").ok
+
+
+def test_each_process_prints_its_own_blocks(cluster: mcnb.Cluster) -> None:
+    cluster.run(SETUP).raise_for_errors()
+    show = "def show(v):\n    print(v, v.shape)\n    return v\n"
+    call = "jax.shard_map(show, mesh=auto, in_specs=P{0}, out_specs=P{0})(x)\nprint('end')"
+    said = cluster.run(show + call.format("('x')")).stdout
+    for k in range(4):
+        own = [line for line in said[k].splitlines() if not line.startswith("On ")]
+        block = f"[{4 * k}. {4 * k + 1}. {4 * k + 2}. {4 * k + 3}.]"
+        assert " ".join(" ".join(own).replace("[ ", "[").split()) == f"{block} {block} (4,) end"
+        assert said[k].count(f"at mesh coordinates (x, y,) = ({k}, ") == 2
+
+
+def test_a_hint_below_the_error_of_a_program(tmp_path: Path) -> None:
+    program = (
+        "import jax, jax.numpy as jnp\njax.distributed.initialize()\n"
+        "mesh = jax.sharding.Mesh(jax.devices(), 'x')\n"
+        "x = jax.device_put(jnp.arange(4.0), jax.NamedSharding(mesh, jax.P('x')))\n"
+        "print(x.tolist())\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    code = "from mcnb.cli.main import main; raise SystemExit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "program.py", "-n", "2", "-d", "1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    lines = done.stderr.splitlines()
+    assert lines.count(f"[all 2] Hint: {SHARDS}") == 1
+    assert lines[-1].startswith("mcnb run: both processes raised RuntimeError: Fetching value")

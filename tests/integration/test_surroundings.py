@@ -1,0 +1,164 @@
+"""Machines that people have: a proxy, a name that nobody knows, a closed lid, an odd folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import once
+
+# Only ends what hangs, on however busy a machine.
+HANG_S = 240
+# JAX's own limit is 100 s of silence.
+PAUSE_S = 130
+IN_A_NOTEBOOK = """\
+import sys, mcnb
+with mcnb.Cluster(2, 1) as cluster:
+    cluster.run("import jax, jax.numpy as jnp, os; n = 7").raise_for_errors()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(cluster.run(
+        "mesh = jax.make_mesh((2,), 'a')\\n"
+        "split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec('a'))\\n"
+        "print(os.getcwd(), n, float(jnp.sum(jax.device_put(jnp.arange(4.0), split))))"
+    ).text(), end="")
+"""
+PROGRAM = """\
+import sys, jax, jax.numpy as jnp
+jax.distributed.initialize()
+split = jax.sharding.NamedSharding(jax.make_mesh((2,), "a"), jax.sharding.PartitionSpec("a"))
+x = jax.device_put(jnp.arange(4.0), split)
+print("sum", float(jnp.sum(x)), flush=True)
+if "wait" in sys.argv:
+    sys.stdin.readline()
+    print("max", float(jnp.max(x)), flush=True)
+"""
+RUN = "import sys; from mcnb.cli.main import main; sys.exit(main())"
+
+
+@pytest.fixture
+def silent_proxy() -> Iterator[str]:
+    """A proxy that accepts connections, and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def in_a_notebook(
+    folder: Path, *before: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    (folder / "cells.py").write_text(IN_A_NOTEBOOK)
+    return subprocess.run(
+        [*before, sys.executable, "cells.py"],
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        input="\n",
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+
+
+def by_command(
+    folder: Path, *before: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    (folder / "program.py").write_text(PROGRAM)
+    return subprocess.run(
+        [*before, sys.executable, "-c", RUN, "run", "program.py", "-n", "2", "-d", "1", "--fold"],
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "https_proxy", "grpc_proxy"])
+def test_a_proxy_is_not_asked_for_the_processes(
+    tmp_path: Path, silent_proxy: str, name: str
+) -> None:
+    # JAX warns of each of these variables, whatever the case of its letters.
+    proxies = {name: silent_proxy, "HTTPS_PROXY": silent_proxy}
+    if name == "http_proxy":
+        done = in_a_notebook(tmp_path, environment=proxies)
+        assert (done.stdout, done.stderr) == (f"ready\n[all 2] {tmp_path} 7 6.0\n", "")
+    done = by_command(tmp_path, environment=proxies)
+    assert (done.stdout, done.stderr) == ("[all 2] sum 6.0\n", "")
+
+
+@pytest.mark.parametrize("name", ["costs $HOME", "${HOME}", "~", "50 %"])
+def test_a_folder_with_an_odd_name(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    done = in_a_notebook(folder)
+    assert (done.stdout, done.stderr) == (f"ready\n[all 2] {folder} 7 6.0\n", "")
+
+
+def nameless() -> list[str]:
+    """Return the command that runs another one on a host whose name nobody knows."""
+    inside = 'hostname nobody-knows-me && exec "$@"'
+    return ["unshare", "--uts", "sh", "-c", inside, "sh"]
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("unshare"), reason="a host's name is set by root"
+)
+def test_a_host_whose_name_is_not_known(tmp_path: Path) -> None:
+    asked = "import socket; socket.gethostbyname(socket.gethostname())"
+    lost = subprocess.run(
+        [*nameless(), sys.executable, "-c", asked], capture_output=True, text=True, timeout=HANG_S
+    )
+    assert "socket.gaierror" in lost.stderr
+    done = in_a_notebook(tmp_path, *nameless())
+    assert (done.stdout, done.stderr) == (f"ready\n[all 2] {tmp_path} 7 6.0\n", "")
+    done = by_command(tmp_path, *nameless())
+    assert (done.stdout, done.stderr) == ("[all 2] sum 6.0\n", "")
+
+
+def pause(process: subprocess.Popen[str]) -> None:
+    """Stop a process and all its descendants for a while, as a closed lid does."""
+    every = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for one in every:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.send_signal(number)
+        if number is signal.SIGSTOP:
+            time.sleep(PAUSE_S)
+
+
+@pytest.mark.thorough("a pause of more than two minutes")
+@once
+@pytest.mark.parametrize("way", ["notebook", "mcnb run"])
+def test_a_pause_ends_nothing(tmp_path: Path, way: str) -> None:
+    (tmp_path / "cells.py").write_text(IN_A_NOTEBOOK)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = ["run", "program.py", "-n", "2", "-d", "1", "--fold", "wait"]
+    words = ["cells.py"] if way == "notebook" else ["-c", RUN, *command]
+    process = subprocess.Popen(
+        [sys.executable, *words],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    pause(process)
+    out, err = process.communicate("\n\n", timeout=HANG_S)
+    expected = {
+        "notebook": ("ready\n", f"[all 2] {tmp_path} 7 6.0\n"),
+        "mcnb run": ("[all 2] sum 6.0\n", "[all 2] max 3.0\n"),
+    }[way]
+    assert (first, out, err) == (*expected, "")

@@ -30,11 +30,13 @@ class Difference:
         words: The difference in words; empty if there is none.
         aspect: What differs, such as `"shape"` or `"order"`; the keys of hints.
         argument: The argument that differs, such as `"params['w']"`, if one does.
+        in_names: Whether the names of the launches say it already.
     """
 
     words: str
     aspect: str
     argument: str = ""
+    in_names: bool = False
 
 
 NO_DIFFERENCE = Difference("", "")
@@ -77,7 +79,8 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
     barriers = [launch.is_barrier for launch in launches]
     if say := told(launch.name for launch in launches):
         what = "call" if any(barriers) else "computation"
-        return Difference(f"the {what}: {say}", "barrier" if all(barriers) else "order")
+        aspect = "barrier" if all(barriers) else "order"
+        return Difference(f"the {what}: {say}", aspect, in_names=True)
     if all(barriers):
         say = told(",".join(map(str, one.participants)) for one in launches)
         return Difference(f"the processes that meet: {say}", "barrier")

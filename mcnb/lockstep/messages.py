@@ -256,7 +256,8 @@ reaching it'
     if kind == "cycle":
         said.append(_ring(verdict.ring))
     difference = difference_of(verdict, count) if kind == "mismatch" else NO_DIFFERENCE
-    differs, why = difference.words, difference.aspect
+    why = difference.aspect
+    differs = "" if difference.in_names else difference.words  # the states have the names
     hint = advise(verdict, groups, why)
     led = _caught(verdict, count) if is_uncertain(hint) else ""
     if not led and kind == "mismatch" and hint in WITHOUT_CAUSE:

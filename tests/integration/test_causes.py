@@ -90,8 +90,7 @@ def test_a_script_uses_a_library(tmp_path: Path, library: Path) -> None:
         1,
         "mcnb run: mismatch: process 0 is waiting in process_allgather f32[12], called by "
         f"saver.save, train.py:{line}; processes 1,2 are waiting in jit(_reduce) f32[12], called "
-        f"by nk.stats.mean, train.py:{line + 1}. What differs: the computation: process_allgather "
-        f"on process 0; jit(_reduce) on processes 1,2. Hint: train.py:{line} {ONLY_IF}",
+        f"by nk.stats.mean, train.py:{line + 1}. Hint: train.py:{line} {ONLY_IF}",
     )
 
 
@@ -101,8 +100,7 @@ def test_a_cell_uses_a_library(cluster: mcnb.Cluster, library: Path) -> None:
     assert str(result.error()) == (
         "mismatch: process 0 is waiting in process_allgather f32[8,4], called by saver.save, line "
         "3; processes 1-3 are waiting in jit(_reduce) f32[8,4], called by nk.stats.mean, line 4. "
-        "What differs: the computation: process_allgather on process 0; jit(_reduce) on processes "
-        f"1-3. Hint: line 3 {ONLY_IF}. The cluster is intact; all variables are kept"
+        f"Hint: line 3 {ONLY_IF}. The cluster is intact; all variables are kept"
     )
     assert "----> 3 saver.save(x)\n" in result.text()
 

@@ -567,10 +567,9 @@ def test_an_exception_that_leads_to_another_launch_is_never_hidden(tmp_path: Pat
     verdict = (
         f"mismatch: processes 0,2 are waiting in max f32[12], train.py:{AT + 4}; process 1 is "
         f"waiting in sum f32[12], train.py:{AT + 6}, while handling OSError: [Errno 28] No space "
-        f"left on device (train.py:{AT + 1}). What differs: the computation: max on processes 0,2; "
-        "sum on process 1. Hint: an exception led to another launch than on the other processes. "
-        "Fix its cause, and run no collective in an `except` or a `finally` clause: the other "
-        "processes are elsewhere then"
+        f"left on device (train.py:{AT + 1}). Hint: an exception led to another launch "
+        "than on the other processes. Fix its cause, and run no collective in an `except` or a "
+        "`finally` clause: the other processes are elsewhere then"
     )
     assert (code, err[-1]) == (1, f"mcnb run: {verdict}")
     *before, last = [line for line in err if line.startswith("[1]") and "^" not in line]

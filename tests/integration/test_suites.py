@@ -64,10 +64,9 @@ def test_a_suite_that_passes(tmp_path: Path) -> None:
 
 VERDICT = (
     "mismatch: processes 0,2 are waiting in pytest, after test_it, test_it.py:{0}; process 1 is "
-    "waiting in max f32[12], test_it.py:{1}. What differs: the call: pytest, after test_it on "
-    "processes 0,2; max on process 1. Hint: test_it.py:{1} runs only if `k == 1`. A collective "
-    "must run on every participating process: move it out of the condition, and keep only local "
-    "work such as printing inside"
+    "waiting in max f32[12], test_it.py:{1}. Hint: test_it.py:{1} runs only if `k == 1`. A "
+    "collective must run on every participating process: move it out of the condition, and keep "
+    "only local work such as printing inside"
 )
 
 

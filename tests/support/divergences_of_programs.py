@@ -70,7 +70,7 @@ PROGRAMS = {
         "z = (jnp.sum if k else jnp.max)(x)",
         "mismatch",
         all_at(1),
-        says=("What differs: the computation: max on process 0; sum on processes 1-3",),
+        says=("process 0 is waiting in max f32", "processes 1-3 are waiting in sum f32"),
     ),
     "other shape": Divergence(
         "v = put(np.ones((8, 4 + 4 * (k == 2))), P('a', 'b'))\ntotal(v)",

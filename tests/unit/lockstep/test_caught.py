@@ -294,8 +294,7 @@ def test_the_verdict_has_what_each_process_caught(clients: list[Client]) -> None
     apart = [Learner(clients[0], F), Learner(clients[1], G)]
     assert [str(one.joined().error) for one in apart] == [
         "mismatch: process 0 is waiting in jit(f), line 1; process 1 is waiting in jit(g), line 1. "
-        "What differs: the computation: jit(f) on process 0; jit(g) on process 1. Likely "
-        "cause: process 0 caught OSError: both (line 2), 1 launch earlier; process 1 caught "
+        "Likely cause: process 0 caught OSError: both (line 2), 1 launch earlier; process 1 caught "
         "OSError: only here (line 2), 2 times. Hint: the order of launches must not depend on the "
         "process. Sort the elements of a set, a directory listing or a random sample before "
         "looping over them"

@@ -49,7 +49,7 @@ def test_what_differs_goes_nowhere(server: Server, clients: list[Client]) -> Non
     assert str(errors[0]) == str(errors[1])
     assert str(errors[0]).startswith(
         "mismatch: process 0 is waiting in jit(f), line 1; process 1 is waiting in jit(g), line 1. "
-        "What differs: the computation: jit(f) on process 0; jit(g) on process 1"
+        "Hint: "
     )
     assert all(one.made == [] for one in learners)
     assert server.verdict is not None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcnb.lockstep.differences import excerpts
+from mcnb.lockstep.differences import difference_of, excerpts
 from mcnb.lockstep.messages import explain
 from mcnb.lockstep.model import (
     Collective,
@@ -92,7 +92,7 @@ def calls(*settings: str) -> dict[int, Detail]:
             FULL,
             other(name="jit(g)"),
             {},
-            "the computation: jit(f) on process 0; jit(g) on process 1",
+            "",  # the names of the launches say it
             ORDER,
         ),
         (
@@ -322,8 +322,9 @@ def test_what_differs(
         if len(texts) == 1
         else f"process 0 is waiting in {one}, line 4; process 1 is waiting in {two}, line 4"
     )
+    found = f". What differs: {differs}" if differs else ""
     assert sentence("mismatch", at(what=one), at(what=two), details=details) == (
-        f"mismatch: {stood}. What differs: {differs}. Hint: {hint}"
+        f"mismatch: {stood}{found}. Hint: {hint}"
     )
 
 
@@ -345,8 +346,11 @@ def test_what_differs_first(number: int, expected: str) -> None:
         k: Detail(static={} if number > 5 else {"n": str(k)}, program=(f"line of {k}",))
         for k in range(2)
     }
-    said = sentence("mismatch", at(what=FULL), at(what=two), details=details)
-    assert f". What differs: {expected} " in said
+    each = states(at(what=FULL), at(what=two))
+    found = difference_of(Verdict("mismatch", each, details=details), 2)
+    assert found.words.startswith(f"{expected} ")
+    said = sentence("mismatch", *each.values(), details=details)
+    assert (f". What differs: {expected} " in said) == (not found.in_names) == (number > 0)
 
 
 def test_nothing_differs_between_launches_that_are_the_same() -> None:
@@ -377,8 +381,7 @@ SAVED = Launch.barrier("saved", (0, 1))
         (
             SAVED,
             Launch.barrier("loaded", (0, 1)),
-            "the call: wait_at_barrier('saved') on process 0; wait_at_barrier('loaded') on "
-            "process 1",
+            "",
             BARRIER,
         ),
         (
@@ -387,12 +390,13 @@ SAVED = Launch.barrier("saved", (0, 1))
             "the processes that meet: 0,1 on process 0; 0,1,2 on process 1",
             BARRIER,
         ),
-        (SUM, SAVED, "the call: sum on process 0; wait_at_barrier('saved') on process 1", ORDER),
+        (SUM, SAVED, "", ORDER),
     ],
 )
 def test_barriers_that_differ(one: Launch, two: Launch, differs: str, hint: str) -> None:
     said = sentence("mismatch", at(what=one), at(what=two))
-    assert said.partition(". What differs: ")[2] == f"{differs}. Hint: {hint}"
+    found = f". What differs: {differs}" if differs else ""
+    assert said.rpartition(", line 4")[2] == f"{found}. Hint: {hint}"
 
 
 def test_barriers_that_differ_explain_more_than_an_error_elsewhere() -> None:

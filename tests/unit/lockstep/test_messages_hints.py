@@ -265,6 +265,5 @@ def test_where_processes_got_out_of_step(kind: Kind, details: dict[int, Detail],
 def test_what_happened(happened: Happened, expected: str) -> None:
     assert sentence("mismatch", at(4), at(4, MAX), happened=happened) == (
         "mismatch: process 0 is waiting in sum, line 4; process 1 is waiting in max, line 4"
-        f"{expected}. What differs: the computation: sum on process 0; max on process 1. "
-        f"Hint: {ORDER}"
+        f"{expected}. Hint: {ORDER}"
     )

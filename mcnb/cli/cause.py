@@ -81,11 +81,11 @@ def find_cause(ended: Sequence[Ended], count: int, verdicts: Sequence[Verdict]) 
     diverged = [one.ending for one in failed if one.ending and one.ending.kind == "diverged"]
     if verdict is not None and (diverged or own):
         caught = not own and not any(ending.place for ending in diverged)
-        sentence = explain(verdicts[0] if caught else verdict, count).sentence
+        block = explain(verdicts[0] if caught else verdict, count).block
         before = "" if caught else caught_before(verdicts, count)
-        sentence = f"{CAUGHT}{sentence}" if caught else sentence
-        sentence = f"{sentence}. {capital(before)}" if before else sentence
-        return f"{sentence}. {capital(_first_of(own, own, count)[0])}" if own else sentence, 1
+        after = _first_of(own, own, count)[0] if own else ""
+        more = [capital(text) for text in (before, after) if text]
+        return "\n\n".join([f"{CAUGHT}{block}" if caught else block, *more]), 1
     return "interrupted", EXIT_INTERRUPTED
 
 

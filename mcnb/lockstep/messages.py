@@ -226,11 +226,16 @@ class Wording:
 
     Attributes:
         sentence: The verdict in a few sentences, the same on every run.
-        lines: The verdict for a notebook, with labels and lines of source.
+        lines: The verdict with labels and lines of source, as it is shown.
     """
 
     sentence: str
     lines: tuple[str, ...]
+
+    @property
+    def block(self) -> str:
+        """The verdict for a terminal: its lines in one text."""
+        return "\n".join(self.lines)
 
 
 def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:

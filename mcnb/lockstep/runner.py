@@ -327,6 +327,8 @@ class Ending:
 
 
 _joining: CheckedInitialize | None = None
+# Whether `mcnb run` tells of a verdict at the end, once for all processes.
+_brief = False
 
 
 def joined() -> CheckedInitialize | None:
@@ -344,6 +346,8 @@ def run_program(
 ) -> int:
     """Run a program with arguments for its `sys.argv`, and return its exit code."""
     report = os.environ.pop(REPORT, "")
+    global _brief
+    _brief = bool(report)
     at_the_end = contextlib.ExitStack()
     atexit.register(at_the_end.close)  # registered first, so called last
     global _joining
@@ -460,6 +464,7 @@ def _formatted(error: BaseException) -> str:
     shown = traceback.TracebackException.from_exception(error)
     pairs: list[tuple[traceback.TracebackException | None, BaseException | None]] = [(shown, error)]
     seen: set[int] = set()
+    verdicts: dict[str, str] = {}
     while pairs:
         part, link = pairs.pop()
         if part is None or link is None or id(part) in seen:
@@ -467,6 +472,7 @@ def _formatted(error: BaseException) -> str:
         seen.add(id(part))
         frames = [frame for frame in part.stack if not frame.filename.startswith(f"{_OWN}/")]
         if isinstance(link, LockstepError):
+            verdicts[str(link)] = f"{link.kind} (mcnb run tells more at the end)"
             frames = [frame for frame in frames if is_script(frame.filename)]
         elif link is error:  # which has passed the frames that ran the program
             frames = [*itertools.dropwhile(lambda one: not is_script(one.filename), frames)]
@@ -476,6 +482,8 @@ def _formatted(error: BaseException) -> str:
             pairs += zip(part.exceptions or (), link.exceptions, strict=False)
     verdict = f"{LockstepError.__module__}.{LockstepError.__qualname__}: "
     said = "".join(shown.format()).replace(verdict, f"{LockstepError.__qualname__}: ")
+    for text, short in verdicts.items() if _brief else ():
+        said = said.replace(text, short)
     advice = advice_on(error)
     return f"{said}Hint: {advice}\n" if advice else said
 

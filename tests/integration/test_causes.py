@@ -10,7 +10,7 @@ import pytest
 
 import mcnb
 from tests.integration.test_divergences import SETUP
-from tests.integration.test_run import BEGIN, run
+from tests.integration.test_run import BEGIN, MISMATCH, MISSING, at_line, run, told
 
 # A library whose functions have other names, in other modules, than its users know.
 INIT = "from . import stats\n"
@@ -86,11 +86,13 @@ def test_a_script_uses_a_library(tmp_path: Path, library: Path) -> None:
     use = f"import sys; sys.path.insert(0, {str(library)!r}); import nk\n"
     code, _, err = run(tmp_path, use + BEGIN + LIBRARY)
     line = (use + BEGIN).count("\n") + 3
-    assert (code, err[-1]) == (
+    program = use + BEGIN + LIBRARY
+    assert (code, told(err)) == (
         1,
-        "mcnb run: mismatch: process 0 is waiting in process_allgather f32[12], called by "
-        f"saver.save, train.py:{line}; processes 1,2 are waiting in jit(_reduce) f32[12], called "
-        f"by nk.stats.mean, train.py:{line + 1}. Hint: train.py:{line} {ONLY_IF}",
+        f"{MISMATCH}[0]   is waiting in process_allgather f32[12], called by saver.save, "
+        f"train.py:{line}\n{at_line(program, line)}"
+        "[1,2] are waiting in jit(_reduce) f32[12], called by nk.stats.mean, "
+        f"train.py:{line + 1}\n{at_line(program, line + 1)}\nHint: train.py:{line} {ONLY_IF}",
     )
 
 
@@ -111,11 +113,12 @@ def test_a_process_of_a_script_caught_an_exception(tmp_path: Path) -> None:
     code, _, err = run(tmp_path, BEGIN + FILES)
     at = BEGIN.count("\n")
     hint = SKIPS.format(f"train.py:{at + 6}", f"train.py:{at + 10}")
-    assert (code, err[-1]) == (
+    assert (code, told(err)) == (
         1,
-        f"mcnb run: missing: processes 0,2 are waiting in sum, train.py:{at + 11}; process 1 "
-        "exited without reaching it. Likely cause: process 1 caught OSError: no shard 2 "
-        f"(train.py:{at + 3}), 1 launch earlier. {hint}",
+        f"{MISSING}[0,2] are waiting in sum, train.py:{at + 11}\n"
+        f"{at_line(BEGIN + FILES, at + 11)}[1]   exited without reaching it\n\n"
+        "Likely cause: process 1 caught OSError: no shard 2 "
+        f"(train.py:{at + 3}), 1 launch earlier\n{hint}",
     )
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_run import run
+from tests.integration.test_run import run, told
 
 pytestmark = pytest.mark.thorough("twenty programs, each in new processes")
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 _SECTION = re.compile(
-    r"^## (?P<name>\w+)\n\n\[.+\]\(https://.+\).*\n\n> (?P<last>.+)\n"
+    r"^## (?P<name>\w+)\n\n\[.+\]\(https://.+\).*\n\n```text\n(?P<last>[^`]+(?:`[^`]+)*?)\n```\n"
     r"(?:\nThe line: `(?P<line>.+)`\n|\nInstead of the line: .+\.\n)?",
     re.MULTILINE,
 )
@@ -33,8 +33,8 @@ def test_the_corpus_is_all_there() -> None:
 def test_what_is_said_last(tmp_path: Path, name: str) -> None:
     section, source = SECTIONS[name], PROGRAMS[name].read_text()
     code, out, err = run(tmp_path, source, "train.py", "-n", "3", "-d", "1")
-    last = [*out[-1:], *err][-1].replace("train.py", f"{name}.py")
-    last = re.sub(r"^\[\d\] ", "[0] ", last)
+    last = (f"mcnb run: {told(err)}" if err else out[-1]).replace("train.py", f"{name}.py")
+    last = re.sub(r"^\[\d\] stopped", "[0] stopped", last)
     expected = re.escape(section["last"])
     for word, pattern in _ANY.items():
         expected = expected.replace(re.escape(word), pattern)

@@ -16,7 +16,7 @@ import pytest
 from mcnb._system import reserved_port
 from mcnb.lockstep.runner import UNKNOWN
 from tests.integration.test_install import without_gloo
-from tests.integration.test_run import run
+from tests.integration.test_run import MISSING, at_line, run, told
 
 pytestmark = pytest.mark.thorough("two processes for each of many identities")
 
@@ -227,4 +227,9 @@ def test_mcnb_run_adds_what_a_program_leaves_out(
         code, out, err = run(tmp_path, program, "train.py", "-n", "2", "-d", "1", *own, "{process}")
     assert (code, out) == (1, ["[0] [0, 1]", "[1] [0, 1]"])
     line = program.count("\n")
-    assert err[-1] == f"mcnb run: {verdict_at(f'train.py:{line}')}"
+    sentence = verdict_at(f"train.py:{line}")
+    assert told(err) == (
+        f"{MISSING}[1] is waiting in process_allgather, train.py:{line}\n"
+        f"{at_line(program, line, 3)}[0] exited without reaching it\n\n"
+        f"{sentence[sentence.index('Hint: ') :]}"
+    )

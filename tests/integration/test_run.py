@@ -100,6 +100,37 @@ def run(folder: Path, program: str, *words: str) -> tuple[int, list[str], list[s
     return process.returncode, ordered(out), err.splitlines()
 
 
+def told(err: list[str]) -> str:
+    """Return what `mcnb run` itself says last."""
+    begin = max(i for i, line in enumerate(err) if line.startswith("mcnb run: "))
+    return "\n".join(err[begin:]).removeprefix("mcnb run: ")
+
+
+MOVE_IT = (
+    "A collective must run on every participating process: move it out of the condition, and keep "
+    "only local work such as printing inside"
+)
+MISSING, MISMATCH = (
+    f"Processes diverged: {text}\n\n"
+    for text in ("a participant is missing", "their launches do not match")
+)
+AT_THE_END = "(mcnb run tells more at the end)"
+
+
+def at_line(program: str, line: int, width: int = 5) -> str:
+    """Return a line of a program as a verdict shows it."""
+    return f"{'':{width}} ----> {line} {program.splitlines()[line - 1].strip()}\n"
+
+
+def verdict_at(program: str, line: int, condition: str = "`k == 1`") -> str:
+    """Return the verdict for a sum that only process 1 of three makes."""
+    return (
+        f"{MISSING}[1]   is waiting in sum, train.py:{line}\n{at_line(program, line)}"
+        "[0,2] exited without reaching it\n\n"
+        f"Hint: this line runs only if {condition}. {MOVE_IT}"
+    )
+
+
 @pytest.mark.promise("mcnb run")
 def test_a_program_runs_in_every_process(tmp_path: Path) -> None:
     code, out, err = run(tmp_path, BEGIN + "print(k, jax.device_count(), __name__, *sys.argv[1:])")
@@ -151,17 +182,14 @@ def test_processes_that_part_get_a_verdict(tmp_path: Path) -> None:
     program = f"{LEAVE}{begin}if k == 0:\n    {TOTAL}"
     line = program.count("\n")
     code, out, err = run(tmp_path, program)
-    sentence = (
-        f"missing: process 0 is waiting in sum, train.py:{line}; processes 1,2 exited without "
-        f"reaching it. "
-        "Hint: this line runs only if `k == 0`. A collective must run on every participating "
-        "process: move it out of the condition, and keep only local work such as printing inside"
-    )
     assert (code, out) == (1, [])
-    assert err[-1] == f"mcnb run: {sentence}"
+    assert told(err) == (
+        f"{MISSING}[0]   is waiting in sum, train.py:{line}\n{at_line(program, line)}"
+        f"[1,2] exited without reaching it\n\nHint: this line runs only if `k == 0`. {MOVE_IT}"
+    )
     assert err[0] == "[0] Traceback (most recent call last):"
     assert err[1] == f'[0]   File "train.py", line {line}, in <module>'
-    assert err[-2] == f"[0] LockstepError: {sentence}"
+    assert err.count(f"[0] LockstepError: missing {AT_THE_END}") == 1
 
 
 @pytest.mark.promise("the root cause comes last")
@@ -419,11 +447,10 @@ def test_a_module_is_run_as_python_does(tmp_path: Path) -> None:
     words = ("-n", "2", "-d", "1", "-m", "trainer.main", "-n", "9", "{process}")
     code, out, err = run(tmp_path, "", *words)
     assert (code, out) == (1, [f"[{k}] __main__ 3 ['-n', '9', '{k}'] 66.0" for k in range(2)])
-    assert err[-1] == (
-        f"mcnb run: missing: process 1 is waiting in sum, main.py:{AT + 3}; process 0 exited "
-        "without reaching it. Hint: this line runs only if `k == 1`. A collective must run on "
-        "every participating process: move it out of the condition, and keep only local work such "
-        "as printing inside"
+    assert told(err) == (
+        f"{MISSING}[1] is waiting in sum, main.py:{AT + 3}\n"
+        f"    ----> {AT + 3} if k == 1: jnp.sum(x)\n[0] exited without reaching it\n\n"
+        f"Hint: this line runs only if `k == 1`. {MOVE_IT}"
     )
     code, _, err = run(tmp_path, "", "-n", "2", "-m", "nowhere")
     assert (code, err) == (
@@ -564,14 +591,15 @@ def test_an_exception_that_leads_to_another_launch_is_never_hidden(tmp_path: Pat
         "try:\n    save()\n    jnp.max(x)\nfinally:\n    jnp.sum(x)\n"
     )
     code, _, err = run(tmp_path, program)
-    verdict = (
-        f"mismatch: processes 0,2 are waiting in max f32[12], train.py:{AT + 4}; process 1 is "
-        f"waiting in sum f32[12], train.py:{AT + 6}, while handling OSError: [Errno 28] No space "
-        f"left on device (train.py:{AT + 1}). Hint: an exception led to another launch "
-        "than on the other processes. Fix its cause, and run no collective in an `except` or a "
-        "`finally` clause: the other processes are elsewhere then"
+    assert (code, told(err)) == (
+        1,
+        f"{MISMATCH}[0,2] are waiting in max f32[12], train.py:{AT + 4}\n"
+        f"{at_line(program, AT + 4)}[1]   is waiting in sum f32[12], train.py:{AT + 6}, while "
+        f"handling OSError: [Errno 28] No space left on device (train.py:{AT + 1})\n"
+        f"{at_line(program, AT + 6)}\nHint: an exception led to another launch than on the other "
+        "processes. Fix its cause, and run no collective in an `except` or a `finally` clause: the "
+        "other processes are elsewhere then",
     )
-    assert (code, err[-1]) == (1, f"mcnb run: {verdict}")
     *before, last = [line for line in err if line.startswith("[1]") and "^" not in line]
     assert before == [
         "[1] Traceback (most recent call last):",
@@ -587,9 +615,7 @@ def test_an_exception_that_leads_to_another_launch_is_never_hidden(tmp_path: Pat
         f'[1]   File "train.py", line {AT + 6}, in <module>',
         "[1]     jnp.sum(x)",
     ]
-    # Process 0 may not have reached its launch yet.
-    assert last.startswith("[1] LockstepError: mismatch: ")
-    assert "while handling OSError: [Errno 28] No space left on device" in last
+    assert last == f"[1] LockstepError: mismatch {AT_THE_END}"
 
 
 @pytest.mark.parametrize(
@@ -607,11 +633,11 @@ def test_an_error_made_of_a_verdict_does_not_hide_who_is_missing(
     code, _, err = run(tmp_path, program)
     kind = raises.partition("raise ")[2].partition("(")[0]
     said = "mine (1 sub-exception)" if kind == "ExceptionGroup" else "mine"
-    assert (code, err[-1]) == (
+    assert (code, told(err)) == (
         1,
-        f"mcnb run: {verdict_at(AT + 1)}. Process 1 raised {kind}: {said} (train.py:{AT + 3})",
+        f"{verdict_at(program, AT + 1)}\n\nProcess 1 raised {kind}: {said} (train.py:{AT + 3})",
     )
-    assert any(f"LockstepError: {verdict_at(AT + 1)}" in line for line in err[:-1]) is shown
+    assert any(f"LockstepError: missing {AT_THE_END}" in line for line in err) is shown
     assert not any("/mcnb/" in line for line in err)
 
 
@@ -623,11 +649,12 @@ def test_a_program_that_catches_its_verdict_may_go_on(tmp_path: Path) -> None:
     )
     code, out, err = run(tmp_path, program)
     assert out == [f"[{k}] {line}" for k in range(3) for line in ("caught in step 2", "66.0")]
-    assert (code, len(err)) == (1, 1)
-    assert err[0].startswith(
-        "mcnb run: the program caught a LockstepError and went on: mismatch: processes 0,2 are "
-        f"waiting in jit(sum) f32[12], train.py:{AT + 2}; process 1 is waiting in jit(max) "
-        f"f32[12], train.py:{AT + 2}. What differs: "
+    assert (code, err[0][:10]) == (1, "mcnb run: ")
+    assert told(err).startswith(
+        f"the program caught a LockstepError and went on: {MISMATCH}"
+        f"[0,2] are waiting in jit(sum) f32[12], train.py:{AT + 2}\n{at_line(program, AT + 2)}"
+        f"[1]   is waiting in jit(max) f32[12], train.py:{AT + 2}\n{at_line(program, AT + 2)}"
+        "\nHint: "
     )
 
 
@@ -639,9 +666,10 @@ def test_a_permutation_among_some_needs_all(tmp_path: Path) -> None:
     )
     code, _, err = run(tmp_path, program)
     assert code == 1
-    assert err[-1].startswith(
-        f"mcnb run: missing: processes 0,1 are waiting in jit(<lambda>), train.py:{AT + 2}; "
-        "process 2 exited without reaching it. Hint: this line runs only if `k < 2`. "
+    assert told(err) == (
+        f"{MISSING}[0,1] are waiting in jit(<lambda>), train.py:{AT + 2}\n"
+        f"{at_line(program, AT + 2)}[2]   exited without reaching it\n\n"
+        f"Hint: this line runs only if `k < 2`. {MOVE_IT}"
     )
 
 
@@ -671,15 +699,6 @@ def test_the_environment_of_the_program_is_clean(
     _, out, _ = run(tmp_path, program, "train.py", "-n", "1", *options)
     assert out == [f"[0] [] {seen}"]
     assert "MCNB_PROCESS" not in os.environ
-
-
-def verdict_at(line: int) -> str:
-    return (
-        f"missing: process 1 is waiting in sum, train.py:{line}; processes 0,2 exited without "
-        "reaching it. Hint: this line runs only if `k == 1`. A collective must run on every "
-        "participating process: move it out of the condition, and keep only local work such as "
-        "printing inside"
-    )
 
 
 # What the main thread waits for, and what the thread does that receives the verdict.
@@ -715,7 +734,6 @@ def test_a_main_thread_that_waits_for_a_thread_with_a_verdict(
     )
     line = program[: program.index("jnp.sum")].count("\n") + 1
     code, out, err = run(tmp_path, program)
-    verdict = verdict_at(line)
     assert (code, out) == (1, [])
     assert err[:3] == [
         "[1] Exception in thread worker:",
@@ -724,14 +742,13 @@ def test_a_main_thread_that_waits_for_a_thread_with_a_verdict(
     ]
     last = program.count("\n")
     assert f'[1]   File "train.py", line {last}, in <module>' in err
-    assert err.count(f"[1] LockstepError: {verdict}") == 2
-    assert err[-1] == f"mcnb run: {verdict}"
+    assert err.count(f"[1] LockstepError: missing {AT_THE_END}") == 2
+    assert told(err) == verdict_at(program, line)
 
 
 def test_a_main_thread_that_goes_on_after_a_verdict_is_not_interrupted(tmp_path: Path) -> None:
     """A verdict that the main thread itself has received interrupts none of its later waits."""
-    code, out, err = run(
-        tmp_path,
+    program = (
         f"{BEGIN}import mcnb, threading\n"
         "if k == 1:\n"
         "    try: jnp.sum(x)\n"
@@ -739,12 +756,14 @@ def test_a_main_thread_that_goes_on_after_a_verdict_is_not_interrupted(tmp_path:
         "    done = threading.Event()\n"
         "    threading.Thread(target=lambda: (time.sleep(0.5), done.set())).start()\n"
         "    done.wait()\n"
-        "    print('went on')\n",
+        "    print('went on')\n"
     )
+    code, out, err = run(tmp_path, program)
     assert out == ["[1] caught", "[1] went on"]
     assert not any("KeyboardInterrupt" in line for line in err)
     assert code == 1
-    assert err == [f"mcnb run: {CAUGHT}{verdict_at(AT + 2)}"]
+    assert err[0].startswith("mcnb run: ")
+    assert told(err) == f"{CAUGHT}{verdict_at(program, AT + 2)}"
 
 
 @pytest.mark.parametrize(
@@ -763,16 +782,10 @@ def test_a_verdict_that_the_program_catches(tmp_path: Path, catch: str) -> None:
     code, out, err = run(tmp_path, program)
     assert (code, out) == (1, ["[0] ended", "[1] ended", "[2] ended"])
     line = program[: program.index("jnp.sum")].count("\n") + 1
-    expected = verdict_at(line)
-    if "with" in catch:  # a line more between the condition and the launch
-        expected = expected.replace("`k == 1`", f"`k == 1` (train.py:{line - 2})")
-    assert err == [f"mcnb run: {CAUGHT}{expected}"]
-
-
-MOVE_IT = (
-    "A collective must run on every participating process: move it out of the condition, and keep "
-    "only local work such as printing inside"
-)
+    # With another statement between, the condition's line is named.
+    condition = f"`k == 1` (train.py:{line - 2})" if "with" in catch else "`k == 1`"
+    assert err[0].startswith("mcnb run: ")
+    assert told(err) == f"{CAUGHT}{verdict_at(program, line, condition)}"
 
 
 @pytest.mark.promise("the condition that hides a launch")
@@ -795,10 +808,11 @@ def test_a_condition_in_a_helper_of_another_file(tmp_path: Path) -> None:
         "    generate(x, Config())\n"
     )
     code, _, err = run(tmp_path, program)
-    assert (code, err[-1]) == (
+    assert (code, told(err)) == (
         1,
-        f"mcnb run: missing: process 0 is waiting in jit(<lambda>), train.py:{AT + 6}; processes "
-        f"1,2 exited without reaching it. Hint: train.py:{AT + 9} runs only if "
+        f"{MISSING}[0]   is waiting in jit(<lambda>), train.py:{AT + 6}\n"
+        f"{at_line(program, AT + 6)}[1,2] exited without reaching it\n\n"
+        f"Hint: train.py:{AT + 9} runs only if "
         "`max_utils.profiler_enabled(Config())`, which depends on the process (max_utils.py:3). "
         f"{MOVE_IT}",
     )
@@ -820,14 +834,14 @@ def test_a_launch_that_one_process_makes_once_more(tmp_path: Path) -> None:
         "print(float(norm(x)))\n"
     )
     code, _, err = run(tmp_path, program)
-    assert (code, err[-1]) == (
+    assert (code, told(err)) == (
         1,
-        f"mcnb run: mismatch: process 0 is waiting in jit(mean) f32[12], train.py:{AT + 2}; "
-        f"processes 1,2 are waiting in jit(<lambda>) f32[12], train.py:{AT + 9}. What differs: the "
-        "computation: jit(mean) on process 0; jit(<lambda>) on processes 1,2. What came before: "
-        f"the 3rd launch of jit(mean) came from different lines: train.py:{AT + 6} on process 0; "
-        f"train.py:{AT + 8} on processes 1,2. Since then, these processes may have been in "
-        f"different steps of the program. Hint: train.py:{AT + 6} runs only if `k == 0`. {MOVE_IT}",
+        f"{MISMATCH}[0]   is waiting in jit(mean) f32[12], train.py:{AT + 2}\n"
+        f"{at_line(program, AT + 2)}[1,2] are waiting in jit(<lambda>) f32[12], train.py:{AT + 9}\n"
+        f"{at_line(program, AT + 9)}\nWhat came before: the 3rd launch of jit(mean) came "
+        f"from different lines: train.py:{AT + 6} on process 0; train.py:{AT + 8} on processes "
+        "1,2. Since then, these processes may have been in "
+        f"different steps of the program\nHint: train.py:{AT + 6} runs only if `k == 0`. {MOVE_IT}",
     )
 
 
@@ -893,11 +907,9 @@ def test_a_divergence_after_one_that_was_caught_is_another(tmp_path: Path) -> No
     line = program.count("\n")
     first = (
         f"mismatch: processes 0,2 are waiting in jit(sum) f32[12], train.py:{AT + 1}; process 1 is "
-        f"waiting in jit(max) f32[12], train.py:{AT + 1}. What differs: "
+        f"waiting in jit(max) f32[12], train.py:{AT + 1}. Hint: "
     )
-    # It receives the verdict when the first of the others has exited.
-    told = f"[1] LockstepError: missing: process 1 is waiting in sum, train.py:{line}; "
-    assert len([one for one in err if one.startswith(told)]) == 1
-    before, _, caught = err[-1].partition(f". Before that, {CAUGHT}")
-    assert before == f"mcnb run: {verdict_at(line)}"
+    assert err.count(f"[1] LockstepError: missing {AT_THE_END}") == 1
+    before, _, caught = told(err).partition(f"\n\nBefore that, {CAUGHT}")
+    assert before == verdict_at(program, line)
     assert caught.startswith(first)

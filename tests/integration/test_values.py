@@ -11,7 +11,7 @@ import pytest
 import mcnb
 from mcnb.lockstep import server
 from tests.integration.test_divergences import NEXT, SETUP
-from tests.integration.test_run import BEGIN, run
+from tests.integration.test_run import BEGIN, at_line, run, told
 
 VALUES = """
 dot = jax.jit(lambda v, params: jax.tree.map(lambda w: jnp.sum(v @ w), params))
@@ -289,10 +289,12 @@ LINE = PROGRAM[: PROGRAM.index("    f(x")].count("\n") + 1
 def test_a_script_whose_values_are_compared(tmp_path: Path) -> None:
     code, out, err = run(tmp_path, PROGRAM, "train.py", "-n", "2", "-d", "1", "--values")
     assert (code, out) == (1, [])
-    assert err[-1] == (
-        "mcnb run: mismatch: both processes are waiting in jit(<lambda>) f32[12] f32[], "
-        f"train.py:{LINE}. What differs: the value of argument w: 1.0 on process 0; 1.000001 on "
-        f"process 1. {LED.format('`w`', WEIGHT, f'train.py:{LINE - 1}')}{HINT}"
+    led = LED.format("`w`", WEIGHT, f"train.py:{LINE - 1}").removesuffix(". ")
+    assert told(err) == (
+        "Processes diverged: a replicated argument is not equal\n\n[all 2] are waiting in "
+        f"jit(<lambda>) f32[12] f32[], train.py:{LINE}\n{at_line(PROGRAM, LINE, 7)}\n"
+        "What differs: the value of argument w: 1.0 on process 0; 1.000001 on process 1\n"
+        f"{led}\n{HINT}"
     )
 
 

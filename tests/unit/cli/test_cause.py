@@ -18,6 +18,10 @@ MISSING = (
     "missing: processes 0,1 are waiting in sum, train.py:7; process 2 finished the cell without "
     "reaching it"
 )
+BLOCK = (
+    "Processes diverged: a participant is missing\n\n[0,1] are waiting in sum, train.py:7\n"
+    "[2]   finished the cell without reaching it"
+)
 VERDICT = Verdict("missing", {0: WAITS, 1: WAITS, 2: FINISHED})
 
 
@@ -45,12 +49,12 @@ DIVERGED = [ended(k, "diverged", MISSING, 7) for k in (0, 1)]
             None,
             ("processes 0,1 ended with exit code 5 (train.py:9)", 5),
         ),
-        ([ended(2, "done"), *DIVERGED], VERDICT, (MISSING, 1)),
+        ([ended(2, "done"), *DIVERGED], VERDICT, (BLOCK, 1)),
         # What is raised because of a verdict says less than the verdict.
         (
             [ended(2, "done"), ended(1, error="RuntimeError: a"), ended(0, error="KeyError: 'b'")],
             VERDICT,
-            (f"{MISSING}. Process 1 raised RuntimeError: a (train.py:9)", 1),
+            (f"{BLOCK}\n\nProcess 1 raised RuntimeError: a (train.py:9)", 1),
         ),
         (
             [
@@ -59,12 +63,12 @@ DIVERGED = [ended(k, "diverged", MISSING, 7) for k in (0, 1)]
                 ended(0, error="RuntimeError: a"),
             ],
             VERDICT,
-            (f"{MISSING}. Processes 0,1 raised RuntimeError: a (train.py:9)", 1),
+            (f"{BLOCK}\n\nProcesses 0,1 raised RuntimeError: a (train.py:9)", 1),
         ),
         (
             [ended(0, "exit", "exit code 5"), DIVERGED[1]],
             VERDICT,
-            (f"{MISSING}. Process 0 ended with exit code 5 (train.py:9)", 1),
+            (f"{BLOCK}\n\nProcess 0 ended with exit code 5 (train.py:9)", 1),
         ),
         # The error of the process that is missing is the cause, whoever ended first.
         (
@@ -130,7 +134,7 @@ def test_the_cause(ends: list[Ended], verdict: Verdict | None, expected: tuple[s
 
 def test_a_verdict_that_all_have_caught() -> None:
     ends = [Ended(k, 1, Ending("diverged", MISSING, "", 1, verdict="missing")) for k in (0, 1)]
-    caught = f"the program caught a LockstepError and went on: {MISSING}"
+    caught = f"the program caught a LockstepError and went on: {BLOCK}"
     assert find_cause(ends, 3, [VERDICT]) == (caught, 1)
     other = replace(VERDICT, states={**VERDICT.states, 0: FINISHED})
     assert find_cause(ends, 3, [replace(VERDICT, over=True), other]) == (caught, 1)
@@ -142,7 +146,7 @@ def test_a_verdict_after_one_that_was_caught() -> None:
     said, code = find_cause(DIVERGED, 3, [replace(VERDICT, over=True), last])
     assert code == 1
     assert said == (
-        f"{MISSING.replace('train.py:7', 'train.py:9')}. Before that, the program caught a "
+        f"{BLOCK.replace('train.py:7', 'train.py:9')}\n\nBefore that, the program caught a "
         f"LockstepError and went on: {MISSING}"
     )
 

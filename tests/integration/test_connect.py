@@ -19,9 +19,9 @@ from traitlets.config import Config
 
 import mcnb
 from mcnb.cluster import cluster as clusters
-from tests.conftest import Notebook, wait_until
+from tests.conftest import Notebook, once, wait_until
 
-pytestmark = pytest.mark.thorough("starts ordinary engines many times")
+pytestmark = [once, pytest.mark.thorough("starts ordinary engines many times")]
 
 COUNT, HANG_S = 3, 120.0
 SETUP = """

@@ -16,7 +16,7 @@ import mcnb
 from mcnb.launchers import forkserver, forkserver_client
 from mcnb.launchers.base import process_environment
 from mcnb.options import Options
-from tests.conftest import BUSY, wait_until
+from tests.conftest import BUSY, once, wait_until
 
 pytestmark = pytest.mark.thorough("starts many processes")
 
@@ -259,6 +259,7 @@ else:
 """
 
 
+@once
 def test_two_hundred_forks_under_load(tmp_path: Path) -> None:
     """Children log, start threads, compute with BLAS and JAX, and import; none of them hangs."""
     (tmp_path / "child.py").write_text(CHILD)

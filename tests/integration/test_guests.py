@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import once
 from tools import guests
 
-pytestmark = pytest.mark.thorough("a suite that runs four times, each time in new processes")
+pytestmark = [once, pytest.mark.thorough("a suite that runs four times, in new processes")]
 HANG_S = 240.0
 TESTS = """\
 import jax, jax.numpy as jnp, numpy as np, pytest

@@ -15,12 +15,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import wait_until
+from tests.conftest import once, wait_until
 from tests.integration.test_run import AT, BEGIN, TOTAL
 from tests.support import slurm
 from tests.support.launchers import OPEN_MPI
 
-pytestmark = pytest.mark.thorough("programs under every launcher")
+pytestmark = [once, pytest.mark.thorough("programs under every launcher")]
 
 PROCESSES = 3
 # mpirun kills the others two seconds after a process has failed. On a busy machine that is too soon

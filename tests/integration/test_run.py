@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -600,7 +601,8 @@ def test_an_exception_that_leads_to_another_launch_is_never_hidden(tmp_path: Pat
         "processes. Fix its cause, and run no collective in an `except` or a `finally` clause: the "
         "other processes are elsewhere then",
     )
-    *before, last = [line for line in err if line.startswith("[1]") and "^" not in line]
+    own = itertools.takewhile(lambda line: not line.startswith("mcnb run: "), err)
+    *before, last = [line for line in own if line.startswith("[1]") and "^" not in line]
     assert before == [
         "[1] Traceback (most recent call last):",
         f'[1]   File "train.py", line {AT + 3}, in <module>',

@@ -225,7 +225,7 @@ def test_a_controller_listens_where_its_engines_are(host: str, address: str) -> 
     assert words[:6] == [
         "mcnb.launchers.controller",
         "--profile-dir=/cluster",
-        "--work-dir=/here",
+        "--work-dir=.",
         "--HeartMonitor.expected=3",
         f"--ip={address}",
         f"--location={address}",

@@ -281,6 +281,8 @@ def test_how_a_process_connects(
     monkeypatch.setattr(joining, "meet", lambda: done.append("met"))
     monkeypatch.setattr(_jax, "make_waits_interruptible", lambda: done.append("interruptible"))
     monkeypatch.setattr(jax.distributed, "initialize", lambda **options: done.append(options))
+    monkeypatch.setattr(joining, "address_for_gloo", lambda address: f"a host of {address}")
+    monkeypatch.setattr(_jax, "connect_directly", done.append)
     monkeypatch.setattr(jax, "devices", lambda: listening.update(opened))
     assert joining._connect("host:7", processes, index) == port
     options = {
@@ -289,8 +291,9 @@ def test_how_a_process_connects(
         "num_processes": processes,
         "process_id": index,
         "cluster_detection_method": "deactivate",
+        "heartbeat_timeout_seconds": 14 * 24 * 3600,
     }
     # Process 0 is the one that listens.
-    waits = ["host:7"] if index else []
+    waits = ["a host of host:7", *(["host:7"] if index else [])]
     meets = ["met"] if processes > 1 else []
     assert done == [*waits, options, "let go of the port", "interruptible", *meets]

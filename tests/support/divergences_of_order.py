@@ -22,7 +22,7 @@ ORDERS = {
         "if k == 1:\n    jnp.max(x)\njnp.sum(x)",
         "mismatch",
         all_at(3, 2, 3, 3),
-        says=("max on process 1",),
+        says=("process 1 is waiting in max f32",),
     ),
     "missing launch": Divergence(
         "if k != 1:\n    jnp.max(x)\njnp.sum(x)", "mismatch", all_at(2, 3, 2, 2)

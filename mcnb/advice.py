@@ -160,9 +160,9 @@ RULES = (
     _rule(
         "ValueError",
         r"^Received incompatible devices for jitted computation",
-        "all arguments have to be on the same devices. To have an array of this process on all "
-        "devices: jax.device_put(numpy.asarray(y), jax.NamedSharding(mesh, jax.P())), with equal "
-        "values on every process",
+        "all arguments have to be on the same devices, in the same order: "
+        "jax.device_put(y, x.sharding). If y is on devices of this process alone: "
+        "jax.device_put(numpy.asarray(y), x.sharding), with equal values on every process",
     ),
     _rule(
         "ValueError",

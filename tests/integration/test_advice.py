@@ -30,6 +30,11 @@ AUTO = (
     "; or let the compiler choose, by a mesh whose axes are not explicit: jax.make_mesh(shape, "
     "names, axis_types=(jax.sharding.AxisType.Auto,) * len(names))"
 )
+DEVICES = (
+    "all arguments have to be on the same devices, in the same order: jax.device_put(y, "
+    "x.sharding). If y is on devices of this process alone: jax.device_put(numpy.asarray(y), "
+    "x.sharding), with equal values on every process"
+)
 # A cell, the hint below its error, and a cell that does what the hint says.
 CASES = {
     "the number of devices": (
@@ -73,10 +78,15 @@ CASES = {
     ),
     "an array of this process": (
         "x + local",
-        "all arguments have to be on the same devices. To have an array of this process on all "
-        "devices: jax.device_put(numpy.asarray(y), jax.NamedSharding(mesh, jax.P())), with equal "
-        "values on every process",
-        "x + jax.device_put(np.asarray(local), jax.NamedSharding(auto, jax.P()))",
+        DEVICES,
+        "x + jax.device_put(np.asarray(local), x.sharding)",
+    ),
+    "another order of devices": (
+        "turned = Mesh(auto.devices[::-1], ('x', 'y'))\n"
+        "y = jax.device_put(np.arange(16.0), NamedSharding(turned, P('x')))\n"
+        "x + y",
+        DEVICES,
+        "x + jax.device_put(y, x.sharding)",
     ),
     "a product": (
         "a @ a.T",

@@ -83,7 +83,13 @@ def by_command(
     )
 
 
-@pytest.mark.parametrize("name", ["http_proxy", "https_proxy", "grpc_proxy"])
+MORE = pytest.mark.thorough("more of the same kind")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["http_proxy", pytest.param("https_proxy", marks=MORE), pytest.param("grpc_proxy", marks=MORE)],
+)
 def test_a_proxy_is_not_asked_for_the_processes(
     tmp_path: Path, silent_proxy: str, name: str
 ) -> None:
@@ -96,7 +102,9 @@ def test_a_proxy_is_not_asked_for_the_processes(
     assert (done.stdout, done.stderr) == ("[all 2] sum 6.0\n", "")
 
 
-@pytest.mark.parametrize("name", ["costs $HOME", "${HOME}", "~", "50 %"])
+@pytest.mark.parametrize(
+    "name", ["costs $HOME", *(pytest.param(name, marks=MORE) for name in ("${HOME}", "~", "50 %"))]
+)
 def test_a_folder_with_an_odd_name(tmp_path: Path, name: str) -> None:
     folder = tmp_path / name
     folder.mkdir()

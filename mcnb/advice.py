@@ -106,9 +106,10 @@ RULES = (
     _rule(
         "IndexError",
         r"^list index out of range",
-        "a program in a cell has no arguments, so sys.argv is ['']. Set it before, for a program "
-        "that reads its index and the number of processes there: "
-        "sys.argv = ['', str(jax.process_index()), str(jax.process_count())]",
+        "the program has fewer arguments. For one that reads its index and the number of processes "
+        "there, a cell sets them before: "
+        "sys.argv = ['', str(jax.process_index()), str(jax.process_count())]; "
+        "and mcnb run fills them in: mcnb run toy.py -n 4 {process} {processes}",
         line=r"\bsys\.argv\b",
     ),
     _rule(

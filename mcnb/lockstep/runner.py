@@ -23,9 +23,9 @@ from typing import Any, Literal
 
 from mcnb._system import THREADS, die_with_parent, threads_for, write_whole_lines
 from mcnb._text import error_line
-from mcnb.advice import advice_on
 from mcnb.errors import ClusterError, LockstepError, McnbError
 from mcnb.lockstep import _jax, rendezvous
+from mcnb.lockstep.advice import advice_on
 from mcnb.lockstep.checking import check_launches
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.messages import CAUGHT
@@ -458,7 +458,7 @@ def _formatted(error: BaseException) -> str:
     """Format an error as Python would, with those that led to it, without mcnb's frames.
 
     Of a verdict, only the program's own frames are shown: those of libraries explain nothing. A
-    hint follows if `mcnb.advice` has one.
+    hint follows if `mcnb.lockstep.advice` has one.
     """
     linecache.checkcache()
     shown = traceback.TracebackException.from_exception(error)

@@ -14,7 +14,7 @@ from itertools import dropwhile
 from types import CodeType, FrameType, TracebackType
 
 from mcnb._text import LIBRARY_PATH, cell_label, cell_name, plural
-from mcnb.advice import advice_on
+from mcnb.lockstep.advice import advice_on
 from mcnb.lockstep.threads import line_at
 from mcnb.messages import ProcessError
 from mcnb.worker.cellcode import MAGIC_CALLS
@@ -86,7 +86,7 @@ def format_error(error: BaseException) -> str:
     """Format an exception's traceback, with those of the exceptions that led to it.
 
     The traceback begins at the learner's first line, and omits frames of mcnb and frames that
-    libraries hide. A hint follows if `mcnb.advice` has one.
+    libraries hide. A hint follows if `mcnb.lockstep.advice` has one.
     """
     parts: list[str] = []
     for reason, link in _chain(error):

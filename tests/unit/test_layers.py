@@ -14,7 +14,7 @@ import mcnb
 ROOT = Path(mcnb.__file__).parent
 # From the bottom up; CONTRIBUTING.md has the same order with what each package is for.
 LAYERS = (
-    ("errors", "advice"),
+    ("errors",),
     ("_text", "_system"),
     ("options", "_lessons", "_ipyparallel"),
     ("lockstep",),

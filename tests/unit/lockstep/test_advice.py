@@ -10,7 +10,7 @@ import re
 import jax
 import pytest
 
-from mcnb.advice import PACKAGES, REMOVED, RULES, advice_on
+from mcnb.lockstep.advice import PACKAGES, REMOVED, RULES, advice_on
 
 # Names of JAX in a hint.
 _NAMED = re.compile(r"\bjax(?:\.[A-Za-z_]\w*)+")

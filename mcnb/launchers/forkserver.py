@@ -52,6 +52,7 @@ PROCESSES = (
     # Modules that the ones above import on first use.
     "tornado.platform.asyncio",
     "tornado.queues",
+    "encodings.idna",
     "IPython.core.completerlib",
     "IPython.core.logger",
     "IPython.core.oinspect",

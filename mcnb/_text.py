@@ -38,6 +38,16 @@ def ordinal(number: int) -> str:
     return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
+def filled(text: str, process: int, processes: int) -> str:
+    """Return a text with a process's index and the number of processes in their places.
+
+    Example:
+        >>> filled("--rank={process} --size={processes}", 2, 4)
+        '--rank=2 --size=4'
+    """
+    return text.replace("{processes}", str(processes)).replace("{process}", str(process))
+
+
 def error_line(error: BaseException) -> str:
     r"""Return an error in one line.
 

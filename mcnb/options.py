@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ LOCAL, CONNECTED = "local", "connected"
 _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 # Commands with options, besides those of %mcjax. `mcnb script` reads its options in a lesson's
 # `%mcjax start` lines.
-CELL, RUN, SCRIPT = "%%mcjax", "mcnb run", "mcnb script"
+CELL, RUN_FILE, RUN, SCRIPT = "%%mcjax", "run", "mcnb run", "mcnb script"
 _WIDTH, _COLUMN = 92, 24  # of help texts, and of the explanations in them
 
 
@@ -152,6 +153,7 @@ For example: -n 4
     launcher_options: str = ""
     listen: str = ""
     values: bool | None = None
+    arguments: tuple[str, ...] = ()
     profile: str = ""
     cluster_id: str = ""
 
@@ -264,6 +266,25 @@ def host_list(given: str | Iterable[str]) -> tuple[str, ...]:
     """
     names = given.split(",") if isinstance(given, str) and given else given
     return tuple(name.strip() for name in names)
+
+
+def words(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Return a program's arguments, from a list or from text as one writes it in a shell.
+
+    Raises:
+        OptionError: A quote in the text is not closed.
+
+    Example:
+        >>> words("--name 'a run' {process}"), words(["a b"])
+        (('--name', 'a run', '{process}'), ('a b',))
+    """
+    try:
+        return tuple(shlex.split(given) if isinstance(given, str) else given)
+    except ValueError:
+        raise OptionError(
+            f"--args {given}: a quote is not closed. For example: --args '{{process}} "
+            "{processes}'"
+        ) from None
 
 
 def environment(settings: Iterable[str]) -> dict[str, str]:
@@ -398,7 +419,19 @@ OPTIONS = (
         "values",
         operator.not_,
     ),
-    Option(("--timeout",), "SECONDS", "interrupt the cell after this many seconds", (CELL,)),
+    Option(
+        ("--timeout",), "SECONDS", "interrupt the cell after this many seconds", (RUN_FILE, CELL)
+    ),
+    Option(
+        ("--args",),
+        "'WORDS'",
+        "the program's arguments, which cells find in sys.argv; {process} and {processes} stand "
+        "for a process's index and the number of processes",
+        ("start", "connect"),
+        "arguments",
+        words,
+        dashed=True,
+    ),
     Option(
         ("--launcher",),
         "LAUNCHER",

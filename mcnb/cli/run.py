@@ -15,16 +15,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import FileIO
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from mcnb._lessons import read_notebook
 from mcnb._system import reserved_port
-from mcnb._text import label, name_processes
+from mcnb._text import filled, label, name_processes
 from mcnb.cli.cause import Ended, capital, find_cause, without_devices
 from mcnb.cli.groups import Guard, signal_group
+from mcnb.cli.notebook import has_cells, run_on_processes
+from mcnb.cluster.notebooks import starts_processes
 from mcnb.errors import OptionError
 from mcnb.export.parse import find_lesson, is_lesson, run_lesson
 from mcnb.launchers.base import process_environment
@@ -107,7 +110,7 @@ _OPTIONS = "\n".join(option.explain([flag]) for flag, option in _KNOWN.items())
 USAGE = f"""\
 {usage("usage: mcnb run FILE.py", RUN, "[ARGS]")}
        mcnb run [OPTIONS] -m MODULE [ARGS]
-       mcnb run LESSON.md
+       mcnb run [OPTIONS] NOTEBOOK.ipynb [ARGS]
 
 Run a JAX program in several processes of this machine, with its launches checked. The first failure
 ends all of them, and the root cause is told last.
@@ -122,7 +125,13 @@ that calls jax.distributed.initialize() without arguments needs no more. For exa
   mcnb run train.py -n 4 -d 2 --steps 100
   mcnb run toy.py -n 4 -d 2 {{process}} {{processes}}
 
-A lesson, or another notebook, is executed from top to bottom: mcnb run 05_lockstep.md"""
+A notebook is executed from top to bottom: an .ipynb file, Markdown, or Python with a cell after
+each "# %%", unless ARGS or -- follow it. If it was written for one process, its cells run on all
+processes, and their output is folded; at the end, mcnb says which cells failed. If it uses %%mcjax,
+as lessons do, it starts its own processes:
+
+  mcnb run training.ipynb -n 4 -d 2
+  mcnb run 05_lockstep.md"""
 
 
 @dataclass(frozen=True)
@@ -134,12 +143,14 @@ class Command:
         arguments: The program's arguments.
         options: The options of the processes.
         fold: Whether to fold the output.
+        notebook: The notebook, as nbformat reads it, if the program is one.
     """
 
     program: Program
     arguments: tuple[str, ...]
     options: Options
     fold: bool
+    notebook: Any = None
 
 
 def parse(words: Sequence[str]) -> Command:
@@ -187,7 +198,8 @@ def parse(words: Sequence[str]) -> Command:
             raise OptionError(_no_such_option(rest[0]))
         else:
             break
-    if rest[:1] == ["--"]:
+    ended = rest[:1] == ["--"]
+    if ended:
         rest.pop(0)
     if name is None:
         raise OptionError(
@@ -195,15 +207,20 @@ def parse(words: Sequence[str]) -> Command:
         )
     path = Path(name)
     if is_lesson(path):
-        if given or rest:
-            raise OptionError(
-                f"mcnb run {path}: a lesson starts its own processes, so no other arguments are "
-                f"allowed: mcnb run {path}"
-            )
-        return Command(Program(str(find_lesson(path))), (), Options(), fold=False)
-    if not path.is_file():
+        path = find_lesson(path)
+    elif not path.is_file():
         raise OptionError(f"mcnb run {path}: there is no such file")
-    return _command(Program(name), rest, given)
+    elif ended or rest or not has_cells(path):
+        return _command(Program(name), rest, given)
+    notebook = read_notebook(path)
+    if not starts_processes(notebook):
+        return replace(_command(Program(str(path)), rest, given), notebook=notebook)
+    if given or rest:
+        raise OptionError(
+            f"mcnb run {name}: a lesson starts its own processes, so no other arguments are "
+            f"allowed: mcnb run {name}"
+        )
+    return Command(Program(str(path)), (), Options(), fold=False, notebook=notebook)
 
 
 def _command(program: Program, arguments: Sequence[str], given: dict[str, Any]) -> Command:
@@ -220,7 +237,7 @@ def _no_such_option(word: str) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a program or a lesson, and return the exit code.
+    """Run a program or a notebook, and return the exit code.
 
     Raises:
         OptionError: The command line is invalid.
@@ -230,9 +247,12 @@ def main(words: Sequence[str]) -> int:
         return 0
     command = parse(words)
     path = Path(command.program.name)
-    if is_lesson(path) and not command.program.is_module:
-        return run_lesson(path)
-    return Running(command).run()
+    if command.notebook is None:
+        return Running(command).run()
+    if starts_processes(command.notebook):
+        return run_lesson(path, command.notebook)
+    options = replace(command.options, arguments=command.arguments)
+    return run_on_processes(path, command.notebook, options)
 
 
 class Patience:
@@ -397,12 +417,13 @@ class Running:
         os.set_blocking(read, False)
         options = self._command.options
 
-        def filled(text: str) -> str:
-            return text.replace("{processes}", str(self._count)).replace("{process}", str(k))
-
-        words = [*map(filled, self._command.arguments)]
+        words = [filled(word, k, self._count) for word in self._command.arguments]
         # Without braces, they are in the environment, where GPUs may have been shared since.
-        given = {name: filled(value) for name, value in options.env.items() if "{" in value}
+        given = {
+            name: filled(value, k, self._count)
+            for name, value in options.env.items()
+            if "{" in value
+        }
         flags = [] if options.checked else ["--unchecked"]
         if options.values is not None:
             flags.append("--values" if options.values else "--no-values")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from mcnb._lessons import read_notebook
 from mcnb._text import plural
 from mcnb.errors import McnbError, OptionError
-from mcnb.export.parse import ENDINGS, find_lesson, is_lesson, read_lesson
+from mcnb.export.parse import ENDINGS, find_lesson, is_lesson
 from mcnb.export.write import WRITTEN_BY, export
 
 USAGE = """\
@@ -48,7 +49,7 @@ def main(words: Sequence[str]) -> int:
     lesson, target = _parse(words)
     if target is not None:
         _check(target)
-    cells = read_lesson(lesson).cells
+    cells = read_notebook(lesson).cells
     name = f"{lesson.stem}.py" if target is None else target.name
     programs = export(cells, lesson.name, name)
     if target is None:

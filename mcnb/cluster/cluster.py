@@ -15,7 +15,7 @@ from mcnb.cluster.shielding import to_the_end
 from mcnb.cluster.workers import Processes
 from mcnb.errors import CellError, ClusterError
 from mcnb.messages import Healed, Reply
-from mcnb.options import CONNECTED, LOCAL, Options, host_list, process_set, seconds
+from mcnb.options import CONNECTED, LOCAL, Options, host_list, process_set, seconds, words
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.scene import Scene
 from mcnb.worker import rpc
@@ -42,6 +42,9 @@ class Cluster:
         values: Whether to compare the values of replicated arguments at each launch, bit for bit,
             or never; by default, at the first launch of a computation, and for a sample of the
             others, where differences of the size of rounding are accepted.
+        arguments: The arguments of a program, which cells find in `sys.argv`, as a list or in
+            shell syntax. In them, `{process}` and `{processes}` stand for a process's index and
+            the number of processes.
 
     Raises:
         OptionError: A value is invalid.
@@ -70,6 +73,7 @@ class Cluster:
         launcher_options: str = "",
         listen: str = "",
         values: bool | None = None,
+        arguments: str | Sequence[str] = (),
     ) -> None:
         self._set(
             Options(
@@ -83,6 +87,7 @@ class Cluster:
                 launcher_options,
                 listen,
                 values,
+                words(arguments),
             )
         )
 
@@ -454,6 +459,7 @@ def connect(
     checked: bool = True,
     listen: str = "",
     values: bool | None = None,
+    arguments: str | Sequence[str] = (),
 ) -> Cluster:
     """Connect to the engines of an ipyparallel cluster that mcnb did not start.
 
@@ -468,6 +474,7 @@ def connect(
         listen: The address of this machine at which the processes reach the notebook kernel;
             determined automatically by default.
         values: As for `Cluster`.
+        arguments: As for `Cluster`.
 
     Returns:
         The cluster, whose processes have joined.
@@ -488,6 +495,7 @@ def connect(
             listen=listen,
             profile=profile,
             cluster_id=cluster_id,
+            arguments=words(arguments),
         )
     )
     cluster.start()

@@ -448,6 +448,7 @@ class Processes:
             self.client.indices,
             alone,
             gpus,
+            self.options.arguments,
         )
         self.unchecked = next((why for _, why in joined.values() if why), "")
         self._communicator_ports = {port for port, _ in joined.values()} - {0}

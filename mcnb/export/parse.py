@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import importlib
-import importlib.util
 import re
 import sys
 import textwrap
@@ -14,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mcnb._lessons import INSTALL_LAB, find_lessons
+from mcnb._lessons import find_lessons, read_notebook
 from mcnb.errors import McnbError, OptionError
 from mcnb.export.source import (
     awaits,
@@ -119,7 +117,7 @@ def find_lesson(path: Path, command: str = "run") -> Path:
     raise OptionError(f"mcnb {command} {path}: there is no such file. The course has: {names}")
 
 
-def run_lesson(path: Path) -> int:
+def run_lesson(path: Path, notebook: Any = None) -> int:
     """Execute a lesson, and print each cell with its output.
 
     The lesson continues after a cell that fails if the cell has the tag raises-exception. Cells
@@ -127,6 +125,7 @@ def run_lesson(path: Path) -> int:
 
     Args:
         path: The lesson's file.
+        notebook: What is in the file, if it has been read.
 
     Returns:
         0 if the lesson reached its end, 1 if a cell failed or succeeded contrary to its tags.
@@ -134,7 +133,7 @@ def run_lesson(path: Path) -> int:
     Raises:
         McnbError: The file is not a lesson, or jupytext, which reads lessons, is missing.
     """
-    notebook = read_lesson(path)
+    notebook = read_notebook(path) if notebook is None else notebook
     shell = _shell()
     with contextlib.chdir(path.resolve().parent):  # lessons use files beside them
         for cell in notebook.cells:
@@ -145,21 +144,6 @@ def run_lesson(path: Path) -> int:
             elif cell.cell_type == "code" and not _run(shell, cell):
                 return 1
     return 0
-
-
-def read_lesson(path: Path) -> Any:
-    """Read a lesson as an nbformat notebook.
-
-    Raises:
-        McnbError: The file is not a lesson, or jupytext, which reads lessons, is missing.
-    """
-    if importlib.util.find_spec("jupytext") is None:
-        raise McnbError(f"Lessons are read by jupytext, which is not installed: {INSTALL_LAB}")
-    try:
-        return importlib.import_module("jupytext").read(path)  # it has no type annotations
-    except Exception as error:
-        why = str(error).strip().partition("\n")[0]
-        raise McnbError(f"{path} can't be read as a notebook: {why}") from None
 
 
 def _shell() -> Any:

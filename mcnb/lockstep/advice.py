@@ -107,9 +107,8 @@ RULES = (
         "IndexError",
         r"^list index out of range",
         "the program has fewer arguments. For one that reads its index and the number of processes "
-        "there, a cell sets them before: "
-        "sys.argv = ['', str(jax.process_index()), str(jax.process_count())]; "
-        "and mcnb run fills them in: mcnb run toy.py -n 4 {process} {processes}",
+        "there: mcnb run toy.py -n 4 {process} {processes}; and for cells, "
+        "%mcjax start --args '{process} {processes}'",
         line=r"\bsys\.argv\b",
     ),
     _rule(
@@ -117,6 +116,13 @@ RULES = (
         r"^jax_num_cpu_devices config should be updated before backends are initialized",
         "mcnb starts the processes with their devices. Their number is an option: "
         "%mcjax start -n 4 -d 8, or mcnb run -n 4 -d 8, gives each of 4 processes 8 devices",
+    ),
+    _rule(
+        "RuntimeError",
+        r"^jax\.distributed\.initialize\(\) must be called before any JAX ",
+        "a program calls it first, before it asks for devices or makes an array. In a notebook, "
+        "the processes of mcnb have joined already; after jax.distributed.shutdown() in a cell, "
+        "%mcjax heal connects them again",
     ),
     _rule(
         "RuntimeError",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import difflib
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
@@ -14,15 +16,17 @@ from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import display
 from IPython.utils.process import arg_split
 
+from mcnb._lessons import read_notebook
 from mcnb.cluster import cluster as clusters
 from mcnb.cluster.cluster import Cluster, connect
+from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of, starts_processes
 from mcnb.cluster.result import Result
-from mcnb.errors import ClusterError, OptionError
+from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.launchers.forkserver_client import close_idle
 from mcnb.messages import ProcessError
 from mcnb.notebook.display import show
 from mcnb.notebook.live import LiveView, somebody_looks
-from mcnb.options import CELL, Option, Options, field_values, options_of, usage
+from mcnb.options import CELL, LOCAL, RUN_FILE, Option, Options, field_values, options_of, usage
 from mcnb.output.log import log_text
 
 _T = TypeVar("_T")
@@ -75,6 +79,8 @@ class SentenceParser(MagicArgumentParser):
         except ValueError as error:  # a quote that is not closed
             raise OptionError(f"{self.given}: {error}. Help: {self.prog}?") from None
         args, unknown = self.parse_known_args(self._joined(words))
+        if getattr(args, "file", "") and args.command != RUN_FILE:
+            unknown.insert(0, args.file)
         if unknown:
             command = getattr(args, "command", None)
             raise OptionError(
@@ -109,6 +115,7 @@ def line_parser() -> SentenceParser:
     """Return the parser of the text after `%mcjax`."""
     parser = SentenceParser("%mcjax", options_of(*McjaxMagics._commands))
     parser.add_argument("command", nargs="?", default="status")
+    parser.add_argument("file", nargs="?", default="")
     return parser
 
 
@@ -139,6 +146,8 @@ class McjaxMagics(Magics):
                      connect them to each other
           connect    connect to a running ipyparallel cluster, and make its engines JAX processes
                      that compute together
+          run        run the cells of a notebook that was written for one process on all
+                     processes: FILE.ipynb, Markdown, or Python with a cell after each "# %%"
           status     show the state of the cluster; so does %mcjax alone
           log        show the launches of the last cell that span processes
           timeline   draw what each process did in the last cell, and when: a lane for each process,
@@ -264,6 +273,39 @@ class McjaxMagics(Magics):
         finally:
             live.remove()
 
+    def _run_file(self, args: Any) -> None:
+        if not args.file:
+            raise OptionError(
+                "%mcjax run: the notebook's file is missing. For example: %mcjax run train.ipynb"
+            )
+        path = Path(args.file).expanduser()
+        if not path.is_file():
+            raise OptionError(f"%mcjax run {args.file}: there is no such file")
+        notebook = read_notebook(path)
+        if starts_processes(notebook):
+            raise OptionError(
+                f"%mcjax run {args.file}: the notebook starts its own processes. Open it, or run "
+                f"it in a terminal: mcnb run {args.file}"
+            )
+        cells = cells_of(notebook, path.name)
+        cluster = clusters.current or self._started(Options())
+        run = NotebookRun(
+            cluster,
+            cells,
+            path.name,
+            prefix=f"{self.number}.",
+            first_only=cluster.options.launcher == LOCAL,
+        )
+        # No live view: it would clear the output of the cells before.
+        run.run(_show_prompted, _show_whole, timeout=args.timeout)
+        lines = run.report(cluster.options.describe())
+        print(flush=True)
+        if run.interrupted:
+            raise keyboard_interrupt(". ".join(lines))
+        if run.failed:
+            raise CellError(lines[0], lines)
+        print("\n".join(lines))
+
     def _status(self, _: Any) -> None:
         cluster = clusters.current
         print("No cluster yet. Start one: %mcjax start" if cluster is None else cluster.status())
@@ -339,6 +381,7 @@ class McjaxMagics(Magics):
     _commands = {  # noqa: RUF012
         "start": _start,
         "connect": _connect,
+        RUN_FILE: _run_file,
         "status": _status,
         "log": _log,
         "timeline": _timeline,
@@ -371,7 +414,10 @@ def _fill_in(magic: Callable[..., None], lines: Iterable[str], options: str) -> 
 
 _fill_in(
     McjaxMagics.mcjax,
-    [usage(f"%mcjax {command}", command) for command in McjaxMagics._commands],
+    [
+        usage(f"%mcjax {command}{' FILE' * (command == RUN_FILE)}", command)
+        for command in McjaxMagics._commands
+    ],
     _line_options(),
 )
 _fill_in(
@@ -379,6 +425,20 @@ _fill_in(
     [usage("%%mcjax", CELL)],
     "\n".join(option.explain(option.flags) for option in options_of(CELL)),
 )
+
+
+def _show_prompted(cell: NotebookCell) -> None:
+    """Show a cell of another notebook, before its output."""
+    print(f"\n{cell.prompted}", flush=True)
+
+
+def _show_whole(result: Result) -> None:
+    """Show a result with its error."""
+    show(result)
+    error = result.error()
+    if error is not None:
+        sys.stdout.flush()
+        print("\n".join(error.lines), file=sys.stderr, flush=True)
 
 
 def _already_running(cluster: Cluster, difference: str = "") -> ClusterError:

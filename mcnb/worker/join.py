@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import socket
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mcnb._system import local_end, reserve_port
-from mcnb._text import plural
+from mcnb._text import filled, plural
 from mcnb.lockstep import _jax
 from mcnb.lockstep.abort import listening_ports
 from mcnb.lockstep.network import SILENCE_S, address_for_gloo, bypass_proxy
@@ -177,6 +178,7 @@ def join(
     indices: Mapping[int, int],
     alone: Literal["", "leaves", "forgets"],
     gpus: Sequence[Sequence[str]] = (),
+    arguments: Sequence[str] = (),
 ) -> tuple[int, str]:
     """Import JAX and connect to the other processes; return when all have connected.
 
@@ -189,6 +191,7 @@ def join(
         alone: The reaction to the end of the notebook kernel: `""` leaves it to other programs,
             `"leaves"` ends this process, `"forgets"` removes the files that the kernel left.
         gpus: The GPUs of each process; empty for CPU devices.
+        arguments: The arguments of a cell's program.
 
     Returns:
         The port on which the process's communicator listens, 0 if it has none; and why its launches
@@ -198,6 +201,8 @@ def join(
         RuntimeError: JAX could not connect, or gave this process another index or device count.
     """
     process_index = shell.worker.process_index = indices[int(shell.kernel.engine_id)]
+    # Python's own prompt has an empty name there, too.
+    sys.argv = ["", *(filled(word, process_index, processes) for word in arguments)]
     expected = int(os.environ.get("JAX_NUM_CPU_DEVICES", 1))
     if gpus:
         os.environ[VISIBLE] = ",".join(gpus[process_index])  # CUDA reads it when JAX starts it

@@ -72,7 +72,6 @@ def main(shared: Path | None) -> None:
     _prepare(os.environ.pop("MCNB_OUTPUT", "") or _output_of_its_own(shared))
     engine = WorkerEngine.instance()
     engine.initialize(sys.argv[1:])
-    sys.argv = [""]  # as in Python's own prompt: a cell's program has no arguments
     _take_over(engine.log)
     engine.start()
     asyncio.set_event_loop(None)

@@ -138,11 +138,9 @@ CASES = {
     "arguments": (
         "import sys\nn = int(sys.argv[1])",
         "the program has fewer arguments. For one that reads its index and the number of processes "
-        "there, a cell sets them before: sys.argv = ['', str(jax.process_index()), "
-        "str(jax.process_count())]; and mcnb run fills them in: mcnb run toy.py -n 4 {process} "
-        "{processes}",
-        "sys.argv = ['', str(jax.process_index()), str(jax.process_count())]\n"
-        "assert int(sys.argv[1]) == jax.process_index()\nsys.argv = ['']",
+        "there: mcnb run toy.py -n 4 {process} {processes}; and for cells, %mcjax start --args "
+        "'{process} {processes}'",
+        "assert sys.argv == ['']",  # test_notebooks.py starts processes with arguments
     ),
     "MPI": (
         "from mpi4py import MPI",
@@ -194,6 +192,23 @@ def test_joining_again_changes_nothing(cluster: mcnb.Cluster) -> None:
         "N"
     )
     assert cluster.run("jax.device_count()").ok
+
+
+def test_a_way_back_after_a_shutdown(cluster: mcnb.Cluster) -> None:
+    cluster.run(SETUP).raise_for_errors()
+    cluster.run("import jax\njax.distributed.shutdown()").raise_for_errors()
+    assert cluster.run("int(jnp.sum(jax.device_put(x, NamedSharding(auto, P()))))").ok
+    errors = cluster.run("jax.distributed.initialize()").errors
+    assert [error.traceback.splitlines()[-1] for error in errors.values()] == [
+        "Hint: a program calls it first, before it asks for devices or makes an array. In a "
+        "notebook, the processes of mcnb have joined already; after jax.distributed.shutdown() in "
+        "a cell, %mcjax heal connects them again"
+    ] * 4
+    cluster.heal()
+    assert cluster.run("jax.distributed.initialize()").text() == (
+        "[all 4] jax.distributed.initialize: the 4 processes of this cluster have joined already, "
+        "so the call changes nothing\n"
+    )
 
 
 def test_each_process_prints_its_own_blocks(cluster: mcnb.Cluster) -> None:

@@ -117,10 +117,20 @@ def test_numbers_may_be_text() -> None:
 
 LINE = (
     "start -n 3 -d 1 --platform cuda --env A=1 --env B=2 --unchecked --launcher ssh "
-    "--hosts one,two --options '-v' --listen here --values"
+    "--hosts one,two --options '-v' --listen here --values --args '--rank {process}'"
 )
 WANTED = Options(
-    3, 1, "cuda", {"A": "1", "B": "2"}, False, "ssh", ("one", "two"), "-v", "here", True
+    3,
+    1,
+    "cuda",
+    {"A": "1", "B": "2"},
+    False,
+    "ssh",
+    ("one", "two"),
+    "-v",
+    "here",
+    True,
+    ("--rank", "{process}"),
 )
 
 
@@ -187,8 +197,9 @@ def test_help_explains_each_option_once() -> None:
     lines = (McjaxMagics.mcjax.__doc__ or "").splitlines()
     assert [line for line in lines if line.startswith("Option")] == [
         "Options of start:",
-        "Options of connect (and -d, --env, --unchecked, --values, --no-values, --listen, as "
-        "above):",
+        "Options of connect (and -d, --env, --unchecked, --values, --no-values, --args, --listen, "
+        "as above):",
+        "Option of run:",
         "Option of timeline:",
         "Option of restart:",
     ]

@@ -135,11 +135,33 @@ def test_mcnb_hands_on_the_words_of_its_command(
 
 
 def test_a_lesson_is_executed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "mine.md").touch()
-    monkeypatch.setattr(runs, "run_lesson", lambda path: 7 if path == Path("mine.md") else 0)
+    (folder / "mine.md").write_text("```python\n%load_ext mcnb\n```\n")
+    monkeypatch.setattr(runs, "run_lesson", lambda path, _: 7 if path == Path("mine.md") else 0)
     assert main(["mine.md"]) == 7
     monkeypatch.setattr(Running, "run", lambda self: 8)
     assert main(["-m", "mine.md"]) == 8  # a module of the package `mine`
+
+
+def test_a_notebook_of_one_process_runs_on_several(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "mine.md").write_text("```python\nx = 1\n```\n")
+    (folder / "marked.py").write_text("x = 1\n# %%\nx\n")
+    ran: list[tuple[Path, int, Options]] = []
+
+    def run(path: Path, notebook: Any, options: Options) -> int:
+        ran.append((path, len(notebook.cells), options))
+        return 7
+
+    monkeypatch.setattr(runs, "run_on_processes", run)
+    monkeypatch.setattr(Running, "run", lambda self: 8)
+    assert main(["mine.md", "-n", "3", "--fold", "a", "{process}"]) == 7
+    assert main(["marked.py", "-d", "1"]) == 7
+    assert ran == [
+        (Path("mine.md"), 1, Options(3, arguments=("a", "{process}"))),
+        (Path("marked.py"), 2, Options(devices_per_process=1)),
+    ]
+    assert [main(words.split()) for words in ("marked.py --", "marked.py a", "train.py")] == [8] * 3
 
 
 def test_lines_that_arrive_in_pieces() -> None:

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from mcnb._lessons import read_notebook
 from mcnb.errors import McnbError, OptionError
 from mcnb.export import parse
-from mcnb.export.parse import find_lesson, read_lesson, run_lesson
+from mcnb.export.parse import find_lesson, run_lesson
 from mcnb.pods.topology import MISSING
 
 LESSON = """# A lesson
@@ -103,6 +104,6 @@ def test_a_file_that_is_no_notebook(tmp_path: Path) -> None:
     path = tmp_path / "broken.ipynb"
     path.write_text("{")
     with pytest.raises(McnbError) as refused:
-        read_lesson(path)
+        read_notebook(path)
     assert str(refused.value).startswith(f"{path} can't be read as a notebook: ")
     assert "\n" not in str(refused.value)

@@ -335,12 +335,12 @@ def sentence(call: Callable[..., object], *words: str) -> str:
         (
             "strat -n 2",
             "%mcjax strat -n 2: there is no command strat. Did you mean start? Commands: start, "
-            "connect, status, log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
+            "connect, run, status, log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
             "xyz",
-            "%mcjax xyz: there is no command xyz. Commands: start, connect, status, log, timeline, "
-            "interrupt, heal, restart, stop. Help: %mcjax?",
+            "%mcjax xyz: there is no command xyz. Commands: start, connect, run, status, log, "
+            "timeline, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
             "stop --replay",

@@ -23,29 +23,26 @@ _NO_PROXY, _NO_PROXY_EITHER = "no_grpc_proxy", "no_proxy"
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 
 
-def bypass_proxy(coordinator: str, environment: MutableMapping[str, str]) -> bool:
+def bypass_proxy(coordinator: str, environment: MutableMapping[str, str]) -> None:
     """Have gRPC connect to JAX's coordinator without a proxy, and to other hosts as before.
 
     Args:
         coordinator: The coordinator's host and port.
         environment: The environment of this process, which is changed.
 
-    Returns:
-        Whether the environment names a proxy.
-
     Example:
         >>> environment = {"https_proxy": "http://proxy:3128", "no_proxy": ".example.org"}
-        >>> bypass_proxy("10.0.0.1:8476", environment), environment["no_grpc_proxy"]
-        (True, '.example.org,10.0.0.1')
+        >>> bypass_proxy("10.0.0.1:8476", environment)
+        >>> environment["no_grpc_proxy"]
+        '.example.org,10.0.0.1'
     """
     if not any(environment.get(name) for name in _PROXIES):
-        return False
+        return
     host = host_of(coordinator)
     before = environment.get(_NO_PROXY, environment.get(_NO_PROXY_EITHER, ""))
     entries = [entry for entry in before.split(",") if entry.strip()]
     if host not in entries:
         environment[_NO_PROXY] = ",".join([*entries, host])
-    return True
 
 
 def address_for_gloo(coordinator: str) -> str:

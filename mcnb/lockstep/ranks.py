@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mcnb.lockstep.network import host_of, is_loopback
+
 PROCESS, PROCESSES = "MCNB_PROCESS", "MCNB_PROCESSES"
 
 
@@ -111,4 +113,4 @@ def _one_host(environment: Mapping[str, str]) -> bool:
 
 def on_this_host(address: str) -> bool:
     """Return whether a coordinator's `host:port` can be reached on this host alone."""
-    return address.rpartition(":")[0] in ("localhost", "127.0.0.1", "[::1]")
+    return is_loopback(host_of(address))

@@ -19,7 +19,7 @@ from mcnb._system import local_end, reserve_port
 from mcnb._text import filled, plural
 from mcnb.lockstep import _jax
 from mcnb.lockstep.abort import listening_ports
-from mcnb.lockstep.network import SILENCE_S, address_for_gloo, bypass_proxy
+from mcnb.lockstep.network import SILENCE_S, address_for_gloo, bypass_proxy, host_of
 from mcnb.lockstep.wire import Address
 from mcnb.messages import Healed
 from mcnb.recovery.heal import heal as heal_here
@@ -306,11 +306,11 @@ def _connect(address: str, processes: int, process_index: int) -> int:
 
 
 def _wait_for_listener(address: str) -> None:
-    host, _, port = address.rpartition(":")
+    host, port = host_of(address), int(address.rpartition(":")[2])
     deadline = time.monotonic() + CONNECT_TIMEOUT_S
     while True:
         try:
-            socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S).close()
+            socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
         except ConnectionRefusedError:
             if time.monotonic() > deadline:
                 raise

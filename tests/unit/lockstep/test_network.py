@@ -13,14 +13,14 @@ from mcnb.lockstep.network import SILENCE_S, address_for_gloo, bypass_proxy
 @pytest.mark.parametrize("name", ["grpc_proxy", "https_proxy", "http_proxy"])
 def test_each_proxy_of_grpc_is_bypassed(name: str) -> None:
     environment = {name: "http://proxy:3128"}
-    assert bypass_proxy("127.0.0.1:8476", environment)
+    bypass_proxy("127.0.0.1:8476", environment)
     assert environment == {name: "http://proxy:3128", "no_grpc_proxy": "127.0.0.1"}
 
 
 @pytest.mark.parametrize("environment", [{}, {"HTTP_PROXY": "http://proxy"}, {"https_proxy": ""}])
 def test_without_a_proxy_nothing_changes(environment: dict[str, str]) -> None:
     before = dict(environment)
-    assert not bypass_proxy("127.0.0.1:8476", environment)
+    bypass_proxy("127.0.0.1:8476", environment)
     assert environment == before
 
 

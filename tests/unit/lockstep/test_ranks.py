@@ -74,6 +74,7 @@ def test_whether_all_processes_run_on_one_host(
     [
         ("localhost:99", True),
         ("127.0.0.1:99", True),
+        ("127.0.1.1:99", True),
         ("[::1]:99", True),
         ("10.0.0.1:99", False),
         ("localhost.example.org:99", False),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mcnb.cluster.cluster import Cluster
-from mcnb.cluster.notebooks import LEFT_OUT_TAG, NotebookCell, NotebookRun, cells_of
+from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of
 from mcnb.cluster.result import Result
 from mcnb.options import Options
 
@@ -51,7 +51,7 @@ def run_on_processes(path: Path, notebook: Any, options: Options) -> int:
 def _print_cell(cell: NotebookCell) -> None:
     for heading in cell.headings:
         print(f"\n{heading}")
-    left_out = f"\nLeft out, because of the tag {LEFT_OUT_TAG}" if cell.left_out else ""
+    left_out = f"\nLeft out, as it {cell.left_out}" if cell.left_out else ""
     print(f"\n{cell.prompted}{left_out}", flush=True)
 
 

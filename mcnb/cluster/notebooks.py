@@ -17,6 +17,9 @@ from mcnb.output.text import without_escapes
 
 # Jupyter's own tags: https://jupyterbook.org/en/stable/content/execute.html
 MAY_FAIL_TAG, LEFT_OUT_TAG = "raises-exception", "skip-execution"
+# Why a cell is left out. A page without cells, in plain Markdown, shows commands to its reader.
+TAGGED = f"has the tag {LEFT_OUT_TAG}"
+OF_A_PAGE = "has the shell commands of a page"
 # What a notebook says that starts its own processes.
 _OWN = re.compile(
     r"^\s*(%%?mcjax\b|%(re)?load_ext\s+mcnb\b|import\s+mcnb\b|from\s+mcnb\b)", re.MULTILINE
@@ -35,14 +38,14 @@ class NotebookCell:
         source: The cell's code, which may use IPython syntax.
         headings: The headings between the code cell before and this one.
         may_fail: Whether the cell has the tag raises-exception.
-        left_out: Whether the cell has the tag skip-execution.
+        left_out: Why the cell does not run; empty if it does.
     """
 
     label: str
     source: str
     headings: tuple[str, ...] = ()
     may_fail: bool = False
-    left_out: bool = False
+    left_out: str = ""
 
     @property
     def only_commands(self) -> bool:
@@ -113,22 +116,19 @@ def cells_of(notebook: Any, name: str) -> list[NotebookCell]:
     ).get("name", "python")
     if not re.match("i?python", str(told), re.IGNORECASE):
         raise OptionError(f"{name}: the notebook is for {told}, and mcnb runs Python")
+    form = notebook.metadata.get("jupytext", {}).get("text_representation", {})
+    is_page = form.get("format_name") == "markdown"
     cells: list[NotebookCell] = []
     headings: list[str] = []
     for one in notebook.cells:
         if one.cell_type == "markdown":
             headings += [line for line in one.source.splitlines() if _HEADING.match(line)]
         elif one.cell_type == "code" and one.source.strip():
-            tags = one.metadata.get("tags", [])
-            cells.append(
-                NotebookCell(
-                    str(len(cells) + 1),
-                    one.source.strip("\n"),
-                    tuple(headings),
-                    MAY_FAIL_TAG in tags,
-                    LEFT_OUT_TAG in tags,
-                )
-            )
+            tags, source = one.metadata.get("tags", []), one.source.strip("\n")
+            shell = is_page and _COMMANDS.match(source) is not None
+            left_out = TAGGED if LEFT_OUT_TAG in tags else OF_A_PAGE * shell
+            label, may_fail = str(len(cells) + 1), MAY_FAIL_TAG in tags
+            cells.append(NotebookCell(label, source, tuple(headings), may_fail, left_out))
             headings = []
     if not cells:
         raise OptionError(f"{name}: the notebook has no code cells")
@@ -273,7 +273,13 @@ class NotebookRun:
             (self._different, "The processes printed different output in"),
             (self._alone, "Process 0 alone ran the shell commands of"),
             (self._allowed, f"Failed, as the tag {MAY_FAIL_TAG} allows:"),
-            (self._left_out, f"Left out, because of the tag {LEFT_OUT_TAG}:"),
+            *(
+                (
+                    [cell for cell in self._left_out if cell.left_out == why],
+                    f"Left out, as it {why}:",
+                )
+                for why in (TAGGED, OF_A_PAGE)
+            ),
             (self._not_run, f"Not run, because {self._end}:"),
         ):
             if found:

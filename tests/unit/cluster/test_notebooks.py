@@ -10,7 +10,14 @@ import pytest
 
 from mcnb._lessons import read_notebook
 from mcnb.cluster.cluster import Cluster
-from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of, starts_processes
+from mcnb.cluster.notebooks import (
+    OF_A_PAGE,
+    TAGGED,
+    NotebookCell,
+    NotebookRun,
+    cells_of,
+    starts_processes,
+)
 from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result
 from mcnb.errors import ClusterError, OptionError
@@ -26,7 +33,7 @@ def cells(*sources: str, **tags: str) -> list[NotebookCell]:
             str(n),
             source,
             may_fail=tags.get(f"_{n}") == "raises-exception",
-            left_out=tags.get(f"_{n}") == "skip-execution",
+            left_out=TAGGED if tags.get(f"_{n}") == "skip-execution" else "",
         )
         for n, source in enumerate(sources, 1)
     ]
@@ -128,7 +135,7 @@ def test_what_is_told_of_cells_that_fail() -> None:
         "In[5] failed: both processes raised NameError: name 'q' is not defined (line 1)",
         "The processes printed different output in In[7]",
         "Failed, as the tag raises-exception allows: In[6]",
-        "Left out, because of the tag skip-execution: In[2]",
+        "Left out, as it has the tag skip-execution: In[2]",
     ]
 
 
@@ -255,8 +262,22 @@ def test_the_same_cells_in_each_format(tmp_path: Path) -> None:
         assert cells_of(read_notebook(path), path.name) == [
             NotebookCell("1", "%matplotlib inline\nx = 1", ("# A title", "## A part")),
             NotebookCell("2", "1 / 0", may_fail=True),
-            NotebookCell("3", "x", ("### The end",), left_out=True),
+            NotebookCell("3", "x", ("### The end",), left_out=TAGGED),
         ]
+
+
+def test_a_page_runs_its_python_only(tmp_path: Path) -> None:
+    path = tmp_path / "guide.md"
+    path.write_text("# Title\n\n```bash\nrm -r x\n```\n\n```python\n!ls\n```\n\n```text\ny\n```\n")
+    found = cells_of(read_notebook(path), path.name)
+    assert found == [
+        NotebookCell("1", "%%bash\nrm -r x", ("# Title",), left_out=OF_A_PAGE),
+        NotebookCell("2", "!ls"),
+    ]
+    cluster = FakeCluster()
+    _, lines = ran(cluster, found)
+    assert [source for source, *_ in cluster.asked] == ["!ls"]
+    assert lines[-1] == "Left out, as it has the shell commands of a page: In[1]"
 
 
 def test_a_program_without_marks_is_one_cell(tmp_path: Path) -> None:

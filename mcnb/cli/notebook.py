@@ -16,12 +16,13 @@ _CELL = re.compile(rb"^#[ ]?%%( |\[|$)", re.MULTILINE)
 _EXIT_CTRL_C = 130
 
 
-def has_cells(path: Path) -> bool:
-    """Return whether a file is Python that is divided into cells.
+def is_notebook_of_one_process(path: Path) -> bool:
+    """Return whether a Python file is divided into cells, and joins no other processes.
 
-    https://jupytext.readthedocs.io/en/latest/formats-scripts.html describes the format.
+    https://jupytext.readthedocs.io/en/latest/formats-scripts.html describes the cells.
     """
-    return path.suffix == ".py" and _CELL.search(path.read_bytes()) is not None
+    text = path.read_bytes() if path.suffix == ".py" else b""
+    return _CELL.search(text) is not None and b"distributed.initialize" not in text
 
 
 def run_on_processes(path: Path, notebook: Any, options: Options) -> int:

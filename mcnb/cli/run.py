@@ -26,7 +26,7 @@ from mcnb._system import reserved_port
 from mcnb._text import filled, label, name_processes
 from mcnb.cli.cause import Ended, capital, find_cause, without_devices
 from mcnb.cli.groups import Guard, signal_group
-from mcnb.cli.notebook import has_cells, run_on_processes
+from mcnb.cli.notebook import is_notebook_of_one_process, run_on_processes
 from mcnb.cluster.notebooks import starts_processes
 from mcnb.errors import OptionError
 from mcnb.export.parse import find_lesson, is_lesson, run_lesson
@@ -126,9 +126,9 @@ that calls jax.distributed.initialize() without arguments needs no more. For exa
   mcnb run toy.py -n 4 -d 2 {{process}} {{processes}}
 
 A notebook is executed from top to bottom: an .ipynb file, Markdown, or Python with a cell after
-each "# %%", unless ARGS or -- follow it. If it was written for one process, its cells run on all
-processes, and their output is folded; at the end, mcnb says which cells failed. If it uses %%mcjax,
-as lessons do, it starts its own processes:
+each "# %%", unless ARGS or -- follow it or it calls jax.distributed.initialize. If it was written
+for one process, its cells run on all processes, and their output is folded; at the end, mcnb says
+which cells failed. If it uses %%mcjax, as lessons do, it starts its own processes:
 
   mcnb run training.ipynb -n 4 -d 2
   mcnb run 05_lockstep.md"""
@@ -210,7 +210,7 @@ def parse(words: Sequence[str]) -> Command:
         path = find_lesson(path)
     elif not path.is_file():
         raise OptionError(f"mcnb run {path}: there is no such file")
-    elif ended or rest or not has_cells(path):
+    elif ended or rest or not is_notebook_of_one_process(path):
         return _command(Program(name), rest, given)
     notebook = read_notebook(path)
     if not starts_processes(notebook):

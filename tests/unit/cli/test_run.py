@@ -147,6 +147,7 @@ def test_a_notebook_of_one_process_runs_on_several(
 ) -> None:
     (folder / "mine.md").write_text("```python\nx = 1\n```\n")
     (folder / "marked.py").write_text("x = 1\n# %%\nx\n")
+    (folder / "joins.py").write_text("# %%\nimport jax\njax.distributed.initialize()\n")
     ran: list[tuple[Path, int, Options]] = []
 
     def run(path: Path, notebook: Any, options: Options) -> int:
@@ -161,7 +162,8 @@ def test_a_notebook_of_one_process_runs_on_several(
         (Path("mine.md"), 1, Options(3, arguments=("a", "{process}"))),
         (Path("marked.py"), 2, Options(devices_per_process=1)),
     ]
-    assert [main(words.split()) for words in ("marked.py --", "marked.py a", "train.py")] == [8] * 3
+    programs = "marked.py --", "marked.py a", "joins.py", "train.py"
+    assert [main(words.split()) for words in programs] == [8] * 4
 
 
 def test_lines_that_arrive_in_pieces() -> None:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from mcnb.errors import McnbError
 from mcnb.export.choose import Choice, choose, folder_numbers, with_lasting_folders
 from mcnb.export.needs import names_of
 from mcnb.export.parse import Cell, as_comment, headings, lead, parts_of
-from mcnb.export.source import comment, indent, plain
+from mcnb.export.source import calling, comment, indent, plain
 from mcnb.options import Options
 
 WRITTEN_BY = "Written by mcnb script from"
@@ -77,6 +77,21 @@ _THREADS = """
 os.environ.setdefault("NPROC", "{threads}")
 
 """
+_MAKE_MESH = '''
+
+def {mesh}(shape, names, axis_types=None, *, devices=None):
+    """Make a mesh as jax.make_mesh does, on CPUs of several hosts, too.
+
+    JAX takes each host for a slice, and jax.make_mesh refuses several. That matters on TPUs and
+    GPUs, where the links between slices are slower: for them, there is
+    jax.experimental.mesh_utils.create_hybrid_device_mesh.
+    """
+    devices = list(devices or jax.devices())[: math.prod(shape)]
+    if len({{getattr(device, "slice_index", 0) for device in devices}}) == 1:
+        return jax.make_mesh(shape, names, axis_types, devices=devices)
+    types = axis_types or (jax.sharding.AxisType.Explicit,) * len(shape)
+    return jax.sharding.Mesh(np.array(devices).reshape(shape), names, axis_types=types)
+'''
 _DISPLAY = '''
 
 def {display}(*values):
@@ -154,7 +169,12 @@ class Place:
 
 
 def head(
-    place: Place, options: Options, body: str, display: str = "", futures: Sequence[str] = ()
+    place: Place,
+    options: Options,
+    body: str,
+    display: str = "",
+    futures: Sequence[str] = (),
+    mesh: str = "",
 ) -> str:
     """Return the first lines of a program, up to its first cell.
 
@@ -164,11 +184,13 @@ def head(
         body: The text of the program's cells.
         display: The name of the function that shows a value; empty if none is shown.
         futures: The names to import from `__future__`.
+        mesh: The name of the function that makes a mesh; empty if none is made.
     """
     pushes, shares = "= from_process_0(" in body, "= lasting_folder(" in body
     modules = {"os", "sys"}
     modules |= {"pprint"} if display else set()
     modules |= {"pickle"} if pushes else set()
+    modules |= {"math"} if mesh else set()
     modules |= {"pathlib", "shutil", "types"} if shares else set()
     modules |= {"pathlib", "shutil"} if place.cleans else set()
     text = _docstring(place, options) + "\n"
@@ -179,11 +201,12 @@ def head(
     quoted = [(json.dumps(name), json.dumps(value)) for name, value in options.env.items()]
     settings = [f"os.environ[{name}] = {value}\n" for name, value in quoted]
     text += "".join([*settings, "\n"]) if settings else ""
-    text += "import jax\n" + ("import numpy as np\n" if pushes else "")
+    text += "import jax\n" + ("import numpy as np\n" if pushes or mesh else "")
     count = options.processes
     processes = plural(count, "process", "processes")
     text += _STREAMS + _JOIN.format(devices=devices, count=count, processes=processes)
     text += _DISPLAY.format(display=display) if display else ""
+    text += _MAKE_MESH.format(mesh=mesh) if mesh else ""
     text += _FROM_PROCESS_0 if pushes else ""
     text += _LASTING_FOLDER.format(folder=place.folder) if shares else ""
     return text + "\n"
@@ -261,7 +284,8 @@ def export(cells: Sequence[Any], lesson: str, name: str) -> list[Program]:
         # %% The end
         ...
     """
-    display = _free_name(cells)
+    display = _free_name(cells, "display", "show_value", "_display")
+    mesh = _free_name(cells, "make_mesh", "new_mesh", "_make_mesh")
     parts = parts_of(cells, display)
     chosen: list[list[Choice]] = []
     earlier: list[Cell] = []
@@ -279,10 +303,13 @@ def export(cells: Sequence[Any], lesson: str, name: str) -> list[Program]:
     programs = []
     for number, (part, choices) in enumerate(pairs):
         place = Place(_title(cells) or lesson, lesson, names, number, folder)
+        choices = [replace(one, code=calling(one.code, "jax.make_mesh", mesh)) for one in choices]
         body, separated = _body(choices, notes, numbers if folder else {})
         shows = any(f"{display}(" in choice.code for choice in choices)
         futures = sorted({name for c in part.cells for name in c.futures if not c.why_not})
-        text = head(place, part.options, body, display if shows else "", futures)
+        meshes = any(f"{mesh}(" in choice.code for choice in choices)
+        names_used = display if shows else "", futures, mesh if meshes else ""
+        text = head(place, part.options, body, *names_used)
         left_out = {c.cell.index: c.why_not for c in choices if c.cell.in_processes and c.why_not}
         text += body + end(place)
         programs.append(Program(names[number], text, part.options, separated, left_out))
@@ -300,15 +327,15 @@ def names_of_files(name: str, count: int) -> list[str]:
     return [name, *(str(path.with_stem(f"{path.stem}_{k}")) for k in range(2, count + 1))]
 
 
-def _free_name(cells: Sequence[Any]) -> str:
-    """Return a name for the function that shows values, which no cell defines."""
+def _free_name(cells: Sequence[Any], *names: str) -> str:
+    """Return the first of some names that no cell defines."""
     taken: set[str] = set()
     for cell in cells:
         first, _, code = cell.source.lstrip("\n").partition("\n")
         if cell.cell_type == "code" and first.startswith("%%mcjax"):
             with contextlib.suppress(SyntaxError):
                 taken |= names_of(plain(code)).defines
-    return next(name for name in ("display", "show_value", "_display") if name not in taken)
+    return next(name for name in names if name not in taken)
 
 
 def _title(cells: Sequence[Any]) -> str:

@@ -24,6 +24,7 @@ from mcnb.lockstep.wire import Address
 from mcnb.messages import Healed
 from mcnb.recovery.heal import heal as heal_here
 from mcnb.worker.gpus import VISIBLE, visible_gpus
+from mcnb.worker.meshes import allow_cpu_hosts
 from mcnb.worker.signals import forget, leave
 
 if TYPE_CHECKING:
@@ -218,6 +219,7 @@ def join(
             f"{plural(expected, 'device', 'devices')} were expected. Check the JAX_* variables and "
             "XLA_FLAGS in the environment"
         )
+    allow_cpu_hosts()
     _jax.print_own_blocks()
     _jax.answer_initialize(partial(_answer_initialize, processes, process_index))
     gone = {"": None, "leaves": leave, "forgets": lambda: forget(shell.worker.output)}[alone]

@@ -6,13 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import once, wait_until
+from tests.conftest import ROOT, once, wait_until
+from tests.integration.test_lessons_on_engines import START
 from tests.support import hosts, sshd
 from tests.support.launchers import ENDED_S, left
 
@@ -30,6 +32,7 @@ k = jax.process_index()
 mesh = jax.make_mesh((8,), ("a",), axis_types=(AxisType.Auto,))
 x = jax.device_put(np.arange(16.0), NamedSharding(mesh, P("a")))
 ''').raise_for_errors()
+    said["slices"] = cluster.pull("[d.slice_index for d in jax.devices()]")[0]
     said["hosts"] = cluster.pull("socket.gethostname()")
     said["sum"] = cluster.run("print(float(jnp.sum(x)))").stdout
     said["diverged"] = str(cluster.run("if k == 2:\\n    print(jnp.sum(x))").error())
@@ -56,8 +59,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@once
-def test_a_notebook_and_two_other_hosts(home: Path) -> None:
+@pytest.fixture
+def client(home: Path) -> Iterator[Path]:
+    """The configuration of ssh for two hosts, to which the notebook's host can log in."""
     with ExitStack() as stack:
         stack.enter_context(hosts.hosts())
         clients = []
@@ -66,21 +70,48 @@ def test_a_notebook_and_two_other_hosts(home: Path) -> None:
             folder.mkdir()
             address = hosts.ADDRESSES[name]
             clients.append(stack.enter_context(sshd.sshd(folder, name, address, hosts.on(name))))
-        client = home / "ssh_config"
-        client.write_text("".join(one.read_text() for one in clients))
-        done = subprocess.run(
-            hosts.on(hosts.NOTEBOOK, sys.executable, "-c", NOTEBOOK, f"-F {client}"),
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-            env={**os.environ, "JAX_PLATFORMS": ""},
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
+        config = home / "ssh_config"
+        config.write_text("".join(one.read_text() for one in clients))
+        yield config
         for place in (home, *(home / name for name in hosts.OTHERS)):
             assert wait_until(lambda place=place: not left(place), ENDED_S), left(place)
+
+
+def on_the_notebooks_host(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        hosts.on(hosts.NOTEBOOK, *command),
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        env={**os.environ, "JAX_PLATFORMS": ""},
+    )
+
+
+@once
+@pytest.mark.parametrize("lesson", ["02_meshes", "06_assembling_arrays"])
+def test_a_lesson(client: Path, lesson: str, tmp_path: Path) -> None:
+    """Each cell gives the output that is stored for one host, by strict nbval."""
+    path = tmp_path / f"{lesson}.ipynb"
+    stored = (ROOT / "notebooks" / path.name).read_text()
+    assert stored.count(START) == 1
+    line = f"--launcher ssh --hosts one,two --options '-F {client}'"
+    path.write_text(stored.replace(START, f"{START} {line}"))
+    done = on_the_notebooks_host(
+        *(sys.executable, str(ROOT / ".ci" / "notebooks.py"), "-c", "/dev/null"),
+        *("--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-q", str(path)),
+    )
+    assert done.returncode == 0, done.stdout[:6000]
+
+
+@once
+def test_a_notebook_and_two_other_hosts(client: Path) -> None:
+    done = on_the_notebooks_host(sys.executable, "-c", NOTEBOOK, f"-F {client}")
+    assert done.returncode == 0, done.stderr[-3000:]
     said: dict[str, Any] = json.loads(done.stdout)
     everybody = {"0": "120.0\n", "1": "120.0\n", "2": "120.0\n", "3": "120.0\n"}
+    # Each host is a slice: XLA tells them apart by their boot ids.
+    assert said["slices"] == [0, 0, 0, 0, 1, 1, 1, 1]
     # Neighbours share a host.
     assert said["hosts"] == {"0": "one", "1": "one", "2": "two", "3": "two"}
     assert said["listens"] == hosts.ADDRESSES[hosts.NOTEBOOK]

@@ -1,7 +1,8 @@
 """Several hosts on one machine: network namespaces of the tests' own, joined by a bridge.
 
 The notebook's host is one of them, so nothing of the machine's own network is touched. Each has a
-name of its own, which its own file of hosts tells.
+name of its own, which its own file of hosts tells, and a boot id of its own, by which XLA tells
+hosts apart.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-WHY_NOT = "no network namespaces here, or not root"
+WHY_NOT = "no network or mount namespaces here, or not root"
 NOTEBOOK, *OTHERS = NAMES = ("notebook", "one", "two")
 ADDRESSES = {name: f"10.97.0.{i}" for i, name in enumerate(NAMES, 1)}
 _PREFIX = "mcnbtest"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def _ip(*words: str) -> None:
@@ -29,6 +31,16 @@ def namespace(name: str) -> str:
     return f"{_PREFIX}{os.getpid()}{name}"
 
 
+def _settings(name: str) -> Path:
+    """Return the folder with a host's own files for /etc."""
+    return Path("/etc/netns", namespace(name))
+
+
+def _boot_id(name: str) -> Path:
+    """Return the file with a host's boot id."""
+    return _settings(name).with_suffix(".boot_id")
+
+
 def available() -> bool:
     """Return whether namespaces can be made here."""
     if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "unshare", "hostname"))):
@@ -38,7 +50,8 @@ def available() -> bool:
         _ip("netns", "add", trial)
         try:
             _ip("-netns", trial, "link", "add", "bridge", "type", "bridge")
-            return True
+            mount = ["unshare", "--mount", "mount", "--bind", "/dev/null", str(_BOOT_ID)]
+            return subprocess.run(mount, capture_output=True, check=False).returncode == 0
         finally:
             _ip("netns", "del", trial)
     return False
@@ -46,18 +59,19 @@ def available() -> bool:
 
 def on(name: str, *command: str) -> list[str]:
     """Return the command line that runs a command on a host."""
-    inside = 'hostname "$0" && exec "$@"'
-    enter = ("ip", "netns", "exec", namespace(name), "unshare", "--uts", "sh", "-c", inside, name)
-    return [*enter, *command]
+    inside = f'mount --bind {_boot_id(name)} {_BOOT_ID} && hostname "$0" && exec "$@"'
+    unshare = ("unshare", "--uts", "--mount", "sh", "-c", inside, name)
+    return ["ip", "netns", "exec", namespace(name), *unshare, *command]
 
 
 @contextmanager
 def hosts() -> Iterator[None]:
     """Make the hosts."""
-    settings = [Path("/etc/netns", namespace(name)) for name in NAMES]
     try:
-        for name, folder in zip(NAMES, settings, strict=True):
+        for number, name in enumerate(NAMES, 1):
+            folder = _settings(name)
             folder.mkdir(parents=True)
+            _boot_id(name).write_text(f"00000000-0000-4000-8000-{number:012}\n")
             lines = ["127.0.0.1 localhost", *(f"{a} {n}" for n, a in ADDRESSES.items())]
             (folder / "hosts").write_text("\n".join(lines) + "\n")
             _ip("netns", "add", namespace(name))
@@ -74,7 +88,8 @@ def hosts() -> Iterator[None]:
             _ip("-netns", own, "link", "set", "eth0", "up")
         yield
     finally:
-        for name, folder in zip(NAMES, settings, strict=True):
+        for name in NAMES:
             with contextlib.suppress(subprocess.CalledProcessError):
                 _ip("netns", "del", namespace(name))
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(_settings(name), ignore_errors=True)
+            _boot_id(name).unlink(missing_ok=True)

@@ -1,0 +1,47 @@
+"""Let `jax.make_mesh` make meshes over the CPU devices of several hosts."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+import numpy as np
+
+# The error of JAX 0.10.2 and newer, in `jax/_src/sharding_impls.py`.
+_REFUSAL = "does not support multi-slice topologies"
+
+
+def allow_cpu_hosts() -> None:
+    """Have `jax.make_mesh` accept CPU devices of several hosts, in JAX's order of devices.
+
+    JAX takes each host for a slice, on CPUs as well, and refuses a mesh over several slices: on
+    TPUs and GPUs, the links between slices are slower, so the order of the devices matters. CPUs
+    have no such links, and stand here for the devices of one slice.
+    """
+    import jax
+
+    if hasattr(jax.make_mesh, "original"):
+        return
+    original = jax.make_mesh
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def make_mesh(*args: Any, **kwargs: Any) -> jax.sharding.Mesh:
+        try:
+            return original(*args, **kwargs)
+        except ValueError as error:
+            if _REFUSAL not in str(error):
+                raise
+            given = signature.bind(*args, **kwargs).arguments
+            devices = list(given.get("devices") or jax.devices())
+            if {device.platform for device in devices} != {"cpu"}:
+                raise
+        shape = tuple(given["axis_shapes"])
+        chosen = np.array(devices[: int(np.prod(shape))]).reshape(shape)
+        # The default of all versions that refuse.
+        types = given.get("axis_types") or (jax.sharding.AxisType.Explicit,) * len(shape)
+        return jax.sharding.Mesh(chosen, given["axis_names"], axis_types=types)
+
+    make_mesh.original = original  # type: ignore[attr-defined]
+    jax.make_mesh = make_mesh

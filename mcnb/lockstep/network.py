@@ -8,6 +8,7 @@ which connects CPU devices, listens on the address that belongs to the host's na
 from __future__ import annotations
 
 import contextlib
+import inspect
 import ipaddress
 import socket
 from collections.abc import MutableMapping
@@ -17,6 +18,7 @@ from mcnb._system import LOOPBACK, local_end
 # After so many seconds of silence, JAX may take a process for dead: two weeks. mcnb itself detects
 # processes that end. In milliseconds, the number fits into 32 bits.
 SILENCE_S = 14 * 24 * 3600
+_LIMIT = "heartbeat_timeout_seconds"
 # What gRPC reads: doc/environment_variables.md in https://github.com/grpc/grpc. An entry is the end
 # of a host's name, or a range of addresses.
 _NO_PROXY, _NO_PROXY_EITHER = "no_grpc_proxy", "no_proxy"
@@ -43,6 +45,20 @@ def bypass_proxy(coordinator: str, environment: MutableMapping[str, str]) -> Non
     entries = [entry for entry in before.split(",") if entry.strip()]
     if host not in entries:
         environment[_NO_PROXY] = ",".join([*entries, host])
+
+
+def tolerate_silence(given: inspect.BoundArguments) -> None:
+    """Raise JAX's limit on the silence of a process, unless the program has set another one.
+
+    JAX passes its own default on to the method that is replaced here, so the default does not tell
+    whether the program has set it.
+
+    Args:
+        given: The arguments of `jax.distributed.initialize`, which are changed.
+    """
+    limit = given.signature.parameters.get(_LIMIT)
+    if limit is not None and given.arguments.get(_LIMIT, limit.default) == limit.default:
+        given.arguments[_LIMIT] = SILENCE_S
 
 
 def address_for_gloo(coordinator: str) -> str:

@@ -29,7 +29,7 @@ from mcnb.lockstep.advice import advice_on
 from mcnb.lockstep.checking import check_launches
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.messages import CAUGHT
-from mcnb.lockstep.network import SILENCE_S, address_for_gloo, bypass_proxy
+from mcnb.lockstep.network import address_for_gloo, bypass_proxy, tolerate_silence
 from mcnb.lockstep.ranks import (
     PROCESS,
     PROCESSES,
@@ -202,7 +202,7 @@ class CheckedInitialize:
             bypass_proxy(address, os.environ)
             _jax.connect_directly(address_for_gloo(address))
         if self.identity is not None or self.checked:  # mcnb itself detects processes that end
-            given.arguments.setdefault("heartbeat_timeout_seconds", SILENCE_S)
+            tolerate_silence(given)
         # Read when JAX makes its devices, which it may not have done before this call.
         os.environ.setdefault(THREADS, str(threads_for(_jax.cpu_devices())))
         find = self._prepare(identity) if self.checked else None

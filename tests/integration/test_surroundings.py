@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from mcnb.lockstep.network import SILENCE_S
 from tests.conftest import once
 
 # Only ends what hangs, on however busy a machine.
@@ -143,6 +144,35 @@ def pause(processes: Iterable[subprocess.Popen[str]]) -> None:
                 one.send_signal(number)
         if number is signal.SIGSTOP:
             time.sleep(PAUSE_S)
+
+
+LIMITS = """\
+import jax
+from jax._src import distributed
+from jax._src.lib import _jax
+for name in ("service", "client"):
+    name = f"get_distributed_runtime_{name}"
+    def told(*args, original=getattr(_jax, name), **given):
+        print(given["heartbeat_timeout"], flush=True)
+        return original(*args, **given)
+    setattr(_jax, name, told)
+jax.distributed.initialize()
+"""
+
+
+def test_the_limit_on_silence_reaches_jax(tmp_path: Path) -> None:
+    """JAX's own function passes its default on to the method that mcnb replaces."""
+    (tmp_path / "limits.py").write_text(LIMITS)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, "run", "limits.py", "-n", "2", "-d", "1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    said = sorted(done.stdout.splitlines())
+    assert said == [f"[{k}] {SILENCE_S}" for k in (0, 0, 1)], done.stderr
 
 
 @pytest.mark.thorough("a pause of two minutes")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import socket
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from mcnb.lockstep import network
-from mcnb.lockstep.network import SILENCE_S, address_for_gloo, bypass_proxy
+from mcnb.lockstep.network import SILENCE_S, address_for_gloo, bypass_proxy, tolerate_silence
 
 
 @pytest.mark.parametrize("name", ["grpc_proxy", "https_proxy", "http_proxy"])
@@ -83,3 +86,28 @@ def test_a_coordinator_that_can_not_be_reached_by_ipv4(
 
 def test_the_time_limit_fits_into_what_jax_makes_of_it() -> None:
     assert 7 * 24 * 3600 < SILENCE_S < 2**31 / 1000
+
+
+def joins(address: str = "", heartbeat_timeout_seconds: int = 100) -> None:
+    """Take the arguments of `jax.distributed.initialize`, as far as it matters here."""
+
+
+def joins_without_a_limit(address: str = "") -> None:
+    """Take the arguments of a version of JAX that has no limit."""
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "limit"),
+    [
+        (joins, {}, SILENCE_S),
+        (joins, {"address": "a", "heartbeat_timeout_seconds": 100}, SILENCE_S),
+        (joins, {"heartbeat_timeout_seconds": 30}, 30),
+        (joins_without_a_limit, {}, None),
+    ],
+)
+def test_a_program_keeps_its_own_limit_on_silence(
+    function: Callable[..., None], given: dict[str, Any], limit: int | None
+) -> None:
+    bound = inspect.signature(function).bind(**given)
+    tolerate_silence(bound)
+    assert bound.arguments.get("heartbeat_timeout_seconds") == limit

@@ -37,6 +37,7 @@ TOLD_S, OVER_S, OVER_UNDER_LOAD_S = 0.3, 5.0, 10.0
 IDLE_S, ENDS_S = 0.2, 2.0
 
 # It is compiled before a cell says that it runs: until it is launched, there is nothing to stop.
+ENDLESS = "x" * 200
 LOOP = (
     "@jax.jit\n"
     "def loop(n, v): return lax.fori_loop(0, n, {}, v)\n"
@@ -172,7 +173,7 @@ KINDS: dict[str, Kind] = {
     "a lock": Kind("lock = threading.Lock()\nlock.acquire()\nlock.acquire()"),
     "a queue": Kind("import queue\nqueue.Queue().get()"),
     "a full pipe": Kind("r, w = os.pipe()\nwhile True: os.write(w, b'x' * 65536)"),
-    "output without end": Kind("while True: print('x' * 200)"),
+    "output without end": Kind(f"while True: print({ENDLESS!r})"),
     "a coroutine": Kind("import asyncio\nawait asyncio.sleep(1000)"),
     "a thread that is joined": Kind(
         "def work():\n    while True: pass\n"
@@ -256,7 +257,9 @@ def stop_cell(
         running = cluster._lifetime.processes
         assert running is not None
         ks = [1] if processes == "one" else range(4)
-        return all("running" in running.last_words(k).said for k in ks)
+        said = [running.last_words(k).said for k in ks]
+        # Only the newest output is kept, so the first line may be gone already.
+        return all("running" in text or ENDLESS in text for text in said)
 
     def watch(pending: Pending) -> None:
         if how == "time limit" and not asked:

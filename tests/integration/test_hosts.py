@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from mcnb._lessons import read_notebook
+from mcnb.export.write import export
 from tests.conftest import ROOT, once, wait_until
 from tests.integration.test_lessons_on_engines import START
 from tests.support import hosts, sshd
@@ -20,6 +22,9 @@ from tests.support.launchers import ENDED_S, left
 
 pytestmark = pytest.mark.thorough("needs hosts in network namespaces")
 
+# Only ends what hangs, on however busy a machine.
+HANG_S = 240
+COORDINATOR = 8476  # a port of the hosts' own
 NOTEBOOK = """
 import json, os, sys
 import mcnb
@@ -102,6 +107,41 @@ def test_a_lesson(client: Path, lesson: str, tmp_path: Path) -> None:
         *("--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-q", str(path)),
     )
     assert done.returncode == 0, done.stdout[:6000]
+
+
+@once
+def test_an_exported_program(tmp_path: Path) -> None:
+    """On two hosts, each process prints what it prints on one."""
+    if not hosts.available():
+        pytest.skip(hosts.WHY_NOT)
+    lesson = ROOT / "notebooks" / "03_shardings.md"
+    [program] = export(read_notebook(lesson).cells, lesson.name, "shardings.py")
+    (tmp_path / program.name).write_text(program.text)
+    printed = []
+    with hosts.hosts():
+        for names in (["one"] * 4, ["one", "one", "two", "two"]):
+            running = [
+                subprocess.Popen(
+                    hosts.on(
+                        *(name, sys.executable, str(tmp_path / program.name)),
+                        *(f"{hosts.ADDRESSES['one']}:{COORDINATOR}", str(k), "4"),
+                    ),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                for k, name in enumerate(names)
+            ]
+            try:
+                said = [one.communicate(timeout=HANG_S) for one in running]
+            finally:
+                for one in running:
+                    one.kill()
+                    one.wait()
+            assert [one.returncode for one in running] == [0] * 4, said
+            printed.append([out for out, _ in said])
+    assert printed[0] == printed[1]
+    assert all("P('a', 'b')" in out for out in printed[0])
 
 
 @once

@@ -70,6 +70,22 @@ PACKAGES = {
     ),
     "rich": "JAX draws with the package rich, which is not installed: pip install rich",
 }
+# Names that pages about JAX use without an import in each block, and their usual imports.
+IMPORTS = {
+    "jax": "import jax",
+    "jnp": "import jax.numpy as jnp",
+    "np": "import numpy as np",
+    "lax": "from jax import lax",
+    "P": "from jax.sharding import PartitionSpec as P",
+    "Mesh": "from jax.sharding import Mesh",
+    "NamedSharding": "from jax.sharding import NamedSharding",
+    "PartitionSpec": "from jax.sharding import PartitionSpec",
+    "AxisType": "from jax.sharding import AxisType",
+    "shard_map": "from jax import shard_map",
+    "mesh_utils": "from jax.experimental import mesh_utils",
+    "multihost_utils": "from jax.experimental import multihost_utils",
+    "partial": "from functools import partial",
+}
 _MODULE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
 _NAME = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 _DEPRECATED = re.compile(r"^(jax\.[\w.]+) (?:is|was|has been) (?:deprecated|removed)")
@@ -260,9 +276,13 @@ def _places(trace: TracebackType | None) -> list[tuple[str, int]]:
 
 
 def _by_name(error: BaseException) -> str:
-    """Return advice on a name that JAX no longer has."""
+    """Return advice on a name that JAX no longer has, or that is not imported."""
     names: list[str] = []
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, NameError):
+        if error.name in IMPORTS:
+            return f"pages about JAX import it at their top: {IMPORTS[error.name]}"
+        names = [name for name in REMOVED if name.rpartition(".")[2] == error.name]
+    elif isinstance(error, ModuleNotFoundError):
         names = [error.name or ""]
     elif isinstance(error, ImportError) and (found := _NAME.search(str(error))):
         names = [f"{found[2]}.{found[1]}"]

@@ -23,6 +23,7 @@ from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of, starts_p
 from mcnb.cluster.result import Result
 from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.launchers.forkserver_client import close_idle
+from mcnb.lockstep.advice import IMPORTS
 from mcnb.messages import ProcessError
 from mcnb.notebook.display import show
 from mcnb.notebook.live import LiveView, somebody_looks
@@ -38,9 +39,9 @@ def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Conta
     `notebook` has the names that are defined in the notebook kernel.
 
     Example:
-        >>> error = ProcessError("NameError", "name 'jnp' is not defined", 2, "", "jnp")
+        >>> error = ProcessError("NameError", "name 'params' is not defined", 2, "", "params")
         >>> missing_name({0: error, 1: error}, 2, {})
-        'Hint: first run the %%mcjax cell that defines jnp'
+        'Hint: first run the %%mcjax cell that defines params'
     """
     found = {error.undefined for error in errors.values()}
     if len(errors) < count or len(found) != 1 or "" in found:
@@ -51,6 +52,8 @@ def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Conta
             f"Hint: {name} is defined in the notebook kernel, but not on these processes. Define "
             "it in a cell that begins with %%mcjax"
         )
+    if name in IMPORTS:  # the error already has a hint
+        return ""
     return f"Hint: first run the %%mcjax cell that defines {name}"
 
 

@@ -23,8 +23,8 @@ from mcnb.lockstep.network import SILENCE_S, address_for_gloo, bypass_proxy, hos
 from mcnb.lockstep.wire import Address
 from mcnb.messages import Healed
 from mcnb.recovery.heal import heal as heal_here
+from mcnb.worker.devices import accept_device_count, allow_cpu_hosts
 from mcnb.worker.gpus import VISIBLE, visible_gpus
-from mcnb.worker.meshes import allow_cpu_hosts
 from mcnb.worker.signals import forget, leave
 
 if TYPE_CHECKING:
@@ -220,6 +220,7 @@ def join(
             "XLA_FLAGS in the environment"
         )
     allow_cpu_hosts()
+    accept_device_count()
     _jax.print_own_blocks()
     _jax.answer_initialize(partial(_answer_initialize, processes, process_index))
     gone = {"": None, "leaves": leave, "forgets": lambda: forget(shell.worker.output)}[alone]

@@ -38,10 +38,11 @@ DEVICES = (
 # A cell, the hint below its error, and a cell that does what the hint says.
 CASES = {
     "the number of devices": (
-        "jax.config.update('jax_num_cpu_devices', 8)",
+        "jax.config.update('jax_num_cpu_devices', 4)",
         "mcnb starts the processes with their devices. Their number is an option: %mcjax start -n "
         "4 -d 8, or mcnb run -n 4 -d 8, gives each of 4 processes 8 devices",
-        "jax.config.update('jax_num_cpu_devices', 2)",
+        # The number of each process, and that of all.
+        "jax.config.update('jax_num_cpu_devices', 2)\njax.config.update('jax_num_cpu_devices', 8)",
     ),
     "a value": ("np.asarray(x)", SHARDS, f"np.asarray({GATHER})"),
     "a list": ("x.tolist()", SHARDS, "[shard.data.tolist() for shard in x.addressable_shards]"),
@@ -141,6 +142,17 @@ CASES = {
         "there: mcnb run toy.py -n 4 {process} {processes}; and for cells, %mcjax start --args "
         "'{process} {processes}'",
         "assert sys.argv == ['']",  # test_notebooks.py starts processes with arguments
+    ),
+    "a name that is not imported": (
+        "del Mesh\nMesh",
+        "pages about JAX import it at their top: from jax.sharding import Mesh",
+        "from jax.sharding import Mesh",
+    ),
+    "a name of an older JAX that is not imported": (
+        "PositionalSharding(jax.devices())",
+        "jax.sharding.PositionalSharding was removed in JAX 0.7: use a mesh with named axes: "
+        "jax.NamedSharding(jax.make_mesh((8,), ('x',)), jax.P('x'))",
+        "jax.NamedSharding(jax.make_mesh((8,), ('x',)), jax.P('x'))",
     ),
     "MPI": (
         "from mpi4py import MPI",

@@ -1,4 +1,4 @@
-"""Meshes over several hosts, each of which JAX takes for a slice."""
+"""Devices of several hosts and processes, for code that was written for one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 import pytest
 from jax.sharding import AxisType, Mesh
 
-from mcnb.worker.meshes import allow_cpu_hosts
+from mcnb.worker.devices import accept_device_count, allow_cpu_hosts
 from tests.support.fake_devices import FakeDevice
 
 REFUSAL = (
@@ -75,3 +75,16 @@ def test_it_is_done_once() -> None:
     before = jax.make_mesh
     allow_cpu_hosts()
     assert jax.make_mesh is before
+
+
+def test_the_number_of_devices_may_be_set_to_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    updated: list[tuple[str, object]] = []
+    monkeypatch.setattr(jax.config, "update", lambda *given: updated.append(given), raising=False)
+    monkeypatch.setattr(jax, "device_count", lambda: 8)
+    accept_device_count()
+    for given in (("jax_num_cpu_devices", 8), ("jax_num_cpu_devices", 4), ("jax_enable_x64", 8)):
+        jax.config.update(*given)
+    assert updated == [("jax_num_cpu_devices", 4), ("jax_enable_x64", 8)]
+    accept_device_count()
+    jax.config.update("jax_enable_x64", False)
+    assert len(updated) == 3

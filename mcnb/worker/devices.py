@@ -1,4 +1,7 @@
-"""Let `jax.make_mesh` make meshes over the CPU devices of several hosts."""
+"""Let code that was written for one process, or for one host, use the cluster's devices.
+
+JAX's own functions are wrapped; what they refuse elsewhere, they refuse here, too.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+_DEVICE_COUNT = "jax_num_cpu_devices"
 # The error of JAX 0.10.2 and newer, in `jax/_src/sharding_impls.py`.
 _REFUSAL = "does not support multi-slice topologies"
 
@@ -45,3 +49,24 @@ def allow_cpu_hosts() -> None:
 
     make_mesh.original = original  # type: ignore[attr-defined]
     jax.make_mesh = make_mesh
+
+
+def accept_device_count() -> None:
+    """Have `jax.config.update` accept the number of CPU devices that the cluster has.
+
+    Pages for one process begin with it, where JAX has not started yet. Here, the processes have
+    their devices, and JAX refuses every other number than that of this process.
+    """
+    import jax
+
+    if hasattr(jax.config.update, "original"):
+        return
+    original = jax.config.update
+
+    @functools.wraps(original)
+    def update(name: str, val: Any) -> None:
+        if not (name == _DEVICE_COUNT and val == jax.device_count()):
+            original(name, val)
+
+    update.original = original  # type: ignore[attr-defined]
+    jax.config.update = update

@@ -61,8 +61,8 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices is already running"
         (
             "start --launch mpi",
             "%mcjax start --launch mpi: there is no option --launch. Options: -n, -d, --platform, "
-            "--env, --unchecked, --values, --no-values, --launcher, --hosts, --options, --listen. "
-            "Help: %mcjax?",
+            "--env, --unchecked, --values, --no-values, --args, --launcher, --hosts, --options, "
+            "--listen. Help: %mcjax?",
         ),
         (
             "start -n",
@@ -72,11 +72,11 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices is already running"
         (
             "strat",
             "%mcjax strat: there is no command strat. Did you mean start? Commands: start, "
-            "connect, status, log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
+            "connect, run, status, log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
             "frobnicate",
-            "%mcjax frobnicate: there is no command frobnicate. Commands: start, connect, "
+            "%mcjax frobnicate: there is no command frobnicate. Commands: start, connect, run, "
             "status, log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (

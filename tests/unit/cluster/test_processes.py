@@ -137,7 +137,7 @@ def started(done: list[Any], options: Options | None = None, **joined: Any) -> A
     [
         (True, Options(processes=2), ""),
         (False, Options(processes=2), "leaves"),
-        (False, Options(processes=2, launcher=CONNECTED), "forgets"),
+        (False, Options(processes=2, launcher=CONNECTED, arguments=("{process}",)), "forgets"),
     ],
 )
 def test_processes_are_told_what_to_do_when_they_are_left_alone(
@@ -149,7 +149,11 @@ def test_processes_are_told_what_to_do_when_they_are_left_alone(
         "begin",
         "connect",
         ("hold_port", ("127.0.0.1",), [0]),
-        ("join", ("127.0.0.1:77", 2, "address", {0: 0, 1: 1}, alone, []), None),
+        (
+            "join",
+            ("127.0.0.1:77", 2, "address", {0: 0, 1: 1}, alone, [], options.arguments),
+            None,
+        ),
     ]
 
 

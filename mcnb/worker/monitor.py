@@ -77,6 +77,14 @@ def native_busy_s(named: str = "", *, queued: bool = True) -> dict[int, float]:
     return found
 
 
+def _others_cpu_s() -> float:
+    """Return the processor time of this process without the calling thread.
+
+    On a slow machine, samples take more than the share of an idle process.
+    """
+    return time.process_time() - time.thread_time()
+
+
 def native_ready() -> bool:
     """Return whether a native thread, unknown to Python, runs or waits for a core."""
     return any(_state(task) == "R" for task in _native_tasks())
@@ -173,7 +181,7 @@ class Monitor:
         """Sample a cell repeatedly until it ends."""
         waits_since = None
         began = looked = reported = time.monotonic()
-        busy, cpu = self._busy_s(), time.process_time()
+        busy, cpu = self._busy_s(), _others_cpu_s()
         while True:
             first = looked == began
             pause = FIRST_LOOK_S if first else max(SOONEST_S, SAMPLE_SHARE * (looked - began))
@@ -189,7 +197,7 @@ class Monitor:
                 self._note(Sample(looked, blocked and in_jax, line))
                 if not reports:
                     continue
-                last_cpu, cpu = cpu, time.process_time()
+                last_cpu, cpu = cpu, _others_cpu_s()
                 idle = cpu - last_cpu < IDLE_SHARE * (looked - reported)
                 if not (idle and in_jax and all_threads_sleep()):
                     waits_since = None

@@ -58,6 +58,7 @@ def test_a_report_follows_the_last_one_after_the_period(monkeypatch: pytest.Monk
         SimpleNamespace(
             monotonic=clock.monotonic,
             process_time=clock.process_time,
+            thread_time=lambda: 0.0,
             sleep=clock.sleep,
             pthread_getcpuclockid=lambda thread: 0,
         ),
@@ -95,6 +96,7 @@ def reported(
     monkeypatch: pytest.MonkeyPatch,
     *,
     busy: float = 0.0,
+    own: float = 0.0,
     asleep: bool = True,
     position: Callable[[Monitor, str], tuple[int | None, bool, bool]] | None = None,
 ) -> tuple[list[Progress], list[Sample]]:
@@ -105,6 +107,7 @@ def reported(
             and whether it runs Python code of JAX.
         monkeypatch: For the clock.
         busy: How much of the time the process, and its main thread, have a core.
+        own: How much of the time the monitor's own thread has a core.
         asleep: Whether no thread is ready to run.
         position: What tells where the main thread is, in place of `looks`.
     """
@@ -121,7 +124,8 @@ def reported(
         "time",
         SimpleNamespace(
             monotonic=clock.monotonic,
-            process_time=lambda: busy * clock.now,
+            process_time=lambda: (busy + own) * clock.now,
+            thread_time=lambda: own * clock.now,
             sleep=clock.sleep,
             pthread_getcpuclockid=lambda thread: 0,
         ),
@@ -180,6 +184,12 @@ def test_a_process_with_something_to_do_does_not_wait(
     reports, samples = reported([(0.0, 2, True, True)], monkeypatch, busy=busy, asleep=asleep)
     assert {sample.computes for sample in samples} == {computes}
     assert {report.waits_s > 0 for report in reports} == {waits}
+
+
+def test_the_cost_of_samples_is_no_work_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine, they take more of a core than a process that waits may use."""
+    reports, _ = reported([(0.0, 2, True, True)], monkeypatch, busy=0.01, own=0.4)
+    assert {report.waits_s > 0 for report in reports} == {True}
 
 
 FUTEX = "202" if platform.machine() in ("x86_64", "AMD64") else "98"

@@ -66,10 +66,11 @@ def a_or_an(noun: str) -> str:
     """Return a noun with its article, for the beginning of a sentence.
 
     Example:
-        >>> a_or_an("int"), a_or_an("jax.Array"), a_or_an("ndarray")
-        ('An int', 'A jax.Array', 'An ndarray')
+        >>> a_or_an("int"), a_or_an("jax.Array"), a_or_an("ndarray"), a_or_an("8th time")
+        ('An int', 'A jax.Array', 'An ndarray', 'An 8th time')
     """
-    spoken_with_a_vowel = noun.lower().startswith(("a", "e", "i", "o", "nd"))
+    vowels = ("a", "e", "i", "o", "nd", "8", "11th", "18th")
+    spoken_with_a_vowel = noun.lower().startswith(vowels)
     return f"{'An' if spoken_with_a_vowel else 'A'} {noun}"
 
 

@@ -485,4 +485,10 @@ OPTIONS = (
         "draw only the order of the launches, without times: the same on every run",
         ("timeline",),
     ),
+    Option(
+        ("--full",),
+        "",
+        "give each launch a line of its own, with all its arguments",
+        ("log",),
+    ),
 )

@@ -26,6 +26,8 @@ _OWN = re.compile(
 )
 _COMMAND = re.compile(r"!|%(pip|conda|mamba|micromamba|uv|system|sx)\b|(pip|conda) install\b")
 _COMMANDS = re.compile(r"%%(bash|sh|script|system|sx|cmd|!)")
+# The longest error of a cell that is shown whole at the end.
+MOST_CHARACTERS = 130
 _HEADING = re.compile(r"#+ ")
 
 
@@ -295,7 +297,21 @@ def _sentence(result: Result) -> str:
     kind = f"{type(error).__name__}: "
     if error.lines and error.lines[0].startswith(kind):  # a verdict, which has many lines
         return without_escapes(error.lines[0]).removeprefix(kind)
-    return str(error).partition("\n")[0]
+    return _brief(str(error).partition("\n")[0])
+
+
+def _brief(sentence: str) -> str:
+    """Return a sentence, without the middle of it if it is long: all of it is below its cell.
+
+    Example:
+        >>> _brief(f"process 0 raised E: {'no ' * 60}(line 9)")[-24:]
+        'no no no no ... (line 9)'
+    """
+    if len(sentence) <= MOST_CHARACTERS:
+        return sentence
+    said = re.sub(r" \(line \d+\)$", "", sentence)
+    where = sentence[len(said) :]
+    return textwrap.shorten(said, MOST_CHARACTERS, placeholder=" ...") + where
 
 
 def _hint(result: Result) -> str:

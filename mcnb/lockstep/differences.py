@@ -13,6 +13,8 @@ from mcnb._text import name_processes, plural
 from mcnb.lockstep.model import Collective, Detail, Launch, Verdict
 
 _LONGEST_LINE = 100
+# The longest list of arguments that is shown whole, and the most arguments that are named.
+_LONGEST_ARGUMENTS, _MOST_ARGUMENTS = 60, 3
 # A constant of a compiled program: its type, its values, and what follows them.
 _CONSTANT = re.compile(r".* = (\w+\[[\d,]*\])(?:\{[^ ]*\})? constant\((.*)\)([^()]*)")
 # A call of a library: its name, and its settings.
@@ -86,8 +88,7 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
         return Difference(f"the processes that meet: {say}", "barrier")
     if say := told(plural(len(one.arguments), "argument", "arguments") for one in launches):
         return Difference(f"the number of arguments: {say}", "shape")
-    names = next((d.names for d in verdict.details.values() if d.names), ())
-    called = [*names, *map(str, range(len(names), len(launches[0].arguments)))]
+    called = argument_names(verdict, len(launches[0].arguments))
     for name, *arguments in zip(called, *(one.arguments for one in launches), strict=False):
         if say := told(arguments):
             shapes = {argument.partition("[")[2] for argument in arguments}
@@ -125,6 +126,47 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
             say = told(f"`{line}`" if line else "nothing" for line in shown)
             return Difference(f"the compiled program; first different line: {say}", "program")
     return Difference("the compiled program", "program")
+
+
+def argument_names(verdict: Verdict, count: int) -> list[str]:
+    """Return the names of a launch's arguments, of which there are `count`, or their positions."""
+    names = next((d.names for d in verdict.details.values() if d.names), ())
+    return [*names, *map(str, range(len(names), count))]
+
+
+def told_apart(verdict: Verdict, launches: Sequence[Launch]) -> list[str]:
+    """Name launches, with all arguments if they are few, and else with those that tell them apart.
+
+    Example:
+        >>> from mcnb.lockstep.model import ProcessState
+        >>> arguments = ("f32[16,16]",) * 9
+        >>> other = (*arguments, "f32[30]"), (*arguments, "f32[32]")
+        >>> launches = [Launch("jit(f)", str(n), (0, 1), one) for n, one in enumerate(other)]
+        >>> states = {k: ProcessState("waits", one) for k, one in enumerate(launches)}
+        >>> told_apart(Verdict("mismatch", states), launches)[0]
+        'jit(f) with argument 9 f32[30] and 9 arguments that match'
+    """
+    if max(len(" ".join(one.arguments)) for one in launches) <= _LONGEST_ARGUMENTS:
+        return [*map(str, launches)]
+    differ = Launch.differing(launches)
+    if differ is None:
+        return [one.brief(_LONGEST_ARGUMENTS) for one in launches]
+    number = len(launches[0].arguments)
+    if not differ:
+        return [f"{one.name} with {number} arguments" for one in launches]
+    shown = differ[:_MOST_ARGUMENTS]
+    names = argument_names(verdict, number)
+    called = [f"argument {name}" if name.isdecimal() else name for name in names]
+    others = len(differ) - len(shown)
+    rest = [plural(others, "other", "others")] if others else []
+    if alike := number - len(differ):
+        rest.append(f"{plural(alike, 'argument that matches', 'arguments that match')}")
+    texts = []
+    for one in launches:
+        said = [f"{called[i]} {one.arguments[i]}" for i in shown] + rest
+        head = ", ".join(said[:-1])
+        texts.append(f"{one.name} with {f'{head} and ' if head else ''}{said[-1]}")
+    return texts
 
 
 def _value(verdict: Verdict, count: int) -> Difference | None:

@@ -7,13 +7,14 @@ import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mcnb._text import grouped, label, name_processes, ordinal, plural
-from mcnb.lockstep.differences import NO_DIFFERENCE, detail_of, difference_of
+from mcnb._text import a_or_an, grouped, label, name_processes, ordinal, plural
+from mcnb.lockstep.differences import NO_DIFFERENCE, detail_of, difference_of, told_apart
 from mcnb.lockstep.hints import WITHOUT_CAUSE, Group, advise, is_uncertain
 from mcnb.lockstep.model import (
     Caught,
     ExitSource,
     Kind,
+    Launch,
     LaunchRecord,
     Meeting,
     ProcessExit,
@@ -190,7 +191,9 @@ def without_communication(verdict: Verdict, records: Iterable[LaunchRecord], cou
             other, own = alone[0].launch, state.launch
             how = ""
             if other.arguments != own.arguments:
-                how = f", with {' '.join(other.arguments)} instead of {' '.join(own.arguments)}"
+                keep = (Launch.differing([other, own]) or [])[:3]
+                texts = [replace(one, name="").brief(60, keep)[1:] for one in (other, own)]
+                how = f", with {' instead of '.join(texts)}"
             elif other.shardings != own.shardings:
                 how = f", sharded as {' '.join(other.shardings)}"
                 how += f" instead of {' '.join(own.shardings)}"
@@ -251,9 +254,10 @@ reaching it'
     """
     groups = _groups(verdict)
     kind = verdict.kind
+    names = _names(verdict, groups)
     does = [
-        _does(state, ks, kind, _library(verdict, ks)) + _handles(verdict, ks)
-        for ks, state in groups
+        _does(state, ks, kind, name, _library(verdict, ks)) + again + _handles(verdict, ks)
+        for (ks, state), name, again in zip(groups, names, _again(verdict, groups), strict=True)
     ]
     said = [
         f"{name_processes(ks, count)} {what}" for (ks, _), what in zip(groups, does, strict=True)
@@ -282,11 +286,11 @@ reaching it'
     sentence = ". ".join([f"{kind}: {'; '.join(said)}", *rest])
     width = max(len(label(ks, count)) for ks, _ in groups)
     lines = [_DIFFERENT_VALUES if why == "value" else _HEADINGS[kind], ""]
-    for (ks, state), what in zip(groups, does, strict=True):
+    quoted = [_quoted(verdict, group) for group in groups]
+    for (ks, _), what, quote, after in zip(groups, does, quoted, [*quoted[1:], ""], strict=True):
         lines.append(f"{label(ks, count):<{width}} {what}")
-        detail = detail_of(verdict, ks)
-        if detail is not None and detail.source and state.line is not None:
-            lines.append(f"{'':<{width}} ----> {state.line} {detail.source}")
+        if quote and quote != after:  # one line for all groups that are there
+            lines.append(f"{'':<{width}} ----> {quote}")
     if kind == "cycle":
         lines.append(said[-1])
     if rest:
@@ -398,7 +402,43 @@ def _groups(verdict: Verdict) -> list[Group]:
     return sorted(groups.values(), key=lambda group: (order.get(group[1].doing, 1), group[0]))
 
 
-def _does(state: ProcessState, ks: list[int], kind: Kind, library: str) -> str:
+def _names(verdict: Verdict, groups: Sequence[Group]) -> list[str]:
+    """Name the launch of each group, with arguments where launches differ; empty without one."""
+    launches = [state.launch for _, state in groups if state.launch is not None]
+    if verdict.kind in ("mismatch", "cycle") and launches:
+        names = iter(told_apart(verdict, launches))
+    else:
+        names = iter([launch.name for launch in launches])
+    return ["" if state.launch is None else next(names) for _, state in groups]
+
+
+def _again(verdict: Verdict, groups: Sequence[Group]) -> list[str]:
+    """Tell of each group, as the end of a sentence, how often it has been at the launch before."""
+    first = next((one for _, one in sorted(verdict.states.items()) if one.doing == "waits"), None)
+    said = []
+    for _, state in groups:
+        time = f"{ordinal(state.times + 1)} time"
+        if not state.times or first is None:
+            said.append("")
+        elif state.doing == "finished":
+            said.append(f" {a_or_an(time).lower()}")
+        elif state.doing == "waits" and state.where == first.where != "":
+            said.append(f", for the {time}")
+        else:
+            said.append("")
+    return said
+
+
+def _quoted(verdict: Verdict, group: Group) -> str:
+    """Return the line of source of a group's launch with its number; empty if not known."""
+    ks, state = group
+    detail = detail_of(verdict, ks)
+    if detail is None or not detail.source or state.line is None:
+        return ""
+    return f"{state.line} {detail.source}"
+
+
+def _does(state: ProcessState, ks: list[int], kind: Kind, what: str, library: str) -> str:
     one = len(ks) == 1
     was = "was" if one else "were"
     stalled = f"{was} still running, at an unknown line"
@@ -406,7 +446,6 @@ def _does(state: ProcessState, ks: list[int], kind: Kind, library: str) -> str:
     if state.exit is not None:
         return exit_text(state.exit, plural=not one)
     if state.doing == "waits" and state.launch is not None:
-        what = str(state.launch) if kind in ("mismatch", "cycle") else state.launch.name
         where = f", {state.where}" if state.where else ""
         by = f", called by {library}" if library else ""
         return f"{'is' if one else 'are'} waiting in {what}{by}{where}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Self, TypeAlias
@@ -62,22 +62,31 @@ class Launch:
     def __str__(self) -> str:
         return " ".join((self.name, *self.arguments))
 
-    def brief(self, most: int = 36) -> str:
-        """Return the name, as many arguments as fit, and the number of further ones.
+    def brief(self, most: int = 36, keep: Container[int] = ()) -> str:
+        """Return the name, as many arguments as fit, and the number of others in their place.
 
         Args:
             most: The most characters for the arguments.
+            keep: The positions of arguments that are shown in any case.
 
         Example:
-            >>> Launch("jit(f)", "1", (0, 1), arguments=("f32[784,64]",) * 9).brief()
+            >>> launch = Launch("jit(f)", "1", (0, 1), arguments=("f32[784,64]",) * 9)
+            >>> launch.brief()
             'jit(f) f32[784,64] f32[784,64] f32[784,64] +6'
+            >>> launch.brief(most=11, keep=[7])
+            'jit(f) f32[784,64] +6 f32[784,64] +1'
         """
-        shown = [self.name]
-        for number, argument in enumerate(self.arguments):
-            if len(" ".join([*shown[1:], argument])) > most:
-                return " ".join([*shown, f"+{len(self.arguments) - number}"])
+        shown, hidden, used = [self.name], 0, -1
+        for position, argument in enumerate(self.arguments):
+            used += 1 + len(argument)
+            if used > most and position not in keep:
+                hidden += 1
+                continue
+            if hidden:
+                shown.append(f"+{hidden}")
             shown.append(argument)
-        return " ".join(shown)
+            hidden = 0
+        return " ".join([*shown, f"+{hidden}"] if hidden else shown)
 
     @classmethod
     def barrier(cls, name: str, participants: Iterable[int]) -> Self:
@@ -104,6 +113,22 @@ class Launch:
     def communicates(self) -> bool:
         """Whether the launch involves other processes."""
         return len(self.participants) > 1
+
+    @staticmethod
+    def differing(launches: Sequence[Launch]) -> list[int] | None:
+        """Return at which positions launches of one function have different arguments.
+
+        Return None if they are launches of several functions, or have more or fewer arguments.
+
+        Example:
+            >>> f = Launch("jit(f)", "1", (0, 1), ("f32[8]", "f32[30,8]"))
+            >>> Launch.differing([f, Launch("jit(f)", "2", (0, 1), ("f32[8]", "f32[32,8]"))])
+            [1]
+        """
+        if len({(one.name, len(one.arguments)) for one in launches}) > 1:
+            return None
+        each = zip(*(one.arguments for one in launches), strict=True)
+        return [position for position, texts in enumerate(each) if len({*texts}) > 1]
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Self:
@@ -233,8 +258,8 @@ class ProcessState:
         error: The text of its error, if it raised one.
         exit: How it ended, if it died.
         value: Its value of a replicated argument of the launch, if the processes' values differ.
-        visits: The number of its launches from the lines at which the first process that waits
-            stands now.
+        visits: The number of its earlier launches from the stack of the first process that waits.
+        times: The number of its earlier launches from the line of the first process that waits.
         caught: The exceptions that it caught, from the newest, if it has ended.
     """
 
@@ -247,6 +272,7 @@ class ProcessState:
     exit: ProcessExit | None = None
     value: SharedValue | None = None
     visits: int = 0
+    times: int = 0
     caught: tuple[Caught, ...] = ()
 
     @property

@@ -621,9 +621,13 @@ class Referee:
 
         They are those before the verdict.
         """
-        known = self.verdicts[-1].states if self._parts else {}
-        visits = self._processes[k].visits.get(self._stack, 0)
-        return replace(self._state(k), visits=known[k].visits if k in known else visits)
+        state = self._state(k)
+        if self._parts and (known := self.verdicts[-1].states.get(k)) is not None:
+            return replace(state, visits=known.visits, times=known.times)
+        visits = self._processes[k].visits
+        own = self._stack[-1:]
+        times = sum(number for stack, number in visits.items() if own and stack[-1:] == own)
+        return replace(state, visits=visits.get(self._stack, 0), times=times)
 
     def _state(self, k: int) -> ProcessState:
         process = self._processes[k]

@@ -316,10 +316,10 @@ class McjaxMagics(Magics):
     def _interrupt(self, _: Any) -> None:
         clusters.current_cluster().interrupt()
 
-    def _log(self, _: Any) -> None:
+    def _log(self, args: Any) -> None:
         last = self._last()
         if last.launches:
-            print(log_text(last.launches, last.count))
+            print(log_text(last.launches, last.count, full=args.full))
         else:
             print("The last cell launched nothing that spans processes")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from mcnb._text import index_ranges, label, size
@@ -11,9 +12,15 @@ from mcnb.lockstep.model import Launch, LaunchRecord
 
 # Program, name and arguments, line, and whether the launch was not made.
 _Kind: TypeAlias = tuple[str, str, int | None, bool]
+# A launch of the processes that made it together.
+_Row: TypeAlias = list[LaunchRecord]
+# The most rows that are looked at as one round of a loop.
+LONGEST_TURN = 30
+# The longest list of arguments that is shown whole.
+MOST_CHARACTERS = 60
 
 
-def log_text(records: Iterable[LaunchRecord], count: int) -> str:
+def log_text(records: Iterable[LaunchRecord], count: int, *, full: bool = False) -> str:
     """Format launches as a table, with one row for launches that processes made together.
 
     Two runs with the same launches give the same table, because it contains no times.
@@ -21,34 +28,108 @@ def log_text(records: Iterable[LaunchRecord], count: int) -> str:
     Args:
         records: Launches, in order of time.
         count: Number of processes in the cluster.
+        full: Whether each launch has a row, with all its arguments. Otherwise, launches that
+            follow each other and are alike share one, as do the rounds of a loop, and a long list
+            of arguments has only the first ones, and those that differ from launch to launch.
 
     Example:
         >>> f = Launch("jit(f)", "1", (0, 1), ("f32[8]",))
-        >>> rows = [LaunchRecord(k, f, 2, 0.0, 0.1) for k in (0, 1)]
+        >>> rows = [LaunchRecord(k, f, 2, t, t + 0.1) for t in (0.0, 1.0, 2.0) for k in (0, 1)]
         >>> print(log_text(rows, 2))
+        process  line  launch         times  communicates
+        [all 2]  2     jit(f) f32[8]  3      nothing
+        >>> print(log_text(rows[:4], 2, full=True))
         process  line  launch         communicates
         [all 2]  2     jit(f) f32[8]  nothing
+        [all 2]  2     jit(f) f32[8]  nothing
     """
-    table = [("process", "line", "launch", "communicates")]
-    for made in _rows(records):
+    records = list(records)
+    rows = _rows(records)
+    folded = [(row, "") for row in rows] if full else _folded(rows)
+    names = {} if full else _brief(records)
+    table: list[tuple[str, ...]] = [("process", "line", "launch", "times", "communicates")]
+    for made, times in folded:
         launch, line = made[0].launch, made[0].line
         what = _communication(launch)
         table.append(
             (
                 label(sorted(record.process for record in made), count),
                 "" if line is None else str(line),
-                str(launch),
+                names.get(str(launch), str(launch)),
+                times,
                 what if made[0].began is not None else f"{what} · not launched",
             )
         )
-    widths = [max(len(row[column]) for row in table) for column in range(4)]
+    if not any(times for _, times in folded):
+        table = [(*row[:3], *row[4:]) for row in table]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return "\n".join(
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in table
     )
 
 
-def _rows(records: Iterable[LaunchRecord]) -> list[list[LaunchRecord]]:
+def _kind(record: LaunchRecord) -> _Kind:
+    launch = record.launch
+    return launch.program, str(launch), record.line, record.began is None
+
+
+def _folded(rows: Sequence[_Row]) -> list[tuple[_Row, str]]:
+    """Return each row that differs from those before it, with the number of its repetitions.
+
+    A row may repeat, or several rows in turn, as those of a loop do.
+    """
+    runs: list[tuple[_Row, int]] = []
+    ids: dict[object, int] = {}
+    turns: list[int] = []  # which runs are alike
+    for key, same in itertools.groupby(rows, _alike):
+        first, *others = same
+        runs.append((first, 1 + len(others)))
+        turns.append(ids.setdefault((key, len(others)), len(ids)))
+    folded: list[tuple[_Row, str]] = []
+    at = 0
+    while at < len(runs):
+        length, rounds = max(
+            ((length, _rounds(turns, at, length)) for length in range(1, LONGEST_TURN + 1)),
+            key=lambda found: (found[0] * (found[1] - 1), -found[0]),
+        )
+        for row, number in runs[at : at + length]:
+            each = str(number) if number > 1 else ""
+            if rounds > 1:
+                each = f"{rounds}{f' x {number}' if number > 1 else ''} in turn"
+            folded.append((row, each))
+        at += length * rounds
+    return folded
+
+
+def _alike(row: _Row) -> tuple[_Kind, tuple[int, ...]]:
+    return _kind(row[0]), tuple(sorted(record.process for record in row))
+
+
+def _rounds(turns: Sequence[int], at: int, length: int) -> int:
+    """Return how often the next few of a list follow each other; at least once."""
+    turn = turns[at : at + length]
+    rounds = 1
+    while turns[at + rounds * length : at + (rounds + 1) * length] == turn:
+        rounds += 1
+    return rounds
+
+
+def _brief(records: Iterable[LaunchRecord]) -> dict[str, str]:
+    """Return short texts of launches that differ where the whole texts do, by these."""
+    alike: dict[tuple[str, int], dict[str, Launch]] = {}
+    for record in records:
+        launch = record.launch
+        key = launch.name, len(launch.arguments)
+        alike.setdefault(key, {})[str(launch)] = launch
+    return {
+        text: launch.brief(MOST_CHARACTERS, Launch.differing([*launches.values()]) or ())
+        for launches in alike.values()
+        for text, launch in launches.items()
+    }
+
+
+def _rows(records: Iterable[LaunchRecord]) -> list[_Row]:
     """Group launches into rows: the n-th launch of a kind on each process.
 
     Rows follow the order of launches on each process. If these orders conflict, a row is split; if
@@ -58,7 +139,7 @@ def _rows(records: Iterable[LaunchRecord]) -> list[list[LaunchRecord]]:
     made: dict[tuple[_Kind, int], dict[int, LaunchRecord]] = {}
     seen: Counter[tuple[int, _Kind]] = Counter()
     for record in sorted(records, key=lambda record: record.announced):
-        kind = (record.launch.program, str(record.launch), record.line, record.began is None)
+        kind = _kind(record)
         row = (kind, seen[record.process, kind])
         seen[record.process, kind] += 1
         queues.setdefault(record.process, deque()).append(row)

@@ -200,6 +200,7 @@ def test_help_explains_each_option_once() -> None:
         "Options of connect (and -d, --env, --unchecked, --values, --no-values, --args, --listen, "
         "as above):",
         "Option of run:",
+        "Option of log:",
         "Option of timeline:",
         "Option of restart:",
     ]

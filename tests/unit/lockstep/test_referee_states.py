@@ -131,6 +131,27 @@ def test_visits_are_those_of_the_first_line_that_waits_and_before_the_verdict() 
     assert {k: state.visits for k, state in stop.verdict.states.items()} == {0: 1, 1: 1, 2: 1, 3: 2}
 
 
+def test_times_are_those_of_the_line_from_wherever_it_is_called() -> None:
+    referee = Referee(2)
+    for each in (("a", "h"), ("b", "h"), ("b", "h"), ("a", "other"), ("h",)):
+        for k in range(2):
+            referee.announce(k, 0, launch("both", 0, 1), stack=each)
+    referee.announce(0, 0, launch("both", 0, 1), stack=("b", "h"))
+    [stop] = referee.end(1, "finished")
+    assert isinstance(stop, Stop)
+    told = {k: (state.visits, state.times) for k, state in stop.verdict.states.items()}
+    assert told == {0: (2, 4), 1: (2, 4)}
+
+
+def test_times_of_a_line_that_is_not_known_are_not_told() -> None:
+    referee = Referee(2)
+    meet(referee, launch("both", 0, 1), "1", "1")
+    referee.announce(0, 0, launch("both", 0, 1))
+    [stop] = referee.end(1, "finished")
+    assert isinstance(stop, Stop)
+    assert {state.times for state in stop.verdict.states.values()} == {0}
+
+
 def test_the_state_of_who_received_a_verdict_is_where_it_waited() -> None:
     referee = Referee(3)
     referee.announce(0, 0, ALL, line=4)

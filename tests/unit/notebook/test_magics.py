@@ -315,6 +315,11 @@ def test_the_log_and_the_timeline_are_those_of_the_last_cell(
     cluster.last = Result({0: Reply(launches=(record,)), 1: Reply()}, 2)
     magics.mcjax("log")
     assert capsys.readouterr().out == f"{log_text(cluster.last.launches, 2)}\n"
+    cluster.last = Result({0: Reply(launches=(record,) * 3), 1: Reply()}, 2)
+    magics.mcjax("log")
+    assert capsys.readouterr().out == f"{log_text([record] * 3, 2)}\n"
+    magics.mcjax("log --full")
+    assert capsys.readouterr().out == f"{log_text([record] * 3, 2, full=True)}\n"
     drawn: list[Any] = []
     monkeypatch.setattr(module, "display", drawn.append)
     monkeypatch.setattr(Result, "timeline", lambda self, order: (self is cluster.last, order))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from mcnb._text import size
 from mcnb.lockstep.model import Collective, Launch, LaunchRecord
 from mcnb.output.log import log_text
+from tests.support.timing import known_work_s
 
 HEADER = ("process", "line", "launch", "communicates")
 F = Launch("jit(f)", "1", (0, 1), ("f32[8]",))
@@ -45,7 +48,10 @@ def rows(text: str) -> list[tuple[str, ...]]:
 
 
 def shown(*each: Sequence[Made]) -> list[tuple[str, str, str]]:
-    return [(who, line, what) for who, line, what, _ in rows(log_text(records(*each), len(each)))]
+    return [
+        (who, line, what)
+        for who, line, what, _ in rows(log_text(records(*each), len(each), full=True))
+    ]
 
 
 def at(line: int | None = 2, launch: Launch = F, made: bool = True) -> Made:
@@ -245,7 +251,7 @@ def test_each_process_finds_its_launches_in_its_order(
 ) -> None:
     made = timed([own for own, _ in each], [gaps for _, gaps in each])
     order.shuffle(made)
-    table = rows(log_text(made, len(each)))
+    table = rows(log_text(made, len(each), full=True))
     for k, (own, _) in enumerate(each):
         told = [row[1:] for row in table if k in members(row[0], len(each))]
         assert told == [
@@ -264,8 +270,8 @@ def test_who_launches_the_same_shares_all_rows_at_any_pace(
     own: list[Made], gaps: list[list[int]]
 ) -> None:
     count = len(gaps)
-    text = log_text(timed([own] * count, gaps), count)
-    assert text == log_text(records(*[own] * count), count)
+    text = log_text(timed([own] * count, gaps), count, full=True)
+    assert text == log_text(records(*[own] * count), count, full=True)
     assert [row[0] for row in rows(text)] == [f"[all {count}]"] * len(own)
 
 
@@ -294,3 +300,106 @@ def test_times_decide_nothing(late: float) -> None:
 )
 def test_sizes_are_rounded_to_the_unit_above(count: int, text: str) -> None:
     assert size(count) == text
+
+
+H = replace(F, name="jit(h)", program="4", arguments=())
+
+
+def folded(*each: Sequence[Made]) -> list[tuple[str, str, str]]:
+    """Return process, line and repetitions of each row."""
+    header, *lines = log_text(records(*each), len(each)).split("\n")
+    ends = [header.index(name) for name in ("line", "launch", "times", "communicates")]
+    return [
+        (line[: ends[0]].strip(), line[ends[0] : ends[1]].strip(), line[ends[2] : ends[3]].strip())
+        for line in lines
+    ]
+
+
+def test_rounds_of_a_loop_share_their_rows() -> None:
+    turn = [at(2), at(3, G)]
+    both = [at(1, H), *turn * 3, at(4, H)]
+    assert log_text(records(both, [*both, at(2)]), 2) == (
+        "process  line  launch         times      communicates\n"
+        "[all 2]  1     jit(h)                    nothing\n"
+        "[all 2]  2     jit(f) f32[8]  3 in turn  nothing\n"
+        "[all 2]  3     jit(g)         3 in turn  nothing\n"
+        "[all 2]  4     jit(h)                    nothing\n"
+        "[1]      2     jit(f) f32[8]             nothing"
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ([at(2)] * 40, [("2", "40")]),
+        ([at(2)] * 2 + [at(3)] * 3 + [at(2)], [("2", "2"), ("3", "3"), ("2", "")]),
+        ([*[at(2)] * 5, at(3)] * 3, [("2", "3 x 5 in turn"), ("3", "3 in turn")]),
+        ([at(n) for n in range(1, 10)] * 4, [(str(n), "4 in turn") for n in range(1, 10)]),
+        ([at(2), at(3)] * 4 + [at(2)], [("2", "4 in turn"), ("3", "4 in turn"), ("2", "")]),
+        ([at(2), at(2, made=False)] * 2, [("2", "2 in turn")] * 2),
+    ],
+)
+def test_repetitions(own: list[Made], expected: list[tuple[str, str]]) -> None:
+    assert folded(own, own) == [("[all 2]", line, times) for line, times in expected]
+
+
+def test_other_processes_programs_and_arguments_are_not_alike() -> None:
+    assert folded([at()] * 3, [at()] * 2) == [("[all 2]", "2", "2"), ("[0]", "2", "")]
+    other = replace(F, program="5")
+    assert folded([at(), at(2, other), at(), at()]) == [
+        ("[0]", "2", ""),
+        ("[0]", "2", ""),
+        ("[0]", "2", "2"),
+    ]
+
+
+LEAVES = ("f32[16,16]", "f32[16]") * 500
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([("f32[8]",) * 7], ["jit(f)" + " f32[8]" * 7]),
+        ([("f32[8]",) * 9], ["jit(f)" + " f32[8]" * 8 + " +1"]),
+        ([LEAVES], [f"jit(f){' f32[16,16] f32[16]' * 3} +994"]),
+        (
+            [(*LEAVES, "f32[30,16]"), (*LEAVES, "f32[33,16]")],
+            [f"jit(f){' f32[16,16] f32[16]' * 3} +994 f32[{n},16]" for n in (30, 33)],
+        ),
+        (
+            [LEAVES, (*LEAVES[:700], "bf16[16,16]", *LEAVES[701:])],
+            [f"jit(f){' f32[16,16] f32[16]' * 3} +694 {d}[16,16] +299" for d in ("f32", "bf16")],
+        ),
+        ([LEAVES, ("f32[8]",)], [f"jit(f){' f32[16,16] f32[16]' * 3} +994", "jit(f) f32[8]"]),
+    ],
+)
+def test_long_lists_of_arguments(arguments: list[tuple[str, ...]], expected: list[str]) -> None:
+    own = [at(2, replace(F, arguments=one)) for one in arguments]
+    header, *lines = log_text(records(own, own), 2).split("\n")
+    begin, end = header.index("launch"), header.index("communicates")
+    assert [line[begin:end].strip() for line in lines] == expected
+    whole = log_text(records(own, own), 2, full=True)
+    assert [" ".join(("jit(f)", *one)) in whole for one in arguments] == [True] * len(arguments)
+
+
+@given(st.lists(MADE, max_size=12), st.integers(1, 4))
+def test_repetitions_add_up_to_the_launches(own: list[Made], rounds: int) -> None:
+    number = 0
+    text = log_text(records(own * rounds), 1)
+    header, *lines = text.split("\n")
+    if "times" not in header:
+        assert text == log_text(records(own * rounds), 1, full=True)
+        return
+    begin, end = header.index("times"), header.index("communicates")
+    for line in lines:
+        times = line[begin:end].removesuffix("in turn ").strip().removesuffix("in turn").strip()
+        number += math.prod(map(int, times.split(" x "))) if times else 1
+    assert number == len(own) * rounds
+
+
+def test_a_long_log_is_folded_at_once() -> None:
+    turn = [at(n, replace(F, program=str(n))) for n in range(25)]
+    made = records([turn[n * n % 25] for n in range(20_000)])
+    began = time.process_time()
+    log_text(made, 1)
+    assert time.process_time() - began < 60 * known_work_s()

@@ -280,7 +280,8 @@ def _by_name(error: BaseException) -> str:
     names: list[str] = []
     if isinstance(error, NameError):
         if error.name in IMPORTS:
-            return f"pages about JAX import it at their top: {IMPORTS[error.name]}"
+            imports = IMPORTS[error.name]
+            return f"import it first: {imports}; or run the cell that does"
         names = [name for name in REMOVED if name.rpartition(".")[2] == error.name]
     elif isinstance(error, ModuleNotFoundError):
         names = [error.name or ""]

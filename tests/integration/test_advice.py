@@ -145,7 +145,7 @@ CASES = {
     ),
     "a name that is not imported": (
         "del Mesh\nMesh",
-        "pages about JAX import it at their top: from jax.sharding import Mesh",
+        "import it first: from jax.sharding import Mesh; or run the cell that does",
         "from jax.sharding import Mesh",
     ),
     "a name of an older JAX that is not imported": (

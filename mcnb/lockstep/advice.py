@@ -214,6 +214,19 @@ RULES = (
         f"jax.lax.reshape(x, shape, out_sharding=jax.P('x', None)){_EXPLICIT}",
     ),
     _rule(
+        "ValueError",
+        r"^The spec of NamedSharding passed to with_sharding_constraint can only refer to Auto ",
+        "with explicit axes, the sharding belongs to the type, and jax.reshard changes it: "
+        f"jax.reshard(x, jax.NamedSharding(mesh, jax.P('x', None))){_EXPLICIT}",
+    ),
+    _rule(
+        "ValueError",
+        r"^For primitive \w+, context mesh AbstractMesh\(.* should match the aval mesh",
+        "the array is on another mesh than the one of jax.set_mesh. Compute on the array's own: "
+        "with jax.set_mesh(x.sharding.mesh): ...; or put the array on the other first: "
+        "x = jax.device_put(x, jax.NamedSharding(mesh, jax.P('x')))",
+    ),
+    _rule(
         "TypeError",
         r"^shard_map\(\) got an unexpected keyword argument 'check_rep'",
         "jax.shard_map calls it check_vma",

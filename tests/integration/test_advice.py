@@ -107,6 +107,22 @@ CASES = {
         f"jax.lax.reshape(x, shape, out_sharding=jax.P('x', None)){AUTO}",
         "jax.lax.reshape(a, (4, 16), out_sharding=NamedSharding(explicit, P('x', None)))",
     ),
+    "a constraint": (
+        "jax.jit(lambda v: jax.lax.with_sharding_constraint(v, NamedSharding(explicit, "
+        "P('y', 'x'))))(a)",
+        "with explicit axes, the sharding belongs to the type, and jax.reshard changes it: "
+        f"jax.reshard(x, jax.NamedSharding(mesh, jax.P('x', None))){AUTO}",
+        "jax.jit(lambda v: jax.reshard(v, NamedSharding(explicit, P('y', 'x'))))(a)",
+    ),
+    "another mesh than the one that is set": (
+        "line = jax.make_mesh((8,), ('x',), axis_types=(AxisType.Explicit,))\n"
+        "with jax.set_mesh(line):\n    jnp.dot(a, a)",
+        "the array is on another mesh than the one of jax.set_mesh. Compute on the array's own: "
+        "with jax.set_mesh(x.sharding.mesh): ...; or put the array on the other first: "
+        "x = jax.device_put(x, jax.NamedSharding(mesh, jax.P('x')))",
+        "with jax.set_mesh(a.sharding.mesh):\n    jnp.sin(a)\n"
+        "with jax.set_mesh(line):\n    jnp.sin(jax.device_put(a, NamedSharding(line, P('x'))))",
+    ),
     "check_rep": (
         "jax.shard_map(lambda v: v, mesh=auto, in_specs=P('x'), out_specs=P('x'), check_rep=False)",
         "jax.shard_map calls it check_vma",

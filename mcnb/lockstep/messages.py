@@ -420,7 +420,7 @@ def _again(verdict: Verdict, groups: Sequence[Group]) -> list[str]:
         time = f"{ordinal(state.times + 1)} time"
         if not state.times or first is None:
             said.append("")
-        elif state.doing == "finished":
+        elif state.doing in ("finished", "left"):
             said.append(f" {a_or_an(time).lower()}")
         elif state.doing == "waits" and state.where == first.where != "":
             said.append(f", for the {time}")

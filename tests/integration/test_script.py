@@ -36,9 +36,9 @@ pytestmark = pytest.mark.thorough("executes the programs of all lessons")
 FOLDER = ROOT / "notebooks"
 LESSONS = sorted(FOLDER.glob("[0-9]*.md"))
 UNDER_LAUNCHERS = [path for path in LESSONS if path.stem[:2] in ("01", "05", "06")]
-# Cells with the tag no-script: they show what a death, which no program repeats, left on the disk,
-# or a package's picture, which has bold numbers in a notebook.
-TAGGED = {"03_shardings": 1, "10_when_a_process_dies": 2}
+# Cells with the tag no-script: they show what a death or a hang, which no program repeats, left on
+# the disk, or a package's picture, which has bold numbers in a notebook.
+TAGGED = {"03_shardings": 1, "05_lockstep": 1, "10_when_a_process_dies": 2}
 # Only ends what hangs, on however busy a machine.
 HANG_S = 240
 # Keeps what is written with the cell that wrote it, in the pieces in which it was written.

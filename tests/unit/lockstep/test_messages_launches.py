@@ -162,6 +162,11 @@ def test_a_line_that_all_are_at_is_quoted_once() -> None:
             "time",
         ),
         (
+            [replace(at(), times=7), replace(ProcessState("left"), times=7)],
+            "missing: process 0 is waiting in sum, line 4, for the 8th time; process 1 exited "
+            "without reaching it an 8th time",
+        ),
+        (
             [replace(at(), times=1), ProcessState("finished")],
             "missing: process 0 is waiting in sum, line 4, for the 2nd time; process 1 finished "
             "the cell without reaching it",

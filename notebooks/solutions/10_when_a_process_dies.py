@@ -9,12 +9,12 @@ every = round((2 * 24 * between_deaths) ** 0.5 / 2)
 import orbax.checkpoint as ocp
 
 
-def run(keeper, update, w, start, until):
+def run(manager, update, w, start, until):
     for step in range(start, until):
         w = update(w, step)
         done = step + 1
         if done % 4 == 0:
-            keeper.save(done, args=ocp.args.StandardSave({"w": w}))
+            manager.save(done, args=ocp.args.StandardSave({"w": w}))
     return w
 
 
@@ -24,10 +24,10 @@ import orbax.checkpoint as ocp
 
 
 def last_good(path, start, bad):
-    with ocp.CheckpointManager(path) as keeper:
-        good = [step for step in keeper.all_steps() if step < bad]
+    with ocp.CheckpointManager(path) as manager:
+        good = [step for step in manager.all_steps() if step < bad]
         if not good:
             return 0, start
         struct = jax.ShapeDtypeStruct
         like = jax.tree.map(lambda x: struct(x.shape, x.dtype, sharding=x.sharding), start)
-        return max(good), keeper.restore(max(good), args=ocp.args.StandardRestore(like))
+        return max(good), manager.restore(max(good), args=ocp.args.StandardRestore(like))

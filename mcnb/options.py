@@ -166,7 +166,7 @@ For example: -n 4
             object.__setattr__(self, name, number)  # it may have been given as text
         if self.platform not in PLATFORMS:
             raise OptionError(
-                f"--platform {self.platform}: allowed are cpu and cuda (NVIDIA GPUs). For "
+                f"--platform {self.platform}: expected cpu or cuda (NVIDIA GPUs). For "
                 "example: --platform cuda"
             )
         for name, value in self.env.items():
@@ -305,8 +305,8 @@ def environment(settings: Iterable[str]) -> dict[str, str]:
 
 def _env_sentence(given: str) -> str:
     return (
-        f"--env {given}: a setting is a name, an equals sign and a value, without spaces "
-        "around the sign. For example: --env JAX_ENABLE_X64=1"
+        f"--env {given}: expected NAME=VALUE, without spaces around the sign. For example: "
+        "--env JAX_ENABLE_X64=1"
     )
 
 

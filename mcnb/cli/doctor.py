@@ -128,7 +128,7 @@ def temporary_folder() -> Finding:
             free = shutil.disk_usage(folder).free // 1_000_000
         if free >= LEAST_TEMP_MB:
             return Finding("ok", f"{folder} takes temporary files")
-        what = f"{folder} has {free} MB left for temporary files: mcnb wants {LEAST_TEMP_MB} MB"
+        what = f"{folder} has {free} MB left for temporary files: mcnb needs {LEAST_TEMP_MB} MB"
     except OSError as error:
         what = f"No temporary files can be written: {error.strerror}"
     return Finding("missing", what, "mkdir -p ~/tmp && export TMPDIR=~/tmp")

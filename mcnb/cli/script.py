@@ -55,9 +55,9 @@ def main(words: Sequence[str]) -> int:
     if target is None:
         if len(programs) > 1:
             raise OptionError(
-                f"mcnb script {lesson.name}: it starts its processes {len(programs)} times, and "
-                f"becomes as many programs. Name an output file: mcnb script {lesson.name} -o "
-                f"{lesson.stem}.py"
+                f"mcnb script {lesson.name}: it starts its processes {len(programs)} times, and is "
+                f"exported as that many programs. Name an output file: mcnb script {lesson.name} "
+                f"-o {lesson.stem}.py"
             )
         print(programs[0].text, end="")
         return 0

@@ -74,12 +74,12 @@ class Replay:
 
         Example:
             >>> print(Replay(("1",), ("n",), "4", 2, ("2", "3")))
-            1 cell ran again: In[1]. Set again: n. In[4] failed, and 2 cells after it did not run. \
-Left out, because they had failed before: In[2], In[3]
+            1 cell ran again: In[1]. Restored variables: n. In[4] failed, and 2 cells after it did \
+not run. Left out, because they had failed before: In[2], In[3]
         """
         said = [f"{plural(len(self.ran), 'cell', 'cells')} ran again{_listed(self.ran)}"]
         if self.pushed:
-            said.append(f"Set again: {', '.join(self.pushed)}")
+            said.append(f"Restored variables: {', '.join(self.pushed)}")
         if self.stopped_at:
             rest = f", and {plural(self.not_run, 'cell', 'cells')} after it did not run"
             said.append(f"In[{self.stopped_at}] failed{rest if self.not_run else ''}")

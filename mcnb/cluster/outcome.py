@@ -72,7 +72,7 @@ def aftermath(outcome: Outcome, count: int, *, ours: bool = True) -> str:
 
     Example:
         >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)
-        'Processes 1,2 (line 3) were waiting, so mcnb interrupted them. All 4 processes were \
+        'Processes 1,2 (line 3) were waiting, so mcnb interrupted them. All 4 processes are being \
 restarted: their variables are lost. To re-run the cells that defined them: %mcjax restart --replay'
     """
     sentences = []
@@ -89,9 +89,10 @@ restarted: their variables are lost. To re-run the cells that defined them: %mcj
     if not outcome.intact:
         sentences += _reasons(outcome, count)
         everyone = name_processes(list(range(count)), count)
-        was, their = ("was", "its") if count == 1 else ("were", "their")
+        is_, their = ("is", "its") if count == 1 else ("are", "their")
         if ours:
-            sentences.append(f"{everyone} {was} restarted: {their} variables are lost")
+            # At this moment, the restart begins.
+            sentences.append(f"{everyone} {is_} being restarted: {their} variables are lost")
             sentences.append("To re-run the cells that defined them: %mcjax restart --replay")
         else:
             sentences.append(NOT_OURS)
@@ -157,7 +158,7 @@ def leftovers(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
         ...     print(sentence)
         process 0 still runs a thread of the cell (line 3). To end it: %mcjax restart (variables \
 are lost)
-        process 1 is still running native code; its computation is not known. To end it: %mcjax \
+        process 1 is still running native code; mcnb can't tell which code. To end it: %mcjax \
 restart (variables are lost)
     """
     said = _computing_on(unfinished, count)
@@ -168,9 +169,9 @@ restart (variables are lost)
         said.append(_TO_END.format(still, it))
     native = [k for k, u in unfinished.items() if u.native and not (u.devices or u.threads)]
     if native:
-        are, its = ("is", "its") if len(native) == 1 else ("are", "their")
+        are = "is" if len(native) == 1 else "are"
         still = f"{name_processes(native, count)} {are} still running native code"
-        said.append(_TO_END.format(f"{still}; {its} computation is not known", "it"))
+        said.append(_TO_END.format(f"{still}; mcnb can't tell which code", "it"))
     for names, ks in grouped({k: u.children for k, u in unfinished.items() if u.children}):
         has = "has" if len(ks) == 1 else "have"
         what, it = ("process", "it") if len(names) == 1 else ("processes", "them")

@@ -45,7 +45,7 @@ CONNECT_TRIES = 3  # each attempt takes 10 s if the controller does not reply
 ASK_AGAIN_S = 5.0  # the initial wait before a call that may be repeated is made again
 PATIENCE_S = 0.5  # the initial wait before a client that sees no engines is replaced
 # How long a heal may take, and how much longer per gigabyte of arrays, which are copied twice. It
-# takes a second, but many seconds of a machine that does much else.
+# takes a second, but many seconds of a busy machine.
 HEAL_S, HEAL_S_PER_GB = 120.0, 4.0
 # A heal in which all processes are inactive for so long will never end.
 HEAL_STANDS_STILL_S = 1.5

@@ -86,7 +86,7 @@ def grade(name: str, cluster: Cluster) -> Grade:
         return Grade(
             False,
             f"Exercise {name} is not solved yet.\n{tried.text()}"
-            f"That is what came of it when {exercise.variable} was tried out.",
+            f"mcnb used {exercise.variable} to check it, with the result above.",
         )
     seen = cluster.pull(_SEEN)
     cluster.examine(f"del {_SEEN}", timeout=LIMIT_S)

@@ -147,7 +147,7 @@ def _kept_hint(seen: SeenKept, expected: SeenKept, *_: int) -> str:
     if (seen.dtype, seen.shape) != (expected.dtype, expected.shape):
         return f"the array is to be {expected.dtype} of shape {expected.shape}."
     if seen.devices != expected.devices:
-        return "it is to lie on all devices, so its mesh has to have them all."
+        return "place it on all devices: use a mesh of all of them."
     if seen.on_each > expected.on_each:
         return "a device holds too much: split a dimension over the devices of a process."
     if seen.here < expected.here:

@@ -212,7 +212,7 @@ def _variance_hint(seen: SeenResult, expected: SeenResult, *_: object) -> str:
             "one sum waits for the result of another. There is a formula for the variance with "
             "two sums that do not need each other: XLA makes one all-reduce of these."
         )
-    return "the elements need not travel, only sums of them. mcnb.show(variance, rows) tells."
+    return "only partial sums need to be sent. mcnb.show(variance, rows) shows it."
 
 
 def _compiled(function: Any, *args: Any) -> Any:

@@ -91,7 +91,7 @@ def _big_hint(seen: object, expected: SeenBytes, processes: int, devices: int) -
     members = processes * devices
     if isinstance(gradients, int) and isinstance(wanted, int):
         if abs(gradients * BYTES - wanted) < BYTES:
-            return "that counts numbers. How many bytes has a float32?"
+            return "that counts numbers. How many bytes does a float32 take?"
         if _sent(gradients, members) == wanted:
             return f"that is the result. How much of it does one of {members} devices send?"
     thoughts = (

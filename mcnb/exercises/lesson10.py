@@ -157,7 +157,7 @@ def _run_hint(seen: SeenRun, expected: SeenRun, *_: int) -> str:
         return "no process saved anything. Who has to call save?"
     if seen.steps != seen.held:
         return (
-            "a checkpoint's number and what it holds do not agree. When step 0 is through, how "
+            "a checkpoint's number and what it holds do not agree. After step 0, how "
             "many steps are done?"
         )
     if seen.steps != expected.steps:

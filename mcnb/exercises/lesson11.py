@@ -130,7 +130,7 @@ def _of_torchrun(given: Mapping[str, object]) -> str:
         return "JAX does not know torchrun: there, it needs an address and two numbers."
     address, count, process = (given.get(name) for name in _PARAMETERS)
     if not isinstance(count, int) or not isinstance(process, int):
-        return "what stands in an environment is text; the two numbers are to be whole numbers."
+        return "environment variables are strings; convert the two numbers to whole numbers."
     if process == int(_TORCHRUN["LOCAL_RANK"]):
         return "LOCAL_RANK counts the processes of one host. Which one is it of all?"
     if address != "node1:29500":

@@ -117,9 +117,11 @@ class ExistingLauncher(Launcher):
             client.wait(list(answers.values()), timeout=ANSWER_S)
             silent = [engine for engine, answer in answers.items() if not answer.done()]
             if silent:
+                it = "It" if len(silent) == 1 else "They"
                 raise ClusterError(
                     f"{_engines(silent)} of {len(engines)} did not answer within "
-                    f"{ANSWER_S:.0f} seconds: busy, or left over from an earlier run. {_MEND}"
+                    f"{ANSWER_S:.0f} seconds. {it} may be busy, or left over from an earlier run. "
+                    f"{_MEND}"
                 )
             for engine, answer in answers.items():
                 if why := _answer(answer):

@@ -53,7 +53,9 @@ class SshEngines(EngineLauncher):
 
     hosts = Dict(help="How many processes each host gets.", config=True)
     words = List(Unicode(), help="More options for ssh.", config=True)
-    remote_folder = Unicode(help="Where what they need is put, in the home there.", config=True)
+    remote_folder = Unicode(
+        help="Remote folder for the processes' files, in the home there.", config=True
+    )
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)

@@ -59,7 +59,7 @@ def exit_text(how: ProcessExit, *, plural: bool = False) -> str:
             ExitSource.LAUNCHER: f"ended ({how.reason})",
             ExitSource.SLURM: f"{was} ended by Slurm: {_SLURM_REASONS.get(how.reason)}",
             ExitSource.DISCONNECTED: f"{was} lost: the ssh connection broke",
-            ExitSource.FOLLOWED: "ended after the first process",
+            ExitSource.FOLLOWED: "exited after another process had died",
             ExitSource.NOT_STARTED: f"could not be started ({how.reason})",
             ExitSource.UNKNOWN: "ended, and the reason is not known",
         }[how.source]
@@ -209,7 +209,7 @@ _HEADINGS = {
     "missing": "Processes diverged: a participant is missing",
     "not invited": "Processes diverged: a participant was not given this cell",
     "cycle": "Processes diverged: they wait for each other in a cycle",
-    "died": "Processes diverged: a process died",
+    "died": "A process died",
     "stalled": "The cell did not finish within its time limit",
 }
 _DIFFERENT_VALUES = "Processes diverged: a replicated argument is not equal"

@@ -91,7 +91,7 @@ def _read(path: Path) -> Address | None:
 
 
 # The time for the remaining processes to exit after the first exits with an error, in seconds. They
-# take less than one, but many on a machine that does much else.
+# take less than one, but many on a busy machine.
 LINGER_S = 15.0
 
 

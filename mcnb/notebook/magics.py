@@ -178,7 +178,7 @@ class McjaxMagics(Magics):
         for option in parser.known:
             if getattr(args, option.name) and args.command not in option.commands:
                 raise OptionError(
-                    f"{parser.given}: the option {option.flags[-1]} belongs to %mcjax "
+                    f"{parser.given}: {option.flags[-1]} is only accepted by %mcjax "
                     f"{option.commands[0]}. Help: %mcjax?"
                 )
         command(self, args)

@@ -55,7 +55,7 @@ def devices_of(name: str, slices: int) -> list[Any]:
                 f"Pod({name!r}): this TPU topology does not exist. A topology's name is the chip "
                 "type and the number of chips along each dimension, such as v5e:4x4, v6e:16x16, "
                 "v5p:8x8x8 or "
-                f"v4:4x4x4. It says: {why}"
+                f"v4:4x4x4. libtpu says: {why}"
             ) from None
     return list(topology.devices)
 

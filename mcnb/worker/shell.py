@@ -208,7 +208,7 @@ class WorkerShell(ZMQInteractiveShell):
 
     def ask_exit(self) -> None:
         """Refuse to exit: `exit` would remove this one process from the cluster."""
-        raise SystemExit("exit ends nothing here. To end all processes: %mcjax stop")
+        raise SystemExit("exit has no effect in a %%mcjax cell. To end all processes: %mcjax stop")
 
 
 def adopt_shell(shell: Any) -> None:

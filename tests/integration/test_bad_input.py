@@ -51,12 +51,12 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices is already running"
         ),
         (
             "start --platform gpu",
-            "--platform gpu: allowed are cpu and cuda (NVIDIA GPUs). For example: --platform cuda",
+            "--platform gpu: expected cpu or cuda (NVIDIA GPUs). For example: --platform cuda",
         ),
         (
             "start --env NAME",
-            "--env NAME: a setting is a name, an equals sign and a value, without spaces around "
-            "the sign. For example: --env JAX_ENABLE_X64=1",
+            "--env NAME: expected NAME=VALUE, without spaces around the sign. For example: --env "
+            "JAX_ENABLE_X64=1",
         ),
         (
             "start --launch mpi",
@@ -81,7 +81,7 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices is already running"
         ),
         (
             "stop -n 3",
-            "%mcjax stop -n 3: the option --processes belongs to %mcjax start. Help: %mcjax?",
+            "%mcjax stop -n 3: --processes is only accepted by %mcjax start. Help: %mcjax?",
         ),
     ],
 )

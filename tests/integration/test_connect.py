@@ -137,7 +137,7 @@ def test_an_interrupt_and_a_death(theirs: ipyparallel.Cluster) -> None:
 def test_the_magic(theirs: ipyparallel.Cluster, empty_notebook: Notebook) -> None:
     del theirs
     assert empty_notebook.error("%mcjax connect -n 3") == (
-        "OptionError: %mcjax connect -n 3: the option --processes belongs to %mcjax start. "
+        "OptionError: %mcjax connect -n 3: --processes is only accepted by %mcjax start. "
         "Help: %mcjax?"
     )
     ready = empty_notebook.run("%mcjax connect -d 1")
@@ -193,8 +193,8 @@ def test_an_engine_that_does_not_answer(
     with pytest.raises(mcnb.ClusterError) as stale:
         mcnb.connect()
     assert str(stale.value) == (
-        "The cluster is not connected: Engines 0-2 of 3 did not answer within 1 seconds: "
-        f"busy, or left over from an earlier run. {MEND}"
+        "The cluster is not connected: Engines 0-2 of 3 did not answer within 1 seconds. "
+        f"They may be busy, or left over from an earlier run. {MEND}"
     )
     for process in stopped:
         os.kill(process.pid, signal.SIGCONT)

@@ -31,7 +31,8 @@ x = jax.device_put(np.arange(16.0), NamedSharding(mesh, P("a")))
 KILLED = "was killed by SIGKILL (sent by another process, or by the system because memory ran out)"
 LISTENS = "0A"  # of a socket, in <net/tcp_states.h> of Linux
 ANEW = (
-    "All 4 processes were restarted: their variables are lost. To re-run the cells that defined "
+    "All 4 processes are being restarted: their variables are lost. To re-run the cells that "
+    "defined "
     "them: %mcjax restart --replay"
 )
 

@@ -19,7 +19,8 @@ from tests.conftest import wait_until
 from tests.support.timing import shortest, since
 
 RENEWED = (
-    "All 4 processes were restarted: their variables are lost. To re-run the cells that defined "
+    "All 4 processes are being restarted: their variables are lost. To re-run the cells that "
+    "defined "
     "them: %mcjax restart --replay"
 )
 INTACT = "The cluster is intact; all variables are kept"
@@ -149,7 +150,8 @@ def test_input_is_refused_in_a_sentence(cluster: mcnb.Cluster) -> None:
 
 def test_exit_ends_no_process(cluster: mcnb.Cluster) -> None:
     assert str(cluster.run("exit()").error()) == (
-        "all 4 processes raised SystemExit: exit ends nothing here. To end all processes: "
+        "all 4 processes raised SystemExit: exit has no effect in a %%mcjax cell. To end all "
+        "processes: "
         "%mcjax stop (line 1)"
     )
     assert str(cluster.run("import sys; sys.exit(3)").error()) == (

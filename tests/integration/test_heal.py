@@ -113,7 +113,7 @@ def test_a_crash_is_told(prepared: mcnb.Cluster) -> None:
     if result.died:
         error = str(result.error())
         assert "was killed by SIGABRT (native code called abort())" in error
-        assert "All 4 processes were restarted: their variables are lost" in error
+        assert "All 4 processes are being restarted: their variables are lost" in error
         assert (
             "What happened: the processes crashed. What differs: the shape of argument 0" in error
         )
@@ -273,7 +273,7 @@ def test_the_magics(lesson: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
         "For example: --timeout 10"
     )
     assert lesson.error("%mcjax restart -n 3") == (
-        "OptionError: %mcjax restart -n 3: the option --processes belongs to %mcjax start. "
+        "OptionError: %mcjax restart -n 3: --processes is only accepted by %mcjax start. "
         "Help: %mcjax?"
     )
 

@@ -182,7 +182,7 @@ def test_a_check_that_runs_what_fails_tells_how(
     last = cluster.last
     text = grade("01.1", cluster).text
     assert text.startswith(f"Exercise 01.1 is not solved yet.\n{said}"), text
-    assert text.endswith("\nThat is what came of it when foreign was tried out.")
+    assert text.endswith("\nmcnb used foreign to check it, with the result above.")
     assert "mcnb_seen" not in text
     assert cluster.last is last
     assert cluster.run("import jax; jax.device_count()").value[0] == "8"

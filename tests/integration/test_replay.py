@@ -41,7 +41,8 @@ def test_cells_run_again_in_their_order_and_where_they_ran(fresh: mcnb.Cluster) 
     fresh.run("made.append('lost'); 1 / 0", label="7")
     assert fresh.restart(replay=True) is None
     assert re.fullmatch(
-        r"4 cells ran again: (In\[\d+\](, )?){4}\. Set again: pushed\. Left out, because it had "
+        r"4 cells ran again: (In\[\d+\](, )?){4}\. Restored variables: pushed\. Left out, "
+        r"because it had "
         r"failed before: In\[7\]",
         str(fresh.replay),
     )

@@ -20,7 +20,8 @@ from tests.support.launchers import ENDED_S, Engines, launcher_at_home
 pytestmark = [once, pytest.mark.thorough("needs daemons of Slurm")]
 HANG_S = 120.0
 ANEW = (
-    "Both processes were restarted: their variables are lost. To re-run the cells that defined "
+    "Both processes are being restarted: their variables are lost. To re-run the cells that "
+    "defined "
     "them: %mcjax restart --replay"
 )
 

@@ -119,7 +119,7 @@ def test_the_next_cell_waits_for_new_processes() -> None:
     [lost] = errors(stopped)
     assert "on device 0; the newest launch is fori_loop (In[2], line 4). A computation" in lost
     assert lost.endswith(
-        "Both processes were restarted: their variables are lost. To re-run the cells that "
+        "Both processes are being restarted: their variables are lost. To re-run the cells that "
         "defined them: %mcjax restart --replay"
     )
     waiting = "The processes are being restarted. The cell runs when they are ready …"

@@ -119,7 +119,7 @@ def test_the_magic(notebook: Notebook) -> None:
     assert [line[3:].replace("─", "") for line in ordered[1:5]] == ["◇", "◇", "◇", "○"]
     assert notebook.run("%mcjax timeline --order").stdout.splitlines() == ordered
     assert notebook.error("%mcjax log --order") == (
-        "OptionError: %mcjax log --order: the option --order belongs to %mcjax timeline. "
+        "OptionError: %mcjax log --order: --order is only accepted by %mcjax timeline. "
         "Help: %mcjax?"
     )
     assert notebook.error("%mcjax timeline --ordr") == (

@@ -36,10 +36,7 @@ from mcnb.options import (
 )
 
 INDEX = "name processes by their index, as numbers and ranges with commas between them."
-SETTING = (
-    "a setting is a name, an equals sign and a value, without spaces around the sign. "
-    "For example: --env JAX_ENABLE_X64=1"
-)
+SETTING = "expected NAME=VALUE, without spaces around the sign. For example: --env JAX_ENABLE_X64=1"
 
 
 def sentence(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
@@ -85,8 +82,7 @@ def test_times() -> None:
 @pytest.mark.parametrize("platform", ["gpu", "tpu", "CPU", ""])
 def test_platforms_that_cannot_be(platform: str) -> None:
     assert sentence(Options, platform=platform) == (
-        f"--platform {platform}: allowed are cpu and cuda (NVIDIA GPUs). For example: --platform "
-        "cuda"
+        f"--platform {platform}: expected cpu or cuda (NVIDIA GPUs). For example: --platform cuda"
     )
 
 

@@ -95,7 +95,7 @@ WRONG = {
         f"""{_LAID}
 own = NamedSharding(jax.make_mesh((2,), ("b",), devices=jax.local_devices()), P("b"))
 kept = (jax.device_put(np.zeros((16, 8), np.float32), own), 2048)
-""": ("it is to lie on all devices, so its mesh has to have them all."),
+""": ("place it on all devices: use a mesh of all of them."),
         f"{_LAID}kept = put((16, 8), 'b')": (
             "set it to a pair: the array first, then the number of bytes."
         ),

@@ -90,7 +90,7 @@ def variance(x):
 import jax.numpy as jnp
 def variance(x):
     return jnp.var(jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P())))
-""": "the elements need not travel, only sums of them. mcnb.show(variance, rows) tells.",
+""": "only partial sums need to be sent. mcnb.show(variance, rows) shows it.",
         """
 import jax.numpy as jnp
 def variance(x):

@@ -10,7 +10,7 @@ gather = multihost_utils.process_allgather
 
 
 def _tried(name: str) -> str:
-    return f"That is what came of it when {name} was tried out."
+    return f"mcnb used {name} to check it, with the result above."
 
 
 _MIXED = (

@@ -54,7 +54,7 @@ def spread(x, sharding):
 """: "here are numbers that this process was given, not those of process 0.",
         # The values differ, and device_put says so.
         "import jax\ndef spread(x, sharding):\n    return jax.device_put(x, sharding)": (
-            "That is what came of it when spread was tried out."
+            "mcnb used spread to check it, with the result above."
         ),
         """
 from jax.experimental import multihost_utils

@@ -46,7 +46,7 @@ _LIST = "set leaner to a list of four pairs, (P(...), P(...)), one for each laye
 WRONG = {
     "08.1": {
         "bill = 246306833, 110450703, 16777216": (
-            "that counts numbers. How many bytes has a float32?"
+            "that counts numbers. How many bytes does a float32 take?"
         ),
         "bill = 562987048, 294535208, 67108864": (
             "that is the result. How much of it does one of 8 devices send?"

@@ -163,7 +163,7 @@ WRONG = {
         + "def load(path, like, mesh, spec):\n"
         + "    if jax.process_index() == 0:\n"
         + "        return ocp.StandardCheckpointer().restore(path, want(like, mesh, spec))": (
-            "That is what came of it when load was tried out."
+            "mcnb used load to check it, with the result above."
         ),
         _LOAD + "def load(path, like, mesh, spec): return want(like, mesh, spec)": (
             "the leaves have to be arrays, with data: restore them."

@@ -27,10 +27,9 @@ def steps(path):
 """
 
 _TWO_NUMBERS = "two whole numbers are wanted: the step to go on from, and how many are done twice."
-_PARTED = "That is what came of it when run was tried out."
+_PARTED = "mcnb used run to check it, with the result above."
 _NUMBER_AND_CONTENT = (
-    "a checkpoint's number and what it holds do not agree. When step 0 is through, how many steps "
-    "are done?"
+    "a checkpoint's number and what it holds do not agree. After step 0, how many steps are done?"
 )
 
 WRONG = {
@@ -143,14 +142,14 @@ WRONG = {
         + "    good = [step for step in steps(path) if step < bad]\n"
         + "    if good and jax.process_index() == 0:\n"
         + "        return load(path, good[-1], likes(start))\n"
-        + "    return 0, start": "That is what came of it when last_good was tried out.",
+        + "    return 0, start": "mcnb used last_good to check it, with the result above.",
         # The temporary folder of a checkpoint that was never finished.
         _GOOD
         + "def last_good(path, start, bad):\n"
         + "    good = [int(one.name.partition('.')[0]) for one in path.iterdir()]\n"
         + "    good = [step for step in good if step < bad]\n"
         + "    return load(path, max(good), likes(start)) if good else (0, start)": (
-            "That is what came of it when last_good was tried out."
+            "mcnb used last_good to check it, with the result above."
         ),
         "def last_good(path, start, bad): return start": (
             "return two things: the step, and the PyTree."

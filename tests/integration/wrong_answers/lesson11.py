@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 def place(shapes, mesh):
 """
 _NUMBERS = "two tuples of three whole numbers are wanted: first a process for each GPU."
-_TEXT = "what stands in an environment is text; the two numbers are to be whole numbers."
+_TEXT = "environment variables are strings; convert the two numbers to whole numbers."
 _TOO_MUCH = "that is more than the 16 GB of a chip. Which axis cuts into more parts?"
 _EVENLY = "50257 can't be cut into 2 or 4 equal parts. Which dimension of embed can?"
 
@@ -74,7 +74,7 @@ def join(environ, initialize):
         _JOIN + "    initialize(f'{host}:{port}')": _TEXT,
         "def join(environ, initialize): pass": "under torchrun, initialize is to be called once.",
         "def join(environ, initialize): initialize(environ['MASTER_ADDR'])": (
-            "That is what came of it when join was tried out."
+            "mcnb used join to check it, with the result above."
         ),
         "join = 4": "define a function, with def.",
     },

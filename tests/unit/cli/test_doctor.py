@@ -234,7 +234,7 @@ def test_temporary_folder_full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=12_300_000))
     assert doctor.temporary_folder() == Finding(
         "missing",
-        f"{tmp_path} has 12 MB left for temporary files: mcnb wants 100 MB",
+        f"{tmp_path} has 12 MB left for temporary files: mcnb needs 100 MB",
         "mkdir -p ~/tmp && export TMPDIR=~/tmp",
     )
 

@@ -67,7 +67,8 @@ THEIRS = "already exists and was not written by mcnb script. Choose another name
     [
         (
             "two.md",
-            "mcnb script two.md: it starts its processes 2 times, and becomes as many programs. "
+            "mcnb script two.md: it starts its processes 2 times, and is exported as that many "
+            "programs. "
             "Name an output file: mcnb script two.md -o two.py",
         ),
         ("one.md -o theirs.py", f"mcnb script -o theirs.py: theirs.py {THEIRS}"),

@@ -134,7 +134,8 @@ def test_a_replay_runs_what_succeeded_in_its_order_and_where_it_ran(
     assert ran == [before[0], before[1], before[3]]
     assert before[1] == ("push", {"n": 3}, (1,))
     assert str(cluster.replay) == (
-        "2 cells ran again: In[1], In[3]. Set again: n. Left out, because it had failed before: "
+        "2 cells ran again: In[1], In[3]. Restored variables: n. Left out, because it had failed "
+        "before: "
         "In[2]"
     )
     assert cluster.replayable == "2 cells: In[1], In[3]"  # what was replayed is history, too

@@ -15,7 +15,8 @@ from mcnb.options import CONNECTED, Options
 from tests.support.verdicts import exited
 
 ANEW = (
-    "Both processes were restarted: their variables are lost. To re-run the cells that defined "
+    "Both processes are being restarted: their variables are lost. To re-run the cells that "
+    "defined "
     "them: %mcjax restart --replay"
 )
 

@@ -70,23 +70,23 @@ HEALED = (
         (
             Outcome(intact=False),
             1,
-            f"Process 0 was restarted: its variables are lost. {AGAIN}",
+            f"Process 0 is being restarted: its variables are lost. {AGAIN}",
         ),
         (
             Outcome(intact=False, interrupted=True, verdict=DIVERGED),
             2,
-            f"Both processes were restarted: their variables are lost. {AGAIN}",
+            f"Both processes are being restarted: their variables are lost. {AGAIN}",
         ),
         (
             Outcome(exits={1: ProcessExit()}, intact=False),
             12,
-            f"All 12 processes were restarted: their variables are lost. {AGAIN}",
+            f"All 12 processes are being restarted: their variables are lost. {AGAIN}",
         ),
         (
             Outcome(stopped={0: 1, 2: 1}, time_limit=3.0, intact=False, verdict=DIVERGED),
             4,
             "Processes 0,2 (line 1) were interrupted at the time limit of 3 s. "
-            f"All 4 processes were restarted: their variables are lost. {AGAIN}",
+            f"All 4 processes are being restarted: their variables are lost. {AGAIN}",
         ),
         (
             Outcome(cut=True, verdict=DIVERGED, healed={0: Healed(2), 1: Healed(2)}),
@@ -107,7 +107,7 @@ HEALED = (
         (
             Outcome(cut=True, intact=False, verdict=DIVERGED, healed={0: Healed(2)}),
             2,
-            f"Both processes were restarted: their variables are lost. {AGAIN}",
+            f"Both processes are being restarted: their variables are lost. {AGAIN}",
         ),
     ],
 )
@@ -116,7 +116,7 @@ def test_aftermath(outcome: Outcome, count: int, expected: str) -> None:
 
 
 COMPUTES = Unfinished(devices=(0, 1), newest="fori_loop (In[3], line 2)", arrays=("y",), bytes=8)
-KEPT, RENEWED = "All variables are kept", f"were restarted: their variables are lost. {AGAIN}"
+KEPT, RENEWED = "All variables are kept", f"are being restarted: their variables are lost. {AGAIN}"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ KEPT, RENEWED = "All variables are kept", f"were restarted: their variables are 
             "restart (variables are lost). "
             "Process 1 still runs 2 threads of the cell (line 3). To end them: %mcjax restart "
             "(variables are lost). "
-            "Process 2 is still running native code; its computation is not known. To end it: "
+            "Process 2 is still running native code; mcnb can't tell which code. To end it: "
             "%mcjax restart (variables are lost). Process 3 still has the child processes sh, "
             "sleep. To end them: %mcjax restart (variables are lost)",
         ),
@@ -303,7 +303,7 @@ def test_processes_that_mcnb_did_not_start_are_not_said_to_be_restarted() -> Non
             ),
             f"{KEPT}. Processes 0,1 still run 2 threads of the cell (lines 3, 5). To end them: "
             "%mcjax restart (variables are lost). Processes 2,3 are still running native code; "
-            "their computation is not known. To end it: %mcjax restart (variables are lost). "
+            "mcnb can't tell which code. To end it: %mcjax restart (variables are lost). "
             "Processes 0,1 still have the child processes sh, cat. To end them: %mcjax restart "
             "(variables are lost)",
         ),

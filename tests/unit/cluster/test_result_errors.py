@@ -13,7 +13,8 @@ from mcnb.messages import ProcessError, Reply
 from tests.support.verdicts import FINISHED, MAX, WAS_KILLED, at, states
 
 RESTARTED = (
-    "Both processes were restarted: their variables are lost. To re-run the cells that defined "
+    "Both processes are being restarted: their variables are lost. To re-run the cells that "
+    "defined "
     "them: %mcjax restart --replay"
 )
 ANEW = f"Process 0 was waiting, so mcnb interrupted it. {RESTARTED}"

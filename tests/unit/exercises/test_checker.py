@@ -74,7 +74,7 @@ def test_an_answer_of_another_kind() -> None:
 
 def test_an_answer_that_fails_when_it_is_tried() -> None:
     assert graded({}, text="[0] boom\n") == Grade(
-        False, f"{HEAD}[0] boom\nThat is what came of it when own_sum was tried out."
+        False, f"{HEAD}[0] boom\nmcnb used own_sum to check it, with the result above."
     )
 
 
@@ -98,7 +98,7 @@ def test_long_lines_are_wrapped_at_words() -> None:
         f"printed by the program: {numbers}\n"
         "Hint: whole.addressable_shards has the parts on this process's devices; part.data is one "
         "of them, and holds its values.\n"
-        "That is what came of it when sum_of_all_parts_on_this_process was tried out on the "
+        "mcnb used sum_of_all_parts_on_this_process to check it, with the result above on the "
         "processes."
     )
     assert shown(text) == (
@@ -108,8 +108,8 @@ def test_long_lines_are_wrapped_at_words() -> None:
         f"printed by the program: {numbers}\n"
         "Hint: whole.addressable_shards has the parts on this process's devices;\n"
         "part.data is one of them, and holds its values.\n"
-        "That is what came of it when sum_of_all_parts_on_this_process was tried out on\n"
-        "the processes."
+        "mcnb used sum_of_all_parts_on_this_process to check it, with the result above\n"
+        "on the processes."
     )
 
 

@@ -171,13 +171,14 @@ def test_all_engines_become_processes(launcher: ExistingLauncher) -> None:
     [
         (
             {1: Answer(None)},
-            "Engine 1 of 3 did not answer within 60 seconds: busy, or left over from an earlier "
-            f"run. {MEND}",
+            "Engine 1 of 3 did not answer within 60 seconds. It may be busy, or left over from an "
+            f"earlier run. {MEND}",
         ),
         (
             {0: Answer(None), 2: Answer(None)},
-            "Engines 0,2 of 3 did not answer within 60 seconds: busy, or left over from an earlier "
-            f"run. {MEND}",
+            "Engines 0,2 of 3 did not answer within 60 seconds. They may be busy, or left over "
+            "from "
+            f"an earlier run. {MEND}",
         ),
         ({2: Answer("has used JAX already")}, f"Engine 2 has used JAX already. {MEND}"),
         (

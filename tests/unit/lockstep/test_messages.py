@@ -377,8 +377,8 @@ def test_nothing_more_to_say_leaves_no_blank_line() -> None:
         ),
         (
             ProcessExit(ExitSource.FOLLOWED),
-            "ended after the first process",
-            "ended after the first process",
+            "exited after another process had died",
+            "exited after another process had died",
         ),
         (
             ProcessExit(ExitSource.NOT_STARTED, reason="No space left on device"),
@@ -404,7 +404,7 @@ def test_how_processes_ended(how: ProcessExit, one: str, several: str) -> None:
         ("missing", "Processes diverged: a participant is missing"),
         ("not invited", "Processes diverged: a participant was not given this cell"),
         ("cycle", "Processes diverged: they wait for each other in a cycle"),
-        ("died", "Processes diverged: a process died"),
+        ("died", "A process died"),
     ],
 )
 def test_headings(kind: Kind, heading: str) -> None:

@@ -349,11 +349,11 @@ def sentence(call: Callable[..., object], *words: str) -> str:
         ),
         (
             "stop --replay",
-            "%mcjax stop --replay: the option --replay belongs to %mcjax restart. Help: %mcjax?",
+            "%mcjax stop --replay: --replay is only accepted by %mcjax restart. Help: %mcjax?",
         ),
         (
             "connect -n 2",
-            "%mcjax connect -n 2: the option --processes belongs to %mcjax start. Help: %mcjax?",
+            "%mcjax connect -n 2: --processes is only accepted by %mcjax start. Help: %mcjax?",
         ),
         (
             "restart --fast",

@@ -219,7 +219,7 @@ def test_nonsense_gets_a_sentence(pod: mcnb.Pod) -> None:
             f"Pod('{name}'): this TPU topology does not exist. A topology's name is the chip type "
             "and the number of chips along each dimension, such as v5e:4x4, v6e:16x16, v5p:8x8x8 "
             "or v4:4x4x4. "
-            "It says: INVALID_ARGUMENT: "
+            "libtpu says: INVALID_ARGUMENT: "
         )
     with pytest.raises(ClusterError) as failed:
         pod.mesh((3, 2), ("a", "b"))

@@ -347,7 +347,7 @@ def test_the_settings_of_the_compiler_leave_the_users_own_alone(
     assert str(caught.value) == (
         "Pod('v5e:3x5'): this TPU topology does not exist. A topology's name is the chip type and "
         "the number of chips along each dimension, such as v5e:4x4, v6e:16x16, v5p:8x8x8 or "
-        "v4:4x4x4. It says: INVALID_ARGUMENT: no such topology"
+        "v4:4x4x4. libtpu says: INVALID_ARGUMENT: no such topology"
     )
     assert seen == {**topology._SETTINGS, "TPU_MIN_LOG_LEVEL": "0"}
     left = {name: os.environ[name] for name in topology._SETTINGS if name in os.environ}

@@ -145,6 +145,6 @@ def shown(text: str) -> str:
 
 def _wrapped(line: str) -> list[str]:
     value = re.match(r"(?:\[[\d, all-]+\])? *(?=yours: |expected: )", line)
-    if len(line) <= WIDTH or not (value or re.match(r"Hint: (?=\w)|That is", line)):
+    if len(line) <= WIDTH or not (value or re.match(r"Hint: (?=\w)|mcnb used ", line)):
         return [line]
     return wrapped(line, "" if value is None else " " * (value.end() + 2))

@@ -108,8 +108,8 @@ def test_long_lines_are_wrapped_at_words() -> None:
         f"printed by the program: {numbers}\n"
         "Hint: whole.addressable_shards has the parts on this process's devices;\n"
         "part.data is one of them, and holds its values.\n"
-        "mcnb used sum_of_all_parts_on_this_process to check it, with the result above\n"
-        "on the processes."
+        "mcnb used sum_of_all_parts_on_this_process to check it, with the result above on\n"
+        "the processes."
     )
 
 

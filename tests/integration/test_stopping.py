@@ -60,8 +60,9 @@ def test_what_the_stop_button_used_to_lie_about(prepared: mcnb.Cluster, name: st
             r"\w+( 4)? ?(process(es)? )?[\d,-]* ?still computes? on device 0; the newest launch is "
             r"jit\(loop\) \(In\[\d+\], line 6\)\. "
             r"A computation that does not communicate can't be aborted\. "
-            r"(Process \d did not report whether a device still computes\. )?All 4 processes were "
-            r"restarted: their variables are lost\. To re-run the cells that defined them: "
+            r"(Process(es)? [\d,]+ did not report whether a device still computes\. )?"
+            r"All 4 processes are being restarted: their variables are lost\. "
+            r"To re-run the cells that defined them: "
             r"%mcjax restart --replay",
             stopped.aftermath,
         ), stopped.aftermath

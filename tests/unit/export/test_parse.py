@@ -355,8 +355,8 @@ def test_whatever_the_cells_are_the_programs_are_python(sources: list[str], fail
         (f"{FIRST} -o .", " -o .: . is a folder. Name a file: -o hello.py"),
         (
             "09_data_and_checkpoints",
-            " 09_data_and_checkpoints.md: it starts its processes 3 times, and becomes as many "
-            "programs. Name an output file: mcnb script 09_data_and_checkpoints.md -o "
+            " 09_data_and_checkpoints.md: it starts its processes 3 times, and is exported as "
+            "that many programs. Name an output file: mcnb script 09_data_and_checkpoints.md -o "
             "09_data_and_checkpoints.py",
         ),
     ],

@@ -27,6 +27,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,7 @@ CELLS = ("matplotlib.pyplot", "matplotlib_inline.backend_inline")
 # The preloaded modules that a process needs, by the module that the process runs.
 NEEDED = {"mcnb.launchers.controller": CONTROLLER, "mcnb.worker": (*CONTROLLER, *PROCESSES)}
 GENTLE = 10  # the nice value of unawaited imports: a tenth of the usual share of a busy core
-THREAD_ENDS_S, THREAD_POLL_S = 5.0, 0.01
+THREAD_ENDS_S, THREAD_POLL_S = 5.0, 0.001
 PARENT_POLL_S = 1.0  # only if the operating system can't report that the notebook kernel ended
 IDLE_S = 1.0  # without an order, before the fork server imports rarely needed modules
 _PR_SET_CHILD_SUBREAPER = 36
@@ -131,8 +132,11 @@ def why_not(spec: Spec) -> str:
         if _jax.backends_are_initialized():
             return "JAX has been initialized"
     try:
-        # A trial fork: libraries that end their threads before a fork then have ended them.
-        child = os.fork()
+        # A trial fork: libraries that end their threads before a fork then have ended them. Python
+        # 3.12 and later warn of such threads.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
         if child == 0:
             os._exit(0)
         os.waitpid(child, 0)
@@ -141,7 +145,6 @@ def why_not(spec: Spec) -> str:
     except RuntimeError as error:  # raised by an audit hook of the interpreter
         return f"this Python does not allow it: {error}"
     deadline = time.monotonic() + THREAD_ENDS_S
-    # The system may still list a thread that has been joined.
     while (threads := len(list(_TASKS.iterdir()))) > 1 and time.monotonic() < deadline:
         time.sleep(THREAD_POLL_S)
     return f"the fork server has {threads} threads, so it can't fork safely" if threads > 1 else ""
@@ -286,6 +289,7 @@ class Preload:
                 with contextlib.suppress(PermissionError, ProcessLookupError):  # not privileged
                     os.setpriority(os.PRIO_PROCESS, thread.native_id or 0, _usual())
             thread.join()
+            _wait_until_gone(thread)
             gc.enable()
 
     def has(self, modules: tuple[str, ...]) -> bool:
@@ -316,6 +320,17 @@ class Preload:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), max(GENTLE, _usual()))
         while self.left and not self._hurry and (gently or self.urgent):
             self._step()
+
+
+def _wait_until_gone(thread: threading.Thread) -> None:
+    """Wait until the operating system has ended a thread that has been joined.
+
+    Until then, Python 3.12 and later warn at a fork that the process is multi-threaded.
+    """
+    task = _TASKS / str(thread.native_id)
+    deadline = time.monotonic() + THREAD_ENDS_S
+    while task.exists() and time.monotonic() < deadline:
+        time.sleep(THREAD_POLL_S)
 
 
 def _usual() -> int:

@@ -160,7 +160,7 @@ def told_apart(verdict: Verdict, launches: Sequence[Launch]) -> list[str]:
     others = len(differ) - len(shown)
     rest = [plural(others, "other", "others")] if others else []
     if alike := number - len(differ):
-        rest.append(f"{plural(alike, 'argument that matches', 'arguments that match')}")
+        rest.append(plural(alike, "argument that matches", "arguments that match"))
     texts = []
     for one in launches:
         said = [f"{called[i]} {one.arguments[i]}" for i in shown] + rest

@@ -6,6 +6,8 @@ import errno
 import os
 import sys
 import threading
+import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +41,19 @@ def forkable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_process_that_can_be_forked_has_been_tried(forkable: list[int]) -> None:
     assert why_not(ONE) == ""
     assert forkable == [11]
+
+
+@on_linux
+def test_a_trial_is_allowed_to_meet_threads(
+    forkable: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fork() -> int:
+        warnings.warn("This process is multi-threaded", DeprecationWarning, stacklevel=2)
+        return 12
+
+    monkeypatch.setattr(os, "fork", fork)
+    assert why_not(ONE) == ""
+    assert forkable == [12]
 
 
 @on_linux
@@ -77,6 +92,7 @@ def test_why_a_process_cannot_be_forked(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "2").mkdir()
     assert why_not(ONE) == "the fork server has 2 threads, so it can't fork safely"
     monkeypatch.setattr(_jax, "backends_are_initialized", lambda: True)
+    monkeypatch.setitem(sys.modules, "jax", sys)  # whether or not another test has imported it
     assert why_not(ONE) == "JAX has been initialized"
 
 
@@ -223,3 +239,33 @@ def test_who_needs_modules_does_not_wait_for_others(
     preload._thread.join(HANG_S)
     assert imports.names == [*CONTROLLER, *PROCESSES]
     preload.stop()
+
+
+@pytest.mark.parametrize(("ends_s", "sleeps"), [(HANG_S, 3), (0.0, 0)], ids=["ends", "stays"])
+def test_a_joined_thread_is_gone_before_a_fork(
+    ends_s: float,
+    sleeps: int,
+    imports: Imports,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The operating system may list a thread for some time after it has been joined."""
+    preload, slept = Preload(gently=False), 0
+    preload.begin()
+    assert preload._thread is not None
+    task = tmp_path / str(preload._thread.native_id)
+    task.mkdir()
+
+    def sleep(_: float) -> None:
+        nonlocal slept
+        slept += 1
+        if slept == 3:
+            task.rmdir()
+
+    monkeypatch.setattr(forkserver, "_TASKS", tmp_path)
+    monkeypatch.setattr(forkserver, "THREAD_ENDS_S", ends_s)
+    clock = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+    monkeypatch.setattr(forkserver, "time", clock)
+    preload.stop()
+    assert (slept, task.exists()) == (sleeps, sleeps == 0)
+    assert imports.names

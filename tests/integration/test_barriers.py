@@ -62,8 +62,8 @@ DIVERGENT: dict[str, tuple[str, str]] = {
     ),
     "one too many": (
         "for i in range(3 + (k == 3)): barrier(f'step {i}')",
-        "missing: process 3 is waiting in wait_at_barrier('step 3'), line 1; processes 0-2 "
-        "finished the cell without reaching it",
+        "missing: process 3 is waiting in wait_at_barrier('step 3'), line 1, for the 4th time; "
+        "processes 0-2 finished the cell without reaching it a 4th time",
     ),
     "a thread of a pool": (
         "if k == 0: float(jnp.sum(x))\nelse: pool.submit(barrier, 'in a thread').result()",

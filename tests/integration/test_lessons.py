@@ -19,6 +19,7 @@ pytestmark = pytest.mark.thorough("executes every exercise with right and wrong 
 
 FOLDER = ROOT / "notebooks"
 LESSONS = sorted(FOLDER.glob("[0-9]*.md"))
+WORDS_A_MINUTE = 75
 EXERCISES = exercises()
 
 
@@ -66,7 +67,10 @@ def test_what_is_stored(path: Path) -> None:
         assert raises == any(output.output_type == "error" for output in cell.outputs)
         assert not any(output.get("name") == "stderr" for output in cell.outputs)
     words = sum(len(c.source.split()) for c in notebook.cells if c.cell_type == "markdown")
-    assert 700 <= words <= 1500
+    # What a reader can take in, with the cells, in the time that the lesson says it takes.
+    [minutes] = re.findall(r"\*\*Time:\*\* (?:\d+ to )?(\d+) minutes", path.read_text())
+    assert int(minutes) <= 30
+    assert 700 <= words <= WORDS_A_MINUTE * int(minutes)
     for picture in re.findall(r"!\[([^]]+)\]\(([^)]+)\)", path.read_text()):
         alternative, file = picture
         assert len(alternative) > 20
@@ -125,7 +129,7 @@ def test_wrong_answers_get_a_hint(cluster: mcnb.Cluster, name: str, wrong: str, 
     grade_ = grade(name, cluster)
     assert not grade_.solved
     assert grade_.text.splitlines()[0] == f"Exercise {name} is not solved yet."
-    assert grade_.text.endswith(hint if hint.startswith("That is") else f"Hint: {hint}")
+    assert grade_.text.endswith(hint if hint.startswith("mcnb used") else f"Hint: {hint}")
 
 
 @pytest.mark.promise("mcnb.check names processes")

@@ -654,8 +654,9 @@ def test_a_program_that_catches_its_verdict_may_go_on(tmp_path: Path) -> None:
     assert (code, err[0][:10]) == (1, "mcnb run: ")
     assert told(err).startswith(
         f"the program caught a LockstepError and went on: {MISMATCH}"
-        f"[0,2] are waiting in jit(sum) f32[12], train.py:{AT + 2}\n{at_line(program, AT + 2)}"
-        f"[1]   is waiting in jit(max) f32[12], train.py:{AT + 2}\n{at_line(program, AT + 2)}"
+        f"[0,2] are waiting in jit(sum) f32[12], train.py:{AT + 2}, for the 3rd time\n"
+        f"[1]   is waiting in jit(max) f32[12], train.py:{AT + 2}, for the 3rd time\n"
+        f"{at_line(program, AT + 2)}"
         "\nHint: "
     )
 
@@ -812,8 +813,8 @@ def test_a_condition_in_a_helper_of_another_file(tmp_path: Path) -> None:
     code, _, err = run(tmp_path, program)
     assert (code, told(err)) == (
         1,
-        f"{MISSING}[0]   is waiting in jit(<lambda>), train.py:{AT + 6}\n"
-        f"{at_line(program, AT + 6)}[1,2] exited without reaching it\n\n"
+        f"{MISSING}[0]   is waiting in jit(<lambda>), train.py:{AT + 6}, for the 3rd time\n"
+        f"{at_line(program, AT + 6)}[1,2] exited without reaching it a 3rd time\n\n"
         f"Hint: train.py:{AT + 9} runs only if "
         "`max_utils.profiler_enabled(Config())`, which depends on the process (max_utils.py:3). "
         f"{MOVE_IT}",
@@ -838,7 +839,7 @@ def test_a_launch_that_one_process_makes_once_more(tmp_path: Path) -> None:
     code, _, err = run(tmp_path, program)
     assert (code, told(err)) == (
         1,
-        f"{MISMATCH}[0]   is waiting in jit(mean) f32[12], train.py:{AT + 2}\n"
+        f"{MISMATCH}[0]   is waiting in jit(mean) f32[12], train.py:{AT + 2}, for the 6th time\n"
         f"{at_line(program, AT + 2)}[1,2] are waiting in jit(<lambda>) f32[12], train.py:{AT + 9}\n"
         f"{at_line(program, AT + 9)}\nWhat came before: the 3rd launch of jit(mean) came "
         f"from different lines: train.py:{AT + 6} on process 0; train.py:{AT + 8} on processes "

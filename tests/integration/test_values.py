@@ -292,7 +292,8 @@ def test_a_script_whose_values_are_compared(tmp_path: Path) -> None:
     led = LED.format("`w`", WEIGHT, f"train.py:{LINE - 1}").removesuffix(". ")
     assert told(err) == (
         "Processes diverged: a replicated argument is not equal\n\n[all 2] are waiting in "
-        f"jit(<lambda>) f32[12] f32[], train.py:{LINE}\n{at_line(PROGRAM, LINE, 7)}\n"
+        f"jit(<lambda>) f32[12] f32[], train.py:{LINE}, for the 3rd time\n"
+        f"{at_line(PROGRAM, LINE, 7)}\n"
         "What differs: the value of argument w: 1.0 on process 0; 1.000001 on process 1\n"
         f"{led}\n{HINT}"
     )

@@ -135,6 +135,8 @@ def system(monkeypatch: pytest.MonkeyPatch) -> System:
         monkeypatch.setattr(os, name, getattr(system, name))
     clock = SimpleNamespace(monotonic=lambda: system.now, sleep=system.sleep)
     monkeypatch.setattr(forkserver, "time", clock)
+    # By this clock, real threads would take a time of their own to end.
+    monkeypatch.setattr(forkserver, "_TASKS", Path("no-tasks"))
     process = SimpleNamespace(children=system.children)
     fake = SimpleNamespace(Process=lambda: process, NoSuchProcess=psutil.NoSuchProcess)
     monkeypatch.setattr(forkserver, "psutil", fake)

@@ -115,8 +115,8 @@ def test_a_process_of_a_script_caught_an_exception(tmp_path: Path) -> None:
     hint = SKIPS.format(f"train.py:{at + 6}", f"train.py:{at + 10}")
     assert (code, told(err)) == (
         1,
-        f"{MISSING}[0,2] are waiting in sum, train.py:{at + 11}\n"
-        f"{at_line(BEGIN + FILES, at + 11)}[1]   exited without reaching it\n\n"
+        f"{MISSING}[0,2] are waiting in sum, train.py:{at + 11}, for the 4th time\n"
+        f"{at_line(BEGIN + FILES, at + 11)}[1]   exited without reaching it a 4th time\n\n"
         "Likely cause: process 1 caught OSError: no shard 2 "
         f"(train.py:{at + 3}), 1 launch earlier\n{hint}",
     )
@@ -126,9 +126,10 @@ def test_a_process_of_a_script_caught_an_exception(tmp_path: Path) -> None:
 def test_a_process_of_a_cell_caught_an_exception(cluster: mcnb.Cluster) -> None:
     hint = SKIPS.format("line 6", "line 10")
     said = (
-        "missing: processes 0,2,3 are waiting in sum, line 11; process 1 finished the cell without "
-        "reaching it. Likely cause: process 1 caught OSError: no shard 2 (line 3), 1 "
-        f"launch earlier. {hint}. The cluster is intact; all variables are kept"
+        "missing: processes 0,2,3 are waiting in sum, line 11, for the 4th time; process 1 "
+        "finished the cell without reaching it a 4th time. Likely cause: process 1 caught "
+        f"OSError: no shard 2 (line 3), 1 launch earlier. {hint}. The cluster is "
+        "intact; all variables are kept"
     )
     for _ in range(2):  # what an earlier cell caught does not count
         assert str(cluster.run(FILES).error()) == said

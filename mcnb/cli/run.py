@@ -31,7 +31,7 @@ from mcnb.cluster.notebooks import starts_processes
 from mcnb.errors import OptionError
 from mcnb.export.parse import find_lesson, is_lesson, run_lesson
 from mcnb.launchers.base import process_environment
-from mcnb.lockstep.messages import in_two_orders, other_places
+from mcnb.lockstep.messages import in_two_orders, other_places, unequal_inputs
 from mcnb.lockstep.model import ExitSource, ProcessExit
 from mcnb.lockstep.ranks import PROCESS, PROCESSES
 from mcnb.lockstep.runner import (
@@ -378,8 +378,12 @@ class Running:
                 self._start(k, environment | ({VISIBLE: ",".join(gpus[k])} if gpus else {}))
             self._watch()
             sentence, code = find_cause(self._ended, count, server.verdicts)
-            meetings, races = server.noted
-            notes = other_places(meetings, count), in_two_orders(races, count)
+            noted = server.noted
+            notes = [
+                other_places(noted.meetings, count),
+                in_two_orders(noted.races, count),
+                unequal_inputs(noted.inputs, count),
+            ]
         return self._conclude(sentence, code, [note for note in notes if note])
 
     def _conclude(self, sentence: str, code: int, notes: Sequence[str]) -> int:

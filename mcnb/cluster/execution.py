@@ -135,7 +135,7 @@ class Execution:
         try:
             pending.follow(patience)
             self._report(pending)
-            _, outcome.races = referee.noted
+            _, outcome.races, outcome.inputs = referee.noted
             outcome.verdicts = referee.verdicts
             if outcome.verdict is None:
                 outcome.verdict = referee.verdict

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mcnb._text import grouped, name_processes, plural
 from mcnb.lockstep.messages import exit_text
-from mcnb.lockstep.model import ProcessExit, Race, Verdict
+from mcnb.lockstep.model import ProcessExit, Race, UnequalInput, Verdict
 from mcnb.messages import Healed, Unfinished
 
 NOT_OURS = (
@@ -30,6 +30,7 @@ class Outcome:
         verdict: How the processes diverged, if they did.
         verdicts: How the processes diverged, each time that they did; see `Referee.verdicts`.
         races: Launches that processes made in different orders; see `Referee.races`.
+        inputs: Unequal values that processes passed to launches; see `Inputs.unequal`.
         time_limit: The time limit that ended the cell, in seconds.
         cut: Whether computations had to be aborted.
         healed: The restored variables, by process, if the processes had to reconnect.
@@ -51,6 +52,7 @@ class Outcome:
     verdict: Verdict | None = None
     verdicts: tuple[Verdict, ...] = ()
     races: tuple[Race, ...] = ()
+    inputs: tuple[UnequalInput, ...] = ()
     time_limit: float | None = None
     cut: bool = False
     healed: dict[int, Healed] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from mcnb.lockstep.messages import (
     in_two_orders,
     left_waiting,
     other_lines,
+    unequal_inputs,
     without_communication,
 )
 from mcnb.lockstep.model import LaunchRecord, ProcessExit, Verdict
@@ -139,6 +140,7 @@ class Result:
             found.append(caught_before(self.outcome.verdicts, self.count))
         elif self.ok:
             found.append(in_two_orders(self.outcome.races, self.count))
+        found.append(unequal_inputs(self.outcome.inputs, self.count))
         return tuple(f"{note[0].upper()}{note[1:]}" for note in found if note)
 
     def __mcnb_picture__(

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from types import FrameType
@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 from mcnb.errors import LockstepError, McnbError
 from mcnb.lockstep.caught import CaughtExceptions
 from mcnb.lockstep.model import Detail, Launch, LaunchRecord
+from mcnb.lockstep.numbering import Numbering
 from mcnb.lockstep.ordering import Ordering, Passage, Slot, called_within, is_called_by
 from mcnb.lockstep.source import Place
 from mcnb.lockstep.threads import Threads, current_frames, interrupt_main
@@ -39,8 +40,6 @@ LOOK_S = 0.05
 BRIEF_S = 10.0
 # The longest time for which poll(2) can wait, about.
 LONGEST_S = 2e6
-# The most stacks that are described to the referee once and for all.
-MOST_STACKS = 10_000
 # The most launches that are recorded for one cell.
 MOST_RECORDS = 100_000
 
@@ -121,7 +120,6 @@ class Client:
         self.records: list[LaunchRecord] = []
         self.error: LockstepError | None = None
         self.error_of_thread: LockstepError | None = None
-        self._lines = lines
         self._detail = detail
         self._abort = abort
         self._gone = gone
@@ -132,12 +130,7 @@ class Client:
         # Reads for all waiting threads. A signal handler may launch in the thread that reads.
         self._leading = threading.RLock()
         self._hearing = threading.RLock()
-        self._numbers: dict[Launch, int] = {}
-        # The number of each stack that the referee knows, and its place, which keeps the code
-        # objects: their hashes would take too long to compute, and ids of lost ones are used again.
-        self._stacks: dict[tuple[object, ...], tuple[int, Place]] = {}
-        self._stack = itertools.count()
-        self._number = itertools.count()
+        self._numbering = Numbering(lines)
         self._slots: dict[int, Slot] = {}
         # The launches of Python code that wait or may be made, until they were made, by ticket; of
         # native code, the last that may be made, by thread.
@@ -155,6 +148,7 @@ class Client:
         self._over = False  # whether the cell is over; a script has no cells
         self._holding = True
         self._suspended: set[int] = set()
+        self._unheard = False  # whether inputs were sent since the last synchronisation
         self._turns = Ordering()
         self._closed = self._left = False
         _clients.add(self)
@@ -170,6 +164,7 @@ class Client:
         make: Callable[[], T],
         replicas: Replicas | None = None,
         until: float | None = None,
+        names: Callable[[], Sequence[str]] = tuple,
     ) -> T:
         """Wait until a launch may be made, make it, and return its result.
 
@@ -179,10 +174,13 @@ class Client:
             make: Makes the launch.
             replicas: The launch's arguments, whose values may be compared.
             until: When to make the launch in any case, on the monotonic clock; None for never.
+            names: Returns the names of the arguments, as far as known.
 
         Raises:
             LockstepError: The launch may never be made, because the processes diverged.
         """
+        if replicas is not None and not launch.communicates:
+            self._tell_inputs(launch, place, replicas, names)
         slot = self._arrive(launch, place, make=make, replicas=replicas, until=until)
         if slot is None or slot.passage is None:
             return make()
@@ -315,6 +313,21 @@ class Client:
             return {}
         return replicas.digests(whole=self.values is True)
 
+    def _tell_inputs(
+        self, launch: Launch, place: Place, replicas: Replicas, names: Callable[[], Sequence[str]]
+    ) -> None:
+        """Tell the referee which own values a launch takes that does not communicate."""
+        passes = self._closed or not self._holding or threading.get_ident() in self._suspended
+        if passes or not (self.values or (self.values is None and replicas.before == 0)):
+            return
+        if values := replicas.own():
+            numbered = self._numbering.of(launch, place)
+            told = [numbered.number, numbered.stack, [*names()], values, self.values is True]
+            with contextlib.suppress(DisconnectedError):  # `_listen` lets launches pass
+                self._channel.send(*numbered.messages, ["inputs", *told])
+                self._numbering.keep(launch, numbered)
+                self._unheard = True
+
     def _take_turn(self, passage: Passage, slot: Slot) -> None:
         """Wait for the turn of a launch that the other participants make, whatever happens here."""
         if slot.launch is not None and slot.launch.is_barrier:
@@ -414,7 +427,7 @@ class Client:
                 self._unmade.pop(ticket, None)
         self._passed.clear()
         self.caught.forget()
-        self._stacks.clear()  # lines of an earlier cell have other names now
+        self._numbering.begin()
         if values != self.values:
             self.values = values
             self._reroute(values is True)
@@ -427,8 +440,9 @@ class Client:
 
         The client notifies the referee when they end.
         """
-        if not self._holding or self._slots:
+        if not self._holding or self._slots or self._unheard:
             self._sync()  # the cell's reply uses another channel, and may be faster
+            self._unheard = False
         with self._hearing:
             self._main, self._over = None, True
             self._busy = self._others_run(self._waiting())
@@ -472,34 +486,20 @@ class Client:
             end.close()
 
     def _announce(self, ticket: int, slot: Slot, *, held: bool = True) -> None:
-        launch, place = slot.launch, slot.place
-        assert launch is not None
-        number = self._numbers.get(launch)
-        described: list[Message] = []
-        if number is None:
-            number = next(self._number)
-            described = [["launch", number, asdict(launch)]]
+        assert slot.launch is not None
+        numbered = self._numbering.of(slot.launch, slot.place)
         with self._hearing:
             waiting = self._waiting()
             self._told_alone = alone = not (slot.brief or self._others_run(waiting))
-        key = (place.line, place.name, *((id(code), at) for code, at in place.stack))
-        stack, known = self._stacks.get(key, (-1, place))
-        if stack < 0:
-            # A program that makes functions without end is not remembered without end.
-            stack = next(self._stack) if len(self._stacks) < MOST_STACKS else MOST_STACKS
-            described.append(["stack", stack, place.line, place.name, self._lines(place)])
-        at = ["at", ticket, number, stack, alone, list(waiting), held]
+        at = ["at", ticket, numbered.number, numbered.stack, alone, list(waiting), held]
         if slot.replicas is not None:
             at.append([slot.digests, self.values is True, slot.replicas.seconds])
         try:
-            self._channel.send(*described, at)
+            self._channel.send(*numbered.messages, at)
             slot.announced = True  # at once: a signal handler may launch from here on
         except DisconnectedError:
             self._let_all_pass()
-        if not launch.is_barrier:  # each has a name of its own, often, and is known only once
-            self._numbers[launch] = number  # now the referee knows it
-        if stack < MOST_STACKS:
-            self._stacks[key] = stack, known
+        self._numbering.keep(slot.launch, numbered)
         if not alone or slot.until is not None:
             self._bell.send(b".")
 
@@ -662,8 +662,7 @@ class Client:
             frame = None if slot is None else frames.get(slot.thread)
         try:
             handled = None if slot is None else slot.handled
-            stacks = list(self._stacks.values())  # the thread that waits may be adding its own
-            before = next((at for number, at in stacks if number == stack), Place())
+            before = self._numbering.place_of(stack)
             detail = Detail() if place is None else self._detail(place, frame, handled, before)
             return detail if slot is None else replace(detail, caught=self.caught.recent)
         except Exception:  # of any kind: the verdict does not depend on it

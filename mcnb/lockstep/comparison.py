@@ -120,14 +120,8 @@ class Comparison:
         """
         question, self.question = self.question, None
         if question is not None and self._exact:
-            texts = [self._digests[k][question.name] for k in question.processes]
-            which = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-            self.found = {
-                k: SharedValue(
-                    _position(question.name), (), _UNKNOWN[min(which[text], len(_UNKNOWN) - 1)]
-                )
-                for k, text in zip(question.processes, texts, strict=True)
-            }
+            digests = {k: self._digests[k][question.name] for k in question.processes}
+            self.found = _unknown_values(question.name, digests)
 
     def _next_slice(self) -> None:
         name = next(self._names, None)
@@ -146,26 +140,78 @@ class Comparison:
             self._next_slice()
 
     def _compare(self, question: Question, answers: Sequence[Message]) -> None:
-        import ml_dtypes  # noqa: F401  (by it NumPy knows bfloat16 and other types)
-
         assert question.blocks is not None
-        dtype, shape = np.dtype(answers[0][0]), answers[0][1]
-        differ = differ_exactly if self._exact else differ_by_more_than_rounding
+        dtype, shape = answers[0][:2]
         for block, *texts in zip(question.blocks, *(texts for *_, texts in answers), strict=True):
-            elements = [np.frombuffer(bytes.fromhex(text), dtype) for text in texts]
-            where = np.zeros(elements[0].shape, bool)
-            for one, other in itertools.pairwise([*elements, elements[0]]):
-                where |= differ(one, other)
-            if where.any():
-                at = int(np.flatnonzero(where)[0])
-                index = _index(question.name, block * BLOCK + at, shape)
+            found = _first_difference(texts, dtype, exact=self._exact)
+            if found is not None:
+                at, values = found
+                place = _position(question.name), _index(question.name, block * BLOCK + at, shape)
                 self.found = {
-                    k: SharedValue(_position(question.name), index, _text(one[at]))
-                    for k, one in zip(question.processes, elements, strict=True)
+                    k: SharedValue(*place, text)
+                    for k, text in zip(question.processes, values, strict=True)
                 }
                 self.question = None
                 return
         self._next_blocks()
+
+
+def differing_elements(
+    name: str, held: Mapping[int, Message], digests: Mapping[int, str], *, exact: bool
+) -> dict[int, SharedValue]:
+    """Return the first element in which small arrays differ, on each process.
+
+    Args:
+        name: The name of the slice.
+        held: The name of the elements' type, the slice's shape, and the elements as hexadecimal
+            text, of each process. The text is empty if they were too many to send; then the digests
+            tell whether the arrays differ.
+        digests: The digest of each process.
+        exact: Whether elements that differ by no more than rounding count as different.
+
+    Example:
+        >>> held = {0: ["uint8", [2], "0105"], 1: ["uint8", [2], "0106"]}
+        >>> differing_elements("1", held, {0: "a", 1: "b"}, exact=True)[1]
+        SharedValue(argument=1, index=(1,), text='6')
+    """
+    (dtype, shape, _), *others = held.values()
+    texts = [text for *_, text in held.values()]
+    if any([dtype, shape] != one[:2] for one in others) or not all(texts):
+        return _unknown_values(name, digests) if len({*digests.values()}) > 1 else {}
+    found = _first_difference(texts, dtype, exact=exact)
+    if found is None:
+        return {}
+    at, values = found
+    index = _index(name, at, shape)
+    return {
+        k: SharedValue(_position(name), index, text) for k, text in zip(held, values, strict=True)
+    }
+
+
+def _first_difference(
+    texts: Sequence[str], dtype: str, *, exact: bool
+) -> tuple[int, list[str]] | None:
+    """Return where blocks, as hexadecimal text, first differ, and their elements there."""
+    import ml_dtypes  # noqa: F401  (by it NumPy knows bfloat16 and other types)
+
+    differ = differ_exactly if exact else differ_by_more_than_rounding
+    elements = [np.frombuffer(bytes.fromhex(text), np.dtype(dtype)) for text in texts]
+    where = np.zeros(elements[0].shape, bool)
+    for one, other in itertools.pairwise([*elements, elements[0]]):
+        where |= differ(one, other)
+    if not where.any():
+        return None
+    at = int(np.flatnonzero(where)[0])
+    return at, [_text(one[at]) for one in elements]
+
+
+def _unknown_values(name: str, digests: Mapping[int, str]) -> dict[int, SharedValue]:
+    """Return names for values of which only the digests are known."""
+    which = {text: i for i, text in enumerate(dict.fromkeys(digests.values()))}
+    return {
+        k: SharedValue(_position(name), (), _UNKNOWN[min(which[text], len(_UNKNOWN) - 1)])
+        for k, text in digests.items()
+    }
 
 
 def differ_exactly(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ from mcnb.lockstep.model import (
     ProcessExit,
     ProcessState,
     Race,
+    UnequalInput,
     Verdict,
 )
 
@@ -155,6 +156,39 @@ other way around'
             "what communicates from one thread"
         )
     return ""
+
+
+def unequal_inputs(found: Sequence[UnequalInput], count: int) -> str:
+    """Report the first unequal value that processes passed to a launch, if there is any.
+
+    Example:
+        >>> from mcnb.lockstep.model import SharedValue
+        >>> values = {k: SharedValue(0, (), "[0 1]" if k == 2 else "[0 0]") for k in range(4)}
+        >>> one = UnequalInput(Launch("jit(init)", "1", (0,)), "key", "line 3", values)
+        >>> unequal_inputs([one], 4)[:113]
+        'processes 0,1,3 passed key = [0 0] to jit(init), line 3, and process 2 passed [0 1]. \
+JAX takes the value as equal'
+    """
+    if not found:
+        return ""
+    one, *others = found
+    value = next(iter(one.values.values()))
+    name = f"argument {one.name}" if one.name.isdecimal() else one.name
+    index = f"[{', '.join(map(str, value.index))}]" if value.index else ""
+    where = f", {one.where}" if one.where else ""
+    (text, first), *groups = grouped({k: value.text for k, value in one.values.items()})
+    passed = [
+        f"{name_processes(first, count)} passed {name}{index} = {text} to {one.launch.name}{where}",
+        *(f"{name_processes(ks, count)} passed {text}" for text, ks in groups),
+    ]
+    more = plural(len(others), "other launch", "other launches")
+    return (
+        f"{', '.join(passed[:-1])}, and {passed[-1]}. JAX takes the value as equal on all "
+        "processes, and this launch does not communicate, so each process made its part of the "
+        "result from its own value. Use the value of one process: multihost_utils."
+        f"broadcast_one_to_all{f'({name})' if name.isidentifier() else ''}"
+        f"{f'. The same holds for {more}' if others else ''}"
+    )
 
 
 def caught_before(verdicts: Sequence[Verdict], count: int) -> str:

@@ -114,6 +114,16 @@ class Launch:
         """Whether the launch involves other processes."""
         return len(self.participants) > 1
 
+    @property
+    def processes(self) -> set[int]:
+        """The processes on whose devices it runs, whether or not they communicate.
+
+        Example:
+            >>> sorted(Launch("jit(f)", "1", (0,), devices="P0.0 P0.1 P2.0").processes)
+            [0, 2]
+        """
+        return {int(name[1:].partition(".")[0]) for name in self.devices.split()}
+
     @staticmethod
     def differing(launches: Sequence[Launch]) -> list[int] | None:
         """Return at which positions launches of one function have different arguments.
@@ -217,6 +227,23 @@ class SharedValue:
     argument: int
     index: tuple[int, ...]
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnequalInput:
+    """A value that processes passed to the same launch, and that is not equal on all of them.
+
+    Attributes:
+        launch: The launch, which involves no communication.
+        name: The name of the argument, or its position.
+        where: The line of the launch, in words.
+        values: The value of each process.
+    """
+
+    launch: Launch
+    name: str
+    where: str
+    values: Mapping[int, SharedValue]
 
 
 @dataclass(frozen=True, slots=True)

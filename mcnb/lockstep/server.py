@@ -8,9 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from mcnb._text import error_line
 from mcnb.lockstep.comparison import Comparison
+from mcnb.lockstep.inputs import Inputs
 from mcnb.lockstep.listener import Listener
 from mcnb.lockstep.messages import Wording, explain
 from mcnb.lockstep.model import (
@@ -22,6 +24,7 @@ from mcnb.lockstep.model import (
     ProcessExit,
     ProcessState,
     Race,
+    UnequalInput,
     Verdict,
 )
 from mcnb.lockstep.referee import Compare, Go, Referee, Ruling, Stop
@@ -81,6 +84,20 @@ class Waits:
 
     state: ProcessState
     since: float
+
+
+class Noted(NamedTuple):
+    """What is suspicious and no divergence.
+
+    Attributes:
+        meetings: See `Referee.meetings`.
+        races: See `Referee.races`.
+        inputs: See `Inputs.unequal`.
+    """
+
+    meetings: tuple[Meeting, ...]
+    races: tuple[Race, ...]
+    inputs: tuple[UnequalInput, ...]
 
 
 class Server:
@@ -155,6 +172,7 @@ finished the cell without reaching it...
         self._sample_at = time.monotonic() + SAMPLED_S
         # Participants that have not come yet to a barrier that others have given up.
         self._late: dict[Launch, set[int]] = {}
+        self._inputs = Inputs()
         self._listener = Listener(count, folder, host, self._hear, self._miss)
         self.address: Address = self._listener.address
         self._thread = threading.Thread(target=self._run, name="mcnb referee", daemon=True)
@@ -183,10 +201,11 @@ finished the cell without reaching it...
         return last if self._hearing is not None else replace(last, details=dict(self._details))
 
     @property
-    def noted(self) -> tuple[tuple[Meeting, ...], tuple[Race, ...]]:
-        """What is suspicious and no divergence; see `meetings` and `races` of `Referee`."""
+    def noted(self) -> Noted:
+        """What is suspicious and no divergence."""
         with self._lock:
-            return tuple(self._referee.meetings), tuple(self._referee.races)
+            referee = self._referee
+            return Noted(tuple(referee.meetings), tuple(referee.races), self._inputs.unequal)
 
     @property
     def present(self) -> set[int]:
@@ -202,6 +221,7 @@ finished the cell without reaching it...
             self._number, self._past, self._details = 0, [], {}
             self._stopped.clear()
             self._late.clear()
+            self._inputs.clear()
             for k, queue in enumerate(self._unheld):
                 for ticket, *_ in queue:
                     self._referee.withdraw(k, ticket)
@@ -307,6 +327,8 @@ finished the cell without reaching it...
             elif kind == "stack":
                 number, line, place, lines = rest
                 self._stacks[k, number] = line, place, tuple(lines)
+            elif kind == "inputs":
+                self._passed(k, *rest)
             elif kind == "quiet":
                 self._quiet(k, *rest)
             elif kind == "back":
@@ -361,6 +383,20 @@ finished the cell without reaching it...
             self._unheld[k].append((ticket, launch, line, place, lines))
             if len(self._unheld[k]) == 1:
                 self._announce_next(k)
+
+    def _passed(
+        self,
+        k: int,
+        number: int,
+        stack: int,
+        names: list[str],
+        values: dict[str, Message],
+        exact: bool,
+    ) -> None:
+        line, place, lines = self._stacks[k, stack]
+        where = place or ("" if line is None else f"line {line}")
+        launch = self._launches[k, number]
+        self._inputs.passed(k, launch, where, lines, names, values, exact=exact)
 
     def _still_wait(self, k: int, tickets: list[int]) -> bool:
         """Return whether the threads that a process saw waiting still wait.

@@ -135,18 +135,37 @@ class Replicas:
         """
         for other, value in self._slices():
             if other == name:
-                elements = _on_host(value)
-                flat = np.ascontiguousarray(elements).reshape(-1)
-                shape = [*_shape(value)]
-                dtype = str(flat.dtype)
-                if flat.size > math.prod(shape) > 0:  # random keys, of several words each
-                    dtype = f"V{flat.nbytes // math.prod(shape)}"
-                    flat = flat.view(dtype)
+                flat = _flat(value)
                 numbers = range(-(-flat.size // BLOCK)) if blocks is None else blocks
                 parts = [flat[i * BLOCK : (i + 1) * BLOCK] for i in numbers]
                 texts = [digest(p) if blocks is None else p.tobytes().hex() for p in parts]
-                return [dtype, shape, texts]
+                return [_type_name(flat), [*_shape(value)], texts]
         return list(NO_ANSWER)
+
+    def own(self) -> dict[str, Message]:
+        """Return the values of this process alone that a launch of several processes takes.
+
+        JAX expects them to be equal on all of them, also where each takes only a part of its value.
+        It waits for computations that still make them.
+
+        Returns:
+            For each argument, by the name of its slice: the digest, the name of the elements' type,
+            the shape, and the elements as hexadecimal text, which is empty if they are more than a
+            block.
+        """
+        import jax
+
+        self.digested()
+        found: dict[str, Message] = {}
+        for position, (value, sharding) in enumerate(self.arguments()):
+            with _unless_it_has_no_value():
+                if _is_own(value) and not getattr(sharding, "is_fully_addressable", True):
+                    jax.block_until_ready(value)
+                    flat = _flat(value)
+                    text = flat.tobytes().hex() if flat.size <= BLOCK else ""
+                    entry = [digest(flat), _type_name(flat), [*_shape(value)], text]
+                    found[slice_name(position)] = entry
+        return found
 
     def _slices(self) -> Iterator[tuple[str, Any]]:
         for position, (argument, sharding) in enumerate(self.arguments()):
@@ -172,13 +191,20 @@ def _unless_it_has_no_value() -> Iterator[None]:
             raise
 
 
+def _is_own(argument: Any) -> bool:
+    """Return whether an argument is a value of this process alone, not part of a larger array."""
+    import jax
+
+    return not isinstance(argument, jax.Array) or bool(argument.is_fully_addressable)
+
+
 def _common_slices(argument: Any, sharding: Any) -> Iterator[tuple[_Bounds, Any]]:
     """Return the bounds and the value of the slices that several processes hold."""
     import jax
 
     if isinstance(argument, jax.Array) and argument.is_deleted():
         return
-    if not isinstance(argument, jax.Array) or argument.is_fully_addressable:
+    if _is_own(argument):
         # Each process places its own value on its devices, all of it or a part.
         if getattr(sharding, "is_fully_addressable", True):
             return
@@ -225,6 +251,17 @@ def _on_host(value: Any) -> np.ndarray:
     if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
         return np.asarray(jax.random.key_data(value))
     return np.asarray(value, dtype)
+
+
+def _flat(value: Any) -> np.ndarray:
+    """Return the elements of a value in a row; those of random keys, of several words, as bytes."""
+    flat = np.ascontiguousarray(_on_host(value)).reshape(-1)
+    size = math.prod(_shape(value))
+    return flat.view(f"V{flat.nbytes // size}") if flat.size > size > 0 else flat
+
+
+def _type_name(elements: np.ndarray) -> str:
+    return str(elements.dtype).removeprefix("|")
 
 
 def _shape(value: Any) -> tuple[int, ...]:

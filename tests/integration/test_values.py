@@ -304,3 +304,115 @@ def test_a_script_whose_values_are_compared_at_first(tmp_path: Path, words: list
     program = PROGRAM.replace("(i == 2)", "(i == 0) * 1e6" if words else "(i == 2)")
     code, out, err = run(tmp_path, program, "train.py", "-n", "2", "-d", "1", *words)
     assert (code, out, err) == (0, ["[0] done", "[1] done"], [])
+
+
+TAKEN = (
+    "JAX takes the value as equal on all processes, and this launch does not communicate, so each "
+    "process made its part of the result from its own value. Use the value of one process: "
+    "multihost_utils.broadcast_one_to_all"
+)
+INIT = """
+def init(key):
+    return jax.random.normal(key, (8, 4))
+make = jax.jit(init, out_shardings=NamedSharding(mesh, P(("a", "b"))))
+whole = jax.jit(init, out_shardings=NamedSharding(mesh, P()))
+def half(params):
+    return jax.tree.map(lambda w: w / 2, params)
+y = put(np.ones((8, 4), np.float32), P("a", "b"))
+"""
+# The cell, what it passes to which launch at which line, and the name to broadcast. None of the
+# launches communicates.
+UNEQUAL = {
+    "an initialisation from a key of each process's own": (
+        "w = make(jax.random.key(k // 3))",
+        "Processes 0-2 passed key = [0 0] to jit(init), line 1, and process 3 passed [0 1]",
+        "(key)",
+    ),
+    "a number": (
+        "z = y * (2.0 + (k == 1))",
+        "Processes 0,2,3 passed y = 2.0 to jit(multiply), line 1, and process 1 passed 3.0",
+        "(y)",
+    ),
+    "an array of which each process takes another part": (
+        "z = y + jnp.zeros((8, 4)).at[3, 1].set(k)",
+        "Process 0 passed y[3, 1] = 0.0 to jit(add), line 1, process 1 passed 1.0, process 2 "
+        "passed 2.0, and process 3 passed 3.0",
+        "(y)",
+    ),
+    "a leaf of a PyTree, in a loop": (
+        "spread = jax.jit(half, out_shardings=NamedSharding(mesh, P()))\n"
+        "for w in (1, 2):\n    p = spread({'w': [ones * w, ones + (k == 2)]})",
+        "Processes 0,1,3 passed params['w'][1][0, 0] = 1.0 to jit(half), line 3, and process 2 "
+        "passed 2.0",
+        "",
+    ),
+    "large arrays": (
+        "z = jax.jit(jnp.sin, out_shardings=NamedSharding(mesh, P('a')))(np.ones((80, 80)) * k)",
+        "Process 0 passed x = one value to jit(sin), line 1, process 1 passed another value, "
+        "process 2 passed a third value, and process 3 passed yet another value",
+        "(x)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNEQUAL)
+def test_unequal_inputs_of_a_launch_without_communication(
+    values_cluster: mcnb.Cluster, case: str
+) -> None:
+    source, passed, name = UNEQUAL[case]
+    values_cluster.run(INIT).raise_for_errors()
+    result = values_cluster.run(source)
+    assert result.text() == f"Note: {passed}. {TAKEN}{name}\n"
+    assert (result.ok, result.verdict) == (True, None)
+    assert goes_on(values_cluster)
+
+
+def test_a_note_says_what_a_verdict_came_from(values_cluster: mcnb.Cluster) -> None:
+    values_cluster.run(INIT).raise_for_errors()
+    error = values_cluster.run(
+        "w = whole(jax.random.key(k == 2))\ndot(x, {'w': w[:4, :3]})"
+    ).error()
+    assert error is not None
+    assert "Processes diverged: a replicated argument is not equal" in "\n".join(error.lines)
+    assert (
+        "Processes 0,1,3 passed key = [0 0] to jit(init), line 1, and process 2 passed [0 1]. "
+        f"{TAKEN}(key)"
+    ) in str(error)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "w = make(jax.random.key(7))",
+        "z = y * 2.0 + np.arange(4.0) - jnp.ones((8, 4))",
+        "if k == 0: y * 5.0\nz = y * 7.0",
+        "for i in range(2 + k): z = y * i",
+        "own = jax.jit(init)(jax.random.key(k)) * k",
+        "mine = jax.make_array_from_process_local_data(NamedSharding(mesh, P('a')), ones[:2] * k)",
+    ],
+)
+@pytest.mark.parametrize("values", [None, True])
+def test_inputs_that_are_equal_or_of_one_process(
+    values_cluster: mcnb.Cluster, source: str, values: bool | None
+) -> None:
+    values_cluster.run(INIT).raise_for_errors()
+    assert values_cluster.run(f"{source}\nNone", values=values).text() == ""
+
+
+def test_a_known_computation_is_compared_again_on_request(values_cluster: mcnb.Cluster) -> None:
+    values_cluster.run(INIT).raise_for_errors()
+    values_cluster.run("w = make(jax.random.key(0))").raise_for_errors()
+    for values, expected in ((None, False), (False, False), (True, True)):
+        result = values_cluster.run("w = make(jax.random.key(k))", values=values)
+        assert bool(result.notes) == expected
+
+
+def test_a_script_with_unequal_inputs(tmp_path: Path) -> None:
+    program = f"{BEGIN}y = x * (1.0 + k)\nprint('done')\n"
+    code, out, err = run(tmp_path, program, "train.py", "-n", "2", "-d", "1")
+    line = BEGIN.count("\n") + 1
+    assert (code, out) == (0, ["[0] done", "[1] done"])
+    assert told(err) == (
+        f"Process 0 passed y = 1.0 to jit(multiply), train.py:{line}, and process 1 passed 2.0. "
+        f"{TAKEN}(y)"
+    )

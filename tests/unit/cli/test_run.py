@@ -522,8 +522,9 @@ def test_notes_follow_a_program_that_went_well(
 ) -> None:
     monkeypatch.setattr(runs, "other_places", lambda meetings, count: "two lines met")
     monkeypatch.setattr(runs, "in_two_orders", lambda races, count: "")
+    monkeypatch.setattr(runs, "unequal_inputs", lambda inputs, count: "a key differed")
     assert run(Faked(ending=DONE), Faked(ending=DONE)) == 0
-    assert capfd.readouterr().err == "mcnb run: Two lines met\n"
+    assert capfd.readouterr().err == "mcnb run: Two lines met\nmcnb run: A key differed\n"
     assert run(Faked(ending=DONE), Faked(status=-9)) == 137
     assert "Two lines met" not in capfd.readouterr().err
 

@@ -73,7 +73,7 @@ class Call:
 
 class Referee:
     verdict: Verdict | None = None
-    noted: tuple[tuple[object, ...], tuple[object, ...]] = ((), ())
+    noted: tuple[tuple[object, ...], ...] = ((), (), ())
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from functools import partial
 
+import numpy as np
 import pytest
 
 from mcnb.lockstep.client import Client
-from mcnb.lockstep.model import Detail
+from mcnb.lockstep.model import Detail, Launch
 from mcnb.lockstep.server import Server
 from mcnb.lockstep.source import Place
+from mcnb.lockstep.values import Replicas
 from tests.support.clients import HANG_S, F, G, learners_of
+from tests.unit.lockstep.test_values import Everywhere
 
 
 class Described:
@@ -63,7 +66,7 @@ def test_each_place_is_described_once(server: Server) -> None:
     described.launch(*[(1, 1), (2, 2)] * 5)
     described.launch((2, 2), (1, 1))
     assert sorted(described.named) == [1, 1, 2, 2]
-    assert server.noted == ((), ())
+    assert server.noted == ((), (), ())
     described.close()
 
 
@@ -79,11 +82,11 @@ def test_lines_have_new_names_in_a_new_cell(server: Server) -> None:
 
 
 def test_places_without_end_are_told_apart(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcnb.lockstep.client.MOST_STACKS", 2)
+    monkeypatch.setattr("mcnb.lockstep.numbering.MOST_STACKS", 2)
     described = Described(server)
     described.launch(*((line, line) for line in range(1, 9)))
     described.launch((9, 8))
-    [meeting], _ = server.noted
+    [meeting] = server.noted.meetings
     assert meeting.own == {0: "train.py:9", 1: "train.py:8"}
     assert meeting.number == 9
     described.close()
@@ -98,4 +101,62 @@ def test_the_cause_is_asked_for_where_it_is(server: Server) -> None:
         ". What came before: the 2nd launch of jit(f) came from different lines: train.py:2 on "
         "process 0; train.py:3 on process 1. Since then, "
     ) in described.errors[0]
+    described.close()
+
+
+ALONE = Launch("jit(init)", "1", (0,), ("i32[]",), devices="P0.0 P1.0")
+
+
+def passes(described: Described, *values: int, line: int = 3) -> None:
+    """Let each process make a launch that does not communicate, with a value of its own."""
+    for client, value in zip(described.clients, values, strict=True):
+        own = Replicas(lambda value=value: [(np.int32(value), Everywhere())])
+        client.make(ALONE, Place(line), lambda: None, own, names=lambda: ("seed",))
+        client.finish()
+
+
+def unequal(server: Server) -> list[tuple[str, str, list[str]]]:
+    found = server.noted.inputs
+    return [(one.name, one.where, [value.text for value in one.values.values()]) for one in found]
+
+
+def test_unequal_inputs_are_known_at_the_end_of_a_cell(server: Server) -> None:
+    described = Described(server)
+    passes(described, 7, 7)
+    assert unequal(server) == []
+    passes(described, 7, 8, line=4)
+    assert unequal(server) == [("seed", "line 4", ["7", "8"])]
+    for values in (None, True):
+        cell = server.begin([0, 1])
+        for client in described.clients:
+            client.begin(cell, values=values)
+        assert unequal(server) == []
+        passes(described, 7, 8)
+        assert unequal(server) == [("seed", "line 3", ["7", "8"])]
+    described.close()
+
+
+def test_inputs_that_are_not_compared(server: Server) -> None:
+    described = Described(server)
+    for holding, values in ((False, None), (True, False)):
+        cell = server.begin([0, 1])
+        for client in described.clients:
+            client.begin(cell, holding=holding, values=values)
+        passes(described, 7, 8)
+        assert unequal(server) == []
+    described.close()
+    passes(described, 7, 8)  # without a referee
+    assert unequal(server) == []
+
+
+def test_inputs_of_known_computations_are_compared_on_request(server: Server) -> None:
+    described = Described(server)
+    for values, expected in ((None, 0), (True, 1)):
+        cell = server.begin([0, 1])
+        for client, value in zip(described.clients, (7, 8), strict=True):
+            client.begin(cell, values=values)
+            own = Replicas(lambda value=value: [(np.int32(value), Everywhere())], before=1)
+            client.make(ALONE, Place(3), lambda: None, own)
+            client.finish()
+        assert len(server.noted.inputs) == expected
     described.close()

@@ -11,9 +11,20 @@ from mcnb.lockstep.messages import (
     in_two_orders,
     other_lines,
     other_places,
+    unequal_inputs,
     without_communication,
 )
-from mcnb.lockstep.model import Doing, Launch, LaunchRecord, Meeting, ProcessState, Race, Verdict
+from mcnb.lockstep.model import (
+    Doing,
+    Launch,
+    LaunchRecord,
+    Meeting,
+    ProcessState,
+    Race,
+    SharedValue,
+    UnequalInput,
+    Verdict,
+)
 
 ALL = (0, 1, 2, 3)
 F = Launch("jit(f)", "f", ALL, ("f32[8]",), ("P('a',)",))
@@ -159,3 +170,31 @@ def test_a_launch_without_communication_that_was_not_made_is_not_noted() -> None
     verdict = Verdict("missing", {0: ProcessState("waits", F, 3)})
     record = replace(made(2, 3, alone("f32[8]")), began=None)
     assert without_communication(verdict, [record], 4) == ""
+
+
+def unequal(*texts: str, name: str = "key", index: tuple[int, ...] = ()) -> UnequalInput:
+    values = {k: SharedValue(0, index, text) for k, text in enumerate(texts)}
+    return UnequalInput(Launch("jit(init)", "1", (0,)), name, "train.py:3", values)
+
+
+def test_unequal_inputs() -> None:
+    assert unequal_inputs([], 4) == ""
+    taken = (
+        "JAX takes the value as equal on all processes, and this launch does not communicate, so "
+        "each process made its part of the result from its own value. Use the value of one "
+        "process: multihost_utils.broadcast_one_to_all"
+    )
+    assert unequal_inputs([unequal("[0 0]", "[0 0]", "[0 1]", "[0 0]")], 4) == (
+        f"processes 0,1,3 passed key = [0 0] to jit(init), train.py:3, and process 2 passed [0 1]. "
+        f"{taken}(key)"
+    )
+    nested = unequal("1.0", "2.0", "3.0", name="params['w']", index=(0, 2))
+    assert unequal_inputs([nested, nested], 3) == (
+        "process 0 passed params['w'][0, 2] = 1.0 to jit(init), train.py:3, process 1 passed 2.0, "
+        f"and process 2 passed 3.0. {taken}. The same holds for 1 other launch"
+    )
+    assert unequal_inputs([unequal("1", "2", name="0")], 2).startswith(
+        "process 0 passed argument 0 = 1 to jit(init), train.py:3, and process 1 passed 2. "
+    )
+    nowhere = replace(unequal("1", "2"), where="")
+    assert unequal_inputs([nowhere], 2).startswith("process 0 passed key = 1 to jit(init), and ")

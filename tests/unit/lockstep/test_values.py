@@ -246,6 +246,31 @@ def test_of_very_large_arguments_a_part_counts_each_time(monkeypatch: pytest.Mon
         assert replicas(one).digests() != replicas(other).digests()
 
 
+def test_values_of_this_process_alone_are_sent() -> None:
+    mesh = jax.make_mesh((1,), ("a",), devices=jax.devices()[:1])
+    here = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    split = jax.sharding.Mesh(fake_devices(4, per_process=1), "a")
+    part = OnProcess0(jax.sharding.NamedSharding(split, jax.sharding.PartitionSpec("a")))
+    pairs = [
+        (np.int32(1), here),
+        (np.arange(4, dtype=np.int8), part),  # this process's device takes only one element
+        (jax.random.key(7), Everywhere()),
+        (np.zeros(BLOCK + 1, np.int8), Everywhere()),
+        (True, Everywhere()),
+        (object(), Everywhere()),
+    ]
+    digested: list[int] = []
+    found = Replicas(lambda: pairs, digested=lambda: digested.append(1)).own()
+    assert {name: one[1:] for name, one in found.items()} == {
+        "1": ["int8", [4], "00010203"],
+        "2": ["V8", [], "0000000007000000"],
+        "3": ["int8", [BLOCK + 1], ""],
+        "4": ["bool", [], "01"],
+    }
+    assert found["1"][0] == digest(np.arange(4, dtype=np.int8))
+    assert digested == [1]
+
+
 def test_an_argument_of_another_kind_is_left_out() -> None:
     class Odd:
         is_fully_addressable = is_fully_replicated = False

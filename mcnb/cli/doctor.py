@@ -24,7 +24,13 @@ from mcnb.options import Options
 OLDEST_PYTHON = (3, 11)
 # As in pyproject.toml: the dependencies of mcnb, and those of its extra `lab`.
 BASE = ["ipyparallel>=9.0", "ipython>=8.20", "ipykernel>=6.29", "matplotlib>=3.8", "psutil>=5.9"]
-LAB = ["jupyterlab>=4.2", "jupytext>=1.16", "orbax-checkpoint>=0.11.33", "rich>=13"]
+LAB = [
+    "grain>=0.2.15",
+    "jupyterlab>=4.2",
+    "jupytext>=1.16",
+    "orbax-checkpoint>=0.11.33",
+    "rich>=13",
+]
 FOUR_PROCESSES_GB = 0.8
 LEAST_TEMP_MB = 100
 _CELL = """

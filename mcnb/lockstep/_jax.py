@@ -47,7 +47,7 @@ import numpy as np
 from mcnb.lockstep.hlo import constants
 from mcnb.lockstep.model import Launch
 from mcnb.lockstep.threads import has_signal_handlers
-from mcnb.lockstep.values import Replicas
+from mcnb.lockstep.values import Replicas, takes_own_arrays
 
 # Makes a launch by calling a function, and returns its result; it may wait before, or raise. It
 # also receives the launch's arguments.
@@ -399,6 +399,8 @@ def _replace(pxla: Any, pjit: Any) -> None:
         data = fastpath(executable, *args, **kwargs)
         if launch is not None and (_from_python or has_signal_handlers()):
             return None  # only from Python can a launch be made before a handler's
+        if launch is not None and not launch.communicates and takes_own_arrays(args[1]):
+            return None  # native code does not know the arguments, which are compared
         if launch is not None:
             before = partial(_pass_gate, launch)
         elif execute is not None and _lasting.get(execute):

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -40,6 +41,9 @@ LOOK_S = 0.05
 BRIEF_S = 10.0
 # The longest time for which poll(2) can wait, about.
 LONGEST_S = 2e6
+# Of launches without communication, the inputs of so many are compared by default, and then of the
+# launches whose number is a power of two.
+MANY_INPUTS = 16
 # The most launches that are recorded for one cell.
 MOST_RECORDS = 100_000
 
@@ -149,6 +153,8 @@ class Client:
         self._holding = True
         self._suspended: set[int] = set()
         self._unheard = False  # whether inputs were sent since the last synchronisation
+        # How often the inputs of a launch from a stack could be sent in this cell.
+        self._inputs: Counter[tuple[Launch, int]] = Counter()
         self._turns = Ordering()
         self._closed = self._left = False
         _clients.add(self)
@@ -318,11 +324,19 @@ class Client:
     ) -> None:
         """Tell the referee which own values a launch takes that does not communicate."""
         passes = self._closed or not self._holding or threading.get_ident() in self._suspended
-        if passes or not (self.values or (self.values is None and replicas.before == 0)):
+        if passes or self.values is False or not replicas.has_own:
+            return
+        numbered = self._numbering.of(launch, place)
+        before = self._inputs[launch, numbered.stack]
+        self._inputs[launch, numbered.stack] += 1
+        # The same launches on all processes, without a word between them.
+        counts = before < MANY_INPUTS or before & (before - 1) == 0
+        first = replicas.before == 0
+        if not (self.values or first or (counts and replicas.followed)):
             return
         if values := replicas.own():
-            numbered = self._numbering.of(launch, place)
-            told = [numbered.number, numbered.stack, [*names()], values, self.values is True]
+            exact = self.values is True
+            told = [numbered.number, numbered.stack, before, [*names()], values, exact]
             with contextlib.suppress(DisconnectedError):  # `_listen` lets launches pass
                 self._channel.send(*numbered.messages, ["inputs", *told])
                 self._numbering.keep(launch, numbered)
@@ -428,6 +442,7 @@ class Client:
         self._passed.clear()
         self.caught.forget()
         self._numbering.begin()
+        self._inputs.clear()
         if values != self.values:
             self.values = values
             self._reroute(values is True)

@@ -12,7 +12,6 @@ and so on.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -36,13 +35,12 @@ class Inputs:
         >>> inputs, launch = Inputs(), Launch("jit(init)", "1", (0,), devices="P0.0 P1.0")
         >>> for k, word in enumerate(["07", "08"]):
         ...     value = [f"digest {k}", "uint8", [1], word]
-        ...     inputs.passed(k, launch, "line 3", ("line 3",), ["seed"], {"0": value})
+        ...     inputs.passed(k, launch, "line 3", ("line 3",), 0, ["seed"], {"0": value})
         >>> [one.values[1].text for one in inputs.unequal]
         ['8']
     """
 
     def __init__(self) -> None:
-        self._made: Counter[tuple[int, _Key]] = Counter()
         self._waiting: dict[tuple[_Key, int], dict[int, Mapping[str, Message]]] = {}
         self._found: dict[_Key, UnequalInput] = {}
 
@@ -53,7 +51,6 @@ class Inputs:
 
     def clear(self) -> None:
         """Forget everything, as a new cell begins."""
-        self._made.clear()
         self._waiting.clear()
         self._found.clear()
 
@@ -63,6 +60,7 @@ class Inputs:
         launch: Launch,
         where: str,
         lines: Sequence[str],
+        before: int,
         names: Sequence[str],
         values: Mapping[str, Message],
         *,
@@ -75,16 +73,15 @@ class Inputs:
             launch: The launch.
             where: The line of the launch, in words.
             lines: All lines on the stack, from the outermost.
+            before: The number of launches of the process from there before.
             names: The names of the launch's arguments, as far as known.
             values: The values by slice; see `mcnb.lockstep.values.Replicas.own`.
             exact: Whether values that differ by no more than rounding count as different.
         """
         key = launch.name, launch.program, (*lines, where)
-        number = self._made[process, key]
-        self._made[process, key] += 1
         if len(self._waiting) >= MOST_WAITING:
             self._waiting.clear()
-        together = self._waiting.setdefault((key, number), {})
+        together = self._waiting.setdefault((key, before), {})
         together[process] = values
         known = self._found.get(key)
         if known is None or process not in known.values:
@@ -92,7 +89,7 @@ class Inputs:
             if found is not None and (known or len(self._found) < MOST_FOUND):
                 self._found[key] = found
         if together.keys() >= launch.processes:
-            del self._waiting[key, number]
+            del self._waiting[key, before]
 
 
 def _compare(

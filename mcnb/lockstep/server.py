@@ -389,6 +389,7 @@ finished the cell without reaching it...
         k: int,
         number: int,
         stack: int,
+        before: int,
         names: list[str],
         values: dict[str, Message],
         exact: bool,
@@ -396,7 +397,7 @@ finished the cell without reaching it...
         line, place, lines = self._stacks[k, stack]
         where = place or ("" if line is None else f"line {line}")
         launch = self._launches[k, number]
-        self._inputs.passed(k, launch, where, lines, names, values, exact=exact)
+        self._inputs.passed(k, launch, where, lines, before, names, values, exact=exact)
 
     def _still_wait(self, k: int, tickets: list[int]) -> bool:
         """Return whether the threads that a process saw waiting still wait.

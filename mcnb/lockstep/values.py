@@ -142,6 +142,16 @@ class Replicas:
                 return [_type_name(flat), [*_shape(value)], texts]
         return list(NO_ANSWER)
 
+    @property
+    def has_own(self) -> bool:
+        """Whether the launch takes values of this process alone."""
+        return any(_takes_own(*pair) for pair in self.arguments())
+
+    @property
+    def followed(self) -> bool:
+        """Whether Python makes each such launch, if it does not communicate, and not only some."""
+        return takes_own_arrays(argument for argument, _ in self.arguments())
+
     def own(self) -> dict[str, Message]:
         """Return the values of this process alone that a launch of several processes takes.
 
@@ -159,7 +169,7 @@ class Replicas:
         found: dict[str, Message] = {}
         for position, (value, sharding) in enumerate(self.arguments()):
             with _unless_it_has_no_value():
-                if _is_own(value) and not getattr(sharding, "is_fully_addressable", True):
+                if _takes_own(value, sharding):
                     jax.block_until_ready(value)
                     flat = _flat(value)
                     text = flat.tobytes().hex() if flat.size <= BLOCK else ""
@@ -191,6 +201,28 @@ def _unless_it_has_no_value() -> Iterator[None]:
             raise
 
 
+def _takes_own(argument: Any, sharding: Any) -> bool:
+    """Return whether processes pass values of their own that the launch takes as one value."""
+    return _is_own(argument) and not getattr(sharding, "is_fully_addressable", True)
+
+
+def takes_own_arrays(arguments: Iterable[Any]) -> bool:
+    """Return whether an argument is an array, or a random key, of this process alone.
+
+    Example:
+        >>> takes_own_arrays([2.0, np.float32(1)]), takes_own_arrays([2.0, np.ones(3)])
+        (False, True)
+    """
+    import jax
+
+    def is_array(argument: Any) -> bool:
+        dtype = getattr(argument, "dtype", None)
+        is_key = dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.extended)
+        return is_key or np.ndim(argument) > 0
+
+    return any(_is_own(one) and is_array(one) for one in arguments)
+
+
 def _is_own(argument: Any) -> bool:
     """Return whether an argument is a value of this process alone, not part of a larger array."""
     import jax
@@ -206,7 +238,7 @@ def _common_slices(argument: Any, sharding: Any) -> Iterator[tuple[_Bounds, Any]
         return
     if _is_own(argument):
         # Each process places its own value on its devices, all of it or a part.
-        if getattr(sharding, "is_fully_addressable", True):
+        if not _takes_own(argument, sharding):
             return
         if sharding.is_fully_replicated:
             yield (), argument

@@ -399,12 +399,23 @@ def test_inputs_that_are_equal_or_of_one_process(
     assert values_cluster.run(f"{source}\nNone", values=values).text() == ""
 
 
-def test_a_known_computation_is_compared_again_on_request(values_cluster: mcnb.Cluster) -> None:
+@pytest.mark.parametrize(
+    ("source", "by_default"),
+    [
+        ("w = make(jax.random.key({}))", True),
+        ("z = y * np.arange({0}, 4.0 + {0})", True),
+        ("z = y * (1.5 + {})", False),
+    ],
+)
+def test_the_inputs_of_a_known_computation(
+    values_cluster: mcnb.Cluster, source: str, by_default: bool
+) -> None:
     values_cluster.run(INIT).raise_for_errors()
-    values_cluster.run("w = make(jax.random.key(0))").raise_for_errors()
-    for values, expected in ((None, False), (False, False), (True, True)):
-        result = values_cluster.run("w = make(jax.random.key(k))", values=values)
-        assert bool(result.notes) == expected
+    values_cluster.run(source.format(0)).raise_for_errors()
+    for values, expected in ((None, by_default), (False, False), (True, True)):
+        for last in range(3):
+            cell = f"for i in range(3): {source.format(f'k * (i == {last})')}"
+            assert bool(values_cluster.run(cell, values=values).notes) == expected
 
 
 def test_a_script_with_unequal_inputs(tmp_path: Path) -> None:

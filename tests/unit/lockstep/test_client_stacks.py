@@ -13,6 +13,7 @@ from mcnb.lockstep.model import Detail, Launch
 from mcnb.lockstep.server import Server
 from mcnb.lockstep.source import Place
 from mcnb.lockstep.values import Replicas
+from mcnb.lockstep.wire import Message
 from tests.support.clients import HANG_S, F, G, learners_of
 from tests.unit.lockstep.test_values import Everywhere
 
@@ -149,14 +150,41 @@ def test_inputs_that_are_not_compared(server: Server) -> None:
     assert unequal(server) == []
 
 
-def test_inputs_of_known_computations_are_compared_on_request(server: Server) -> None:
+@pytest.mark.parametrize(
+    ("shape", "values", "expected"),
+    [((), None, []), ((), True, ["0 and 1"]), ((2,), None, ["0 and 1"]), ((2,), False, [])],
+)
+def test_inputs_of_known_computations(
+    server: Server, shape: tuple[int, ...], values: bool | None, expected: list[str]
+) -> None:
     described = Described(server)
-    for values, expected in ((None, 0), (True, 1)):
-        cell = server.begin([0, 1])
-        for client, value in zip(described.clients, (7, 8), strict=True):
-            client.begin(cell, values=values)
-            own = Replicas(lambda value=value: [(np.int32(value), Everywhere())], before=1)
+    cell = server.begin([0, 1])
+    for k, client in enumerate(described.clients):
+        client.begin(cell, values=values)
+        own = Replicas(lambda k=k: [(np.full(shape, k), Everywhere())], before=1)
+        client.make(ALONE, Place(3), lambda: None, own)
+        client.finish()
+    found = server.noted.inputs
+    assert [" and ".join(v.text for v in one.values.values()) for one in found] == expected
+    described.close()
+
+
+def test_of_very_many_launches_the_same_are_compared(server: Server) -> None:
+    # Native code makes none of them, because it does not know the arrays.
+    asked: list[int] = []
+
+    class Asked(Replicas):
+        def own(self) -> dict[str, Message]:
+            [(argument, _)] = self.arguments()
+            asked.append(int(argument[0]))
+            return super().own()
+
+    described = Described(server)
+    for client in described.clients:
+        for i in range(70):
+            own = Asked(lambda i=i: [(np.full(1, i), Everywhere())], before=1)
             client.make(ALONE, Place(3), lambda: None, own)
-            client.finish()
-        assert len(server.noted.inputs) == expected
+        client.finish()
+    assert asked == [*range(17), 32, 64] * 2
+    assert server.noted.inputs == ()
     described.close()

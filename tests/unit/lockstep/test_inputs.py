@@ -33,10 +33,11 @@ def take(
     line: int = 3,
     launch: Launch = INIT,
     names: Sequence[str] = ("key",),
+    before: int = 0,
     exact: bool = True,
 ) -> None:
     told = {slice_name(i): entry(value) for i, value in enumerate(values)}
-    found.passed(process, launch, f"line {line}", (), names, told, exact=exact)
+    found.passed(process, launch, f"line {line}", (), before, names, told, exact=exact)
 
 
 def texts(found: Inputs) -> list[dict[int, str]]:
@@ -45,9 +46,9 @@ def texts(found: Inputs) -> list[dict[int, str]]:
 
 def test_equal_values_are_not_found() -> None:
     found = Inputs()
-    for _ in range(3):
+    for before in range(3):
         for k in range(4):
-            take(found, k, [1, 2], 3.0)
+            take(found, k, [1, 2], 3.0, before=before)
     assert found.unequal == ()
 
 
@@ -79,20 +80,20 @@ def test_launches_from_other_lines_and_of_other_programs_are_not_compared() -> N
 def test_the_first_launch_is_compared_with_the_first() -> None:
     found = Inputs()
     for value in range(5):  # process 0 makes more launches than the others
-        take(found, 0, value)
+        take(found, 0, value, before=value)
     for value in range(3):
         for k in (1, 2, 3):
-            take(found, k, value)
+            take(found, k, value, before=value)
     assert found.unequal == ()
-    take(found, 1, 7)
+    take(found, 1, 7, before=3)
     assert texts(found) == [{0: "3", 1: "7"}]
 
 
 def test_one_finding_for_each_line() -> None:
     found = Inputs()
-    for line in (3, 4, 3, 4):
+    for before, line in ((0, 3), (0, 4), (1, 3), (1, 4)):
         for k in range(4):
-            take(found, k, k == line, line=line)
+            take(found, k, k == line, line=line, before=before)
     assert [(one.where, one.values[3].text) for one in found.unequal] == [("line 3", "True")]
 
 
@@ -152,9 +153,10 @@ def test_values_differ_if_two_processes_passed_others_the_same_time(
 ) -> None:
     order = [k for k, own in enumerate(made) for _ in own]
     random.shuffle(order)
-    found, left = Inputs(), [iter(own) for own in made]
+    found, left = Inputs(), [enumerate(own) for own in made]
     for k in order:
-        take(found, k, next(left[k]))
+        before, value = next(left[k])
+        take(found, k, value, before=before)
     most = max(map(len, made))
     differ = any(len({own[n] for own in made if n < len(own)}) > 1 for n in range(most))
     assert bool(found.unequal) == differ

@@ -140,7 +140,10 @@ def printed(told: Sequence[Any], number: int) -> list[tuple[str, str]]:
 
 
 def stored(cell: Any) -> list[tuple[str, str]]:
-    """Return what the lesson stores of a cell's text, without the labels of pictures."""
+    """Return what the lesson stores of a cell's text, without the labels of pictures.
+
+    Notes are mcnb's own, and no program prints them.
+    """
     text = ""
     for output in cell.outputs:
         if output.output_type == "stream":
@@ -151,7 +154,7 @@ def stored(cell: Any) -> list[tuple[str, str]]:
             above = text.removesuffix("\n").rpartition("\n")[2]
             assert LABEL.fullmatch(above)
             text = text[: -len(above) - 1]
-    return labelled(text)
+    return labelled(re.sub(r"^Note: .*\n", "", text, flags=re.MULTILINE))
 
 
 def compare(lesson: Path, folder: Path, start: Start, environment: dict[str, str]) -> None:

@@ -99,9 +99,11 @@ def check_launches(
         # Skips the frames of the hook and of this function.
         frame = sys._getframe(1)
         place, called = locate(launch.name, sys._getframe(2))
-        named = _named(launch, called)
-        names = lambda: programs.call_under_way(frame).names  # noqa: E731
-        return client.make(named, place, make, replicas, names=names)
+
+        def names() -> tuple[str, ...]:
+            return programs.call_under_way(frame).names
+
+        return client.make(_named(launch, called), place, make, replicas, names=names)
 
     def before_launch(launch: Launch, caller: FrameType) -> None:
         place, called = locate(launch.name, caller)

@@ -19,8 +19,9 @@ from mcnb.lockstep.comparison import differing_elements, differing_slices
 from mcnb.lockstep.model import Launch, UnequalInput
 from mcnb.lockstep.wire import Message
 
-# The most launches that wait for those of other processes, and the most findings.
-MOST_WAITING, MOST_FOUND = 10_000, 100
+# The most launches that wait for those of other processes, and the most findings. A launch keeps up
+# to a block of elements of each of its values.
+MOST_WAITING, MOST_FOUND = 1000, 100
 # The name, the program and the lines of a launch.
 _Key: TypeAlias = tuple[str, str, tuple[str, ...]]
 

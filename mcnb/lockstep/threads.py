@@ -25,20 +25,30 @@ _one = threading.RLock()
 
 @contextmanager
 def current_frames() -> Iterator[dict[int, FrameType]]:
-    """Provide the frames of all threads, by thread identifier; walk them in the block only.
+    """Provide the frames of all other threads, by thread identifier; walk them in the block only.
+
+    Whoever holds the frame of a function that returns meanwhile keeps its variables alive, and
+    their finalizers run late, in another thread. So hold frames as briefly as possible.
 
     Example:
+        >>> thread = threading.Thread(target=threading.Event().wait, daemon=True)
+        >>> thread.start()
         >>> with current_frames() as frames:
-        ...     threading.get_ident() in frames
-        True
+        ...     thread.ident in frames, threading.get_ident() in frames
+        (True, False)
     """
     with _one:
         off = _COLLECTS_ANYWHERE and gc.isenabled()
         if off:
             gc.disable()
+        frames = sys._current_frames()
+        # The frame of this function would be part of a reference cycle with the caller's, and all
+        # frames would be kept until it is collected.
+        del frames[threading.get_ident()]
         try:
-            yield sys._current_frames()
+            yield frames
         finally:
+            frames.clear()
             if off:
                 gc.enable()
 
@@ -98,7 +108,8 @@ class Threads:
         # These threads never run the learner's code. Their identifiers can't be reused by other
         # threads, because they do not end before the process.
         with current_frames() as frames:
-            self._others = frames.keys() - {threading.main_thread().ident}
+            alive = {*frames, threading.get_ident()}
+            self._others = alive - {threading.main_thread().ident}
 
     def others_run(
         self, waiting: Iterable[int], main: int | None = None, *, stopped: bool = False
@@ -112,17 +123,7 @@ class Threads:
         """
         waiting = {*waiting}
         quiet = {*waiting, threading.get_ident()}
-        with current_frames() as frames:
-            stacks = {
-                thread: stack_of(frames[thread]) for thread in frames.keys() - self._others - quiet
-            }
-            of_waiting = [stack_of(frames.get(thread)) for thread in waiting]
-            work = {id(one) for stack in (*stacks.values(), *of_waiting) for one in _work_of(stack)}
-            by_thread = {
-                thread: self._doing(stack, quiet, frames.keys(), work, thread == main)
-                for thread, stack in stacks.items()
-            }
-            del stacks, of_waiting
+        by_thread = self._states(waiting, quiet, main)
         doing = {*by_thread.values()}
         if "runs" in doing:
             return True
@@ -132,6 +133,22 @@ class Threads:
         # A thread that only its library knows may be the one that a blocked thread waits for. So
         # may the callback of a computation, which a thread of mcnb's then waits for.
         return "blocked" in doing and ("apart" in doing or _timer_is_set())
+
+    def _states(self, waiting: set[int], quiet: set[int], main: int | None) -> dict[int, str]:
+        """Return what each thread that is not quiet does, or only one that runs; see `_doing`."""
+        states = {}
+        with current_frames() as frames:
+            stacks = {
+                thread: stack_of(frames[thread]) for thread in frames.keys() - self._others - quiet
+            }
+            of_waiting = [stack_of(frames.get(thread)) for thread in waiting]
+            work = {id(one) for stack in (*stacks.values(), *of_waiting) for one in _work_of(stack)}
+            alive = {*frames, threading.get_ident()}
+            for thread, stack in stacks.items():
+                states[thread] = self._doing(stack, quiet, alive, work, thread == main)
+                if states[thread] == "runs":
+                    break
+        return states
 
     def _doing(
         self,
@@ -154,18 +171,19 @@ class Threads:
         blocked = joined in alive or _is_blocked(stack, work)
         # A thread that has just started, or a timer, has not reached the learner's code yet.
         only_threading = all(module_of(frame) == "threading" for frame in stack)
-        if is_main or only_threading or any(map(self._may_launch, stack)):
+        calls = (self._launches, self._calls_back)  # the second holds variables, and takes longer
+        if is_main or only_threading or any(any(map(one, stack)) for one in calls):
             return "blocked" if blocked else "runs"
         return "waits" if blocked or _is_kernels(stack) else "apart"
 
-    def _may_launch(self, frame: FrameType) -> bool:
-        """Return whether a frame belongs to the learner's code or to JAX, or may call it."""
-        return (
-            self._is_learners(frame)
-            or _uses_jax(frame)
-            or frame.f_code is _WORK_ITEM  # what a pool was given
-            or any(self._calls_learners(value) for value in list(frame.f_locals.values()))
-        )
+    def _launches(self, frame: FrameType) -> bool:
+        """Return whether a frame belongs to the learner's code or to JAX."""
+        # What a pool was given counts, too.
+        return self._is_learners(frame) or _uses_jax(frame) or frame.f_code is _WORK_ITEM
+
+    def _calls_back(self, frame: FrameType) -> bool:
+        """Return whether a frame may call the learner's code, by its variables."""
+        return any(self._calls_learners(value) for value in list(frame.f_locals.values()))
 
     def _calls_learners(self, value: Any, depth: int = 2) -> bool:
         """Return whether a value is, or holds, a function of the learner's."""

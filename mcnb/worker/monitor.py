@@ -164,18 +164,27 @@ class Monitor:
             The line of the cell with that label, whether the thread is inside JAX, and whether it
             runs Python code of JAX.
         """
-        # The frame must not outlive this call: it keeps the learner's variables alive.
+        module, line = self._frame_at(label)
+        runs_jax = module.startswith(("jax.", "jax_", "jaxlib"))
+        # Native code that is called from the learner's line has no frame of its own. A thread that
+        # sleeps, reads or waits for a process is in another system call than one that waits for an
+        # XLA thread.
+        waits_in_jax = module.partition(".")[0] not in _WAITING_THEMSELVES and (
+            _read(self._task, "syscall").partition(" ")[0] in _FUTEX
+        )
+        return line, runs_jax or waits_in_jax, runs_jax
+
+    def _frame_at(self, label: str) -> tuple[str, int | None]:
+        """Return the module that the main thread runs, and its line of the cell with that label.
+
+        Whoever holds the frame of a function that returns meanwhile keeps its variables alive, and
+        their finalizers run late, in another thread. So nothing that may release the interpreter
+        lock, such as reading a file, happens here.
+        """
         with current_frames() as frames:
             frame = frames.get(self._thread)
             module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
-            runs_jax = module.startswith(("jax.", "jax_", "jaxlib"))
-            # Native code that is called from the learner's line has no frame of its own. A thread
-            # that sleeps, reads or waits for a process is in another system call than one that
-            # waits for an XLA thread.
-            waits_in_jax = module.partition(".")[0] not in _WAITING_THEMSELVES and (
-                _read(self._task, "syscall").partition(" ")[0] in _FUTEX
-            )
-            return frame_line(frame, label), runs_jax or waits_in_jax, runs_jax
+            return module, frame_line(frame, label)
 
     def _follow(self, cell: tuple[str]) -> None:
         """Sample a cell repeatedly until it ends."""

@@ -22,6 +22,8 @@ PROGRAMS = int(os.environ.get("MCNB_PROGRAMS", "300"))
 HANG_S = 120.0
 # The number of processes, and of devices of each. Each has an equal share of the programs.
 SIZES = [(2, 2), (3, 1), (4, 1)]
+# Seeds of programs of which mcnb and the model said different things, by size.
+FOUND = {(2, 2): [2650, 4098], (3, 1): [2612, 3010, 4143, 4144, 4472]}
 
 
 class Fuzzer:
@@ -84,7 +86,8 @@ def test_some_random_programs() -> None:
 @pytest.mark.parametrize(("count", "devices"), SIZES)
 def test_many_random_programs(count: int, devices: int) -> None:
     with fuzzer(count, devices) as fuzz:
-        seeds = range(1000, 1000 + PROGRAMS // len(SIZES))
+        new = range(1000, 1000 + PROGRAMS // len(SIZES))
+        seeds = [*FOUND.get((count, devices), []), *new]
         failures = [wrong for seed in seeds if (wrong := fuzz.wrong(seed))]
     print(f"{count} x {devices}: {dict(fuzz.truths)}")
     assert failures == [], "\n\n".join(failures)

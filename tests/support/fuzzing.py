@@ -358,7 +358,7 @@ def _action(chance: random.Random, count: int, devices: int, name: str) -> Actio
     processes = tuple(sorted(chance.sample(everyone, size)))
     total = size * devices * 2
     i = chance.randrange(3)
-    # The first two compile to the same programs.
+    # The first two compile to the same programs, and the sum to that of one time the sum.
     kinds = [
         Action(
             f"number(reduce[{i}](ready[{processes}]))", f"times {i + 1}", processes, (i + 1) * total
@@ -372,7 +372,7 @@ def _action(chance: random.Random, count: int, devices: int, name: str) -> Actio
             2 * i * total,
         ),
         Action(f"barrier('{name}', {processes})", f"barrier {name}", processes, 1),
-        Action(f"number(jnp.sum(ready[{processes}]))", "eager", processes, total),
+        Action(f"number(jnp.sum(ready[{processes}]))", "times 1", processes, total),
         Action(f"number(shifted[{processes}](ready[{processes}]))", "shifted", processes, total),
         _closing_over(i, processes, devices),
         Action(

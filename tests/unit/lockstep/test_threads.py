@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType, SimpleNamespace
@@ -355,3 +356,24 @@ def test_work_that_has_failed_is_no_work() -> None:
 
     future: Future[None] = Future()
     assert threads_of._work_of([frame(None), frame(SimpleNamespace(future=future))]) == [future]
+
+
+def test_looking_at_a_thread_keeps_none_of_its_variables(scene: Scene) -> None:
+    class Held:
+        pass
+
+    begun, goes_on = threading.Event(), threading.Event()
+    finalized_in: list[int] = []
+
+    def learner_holds(held: Held) -> None:
+        weakref.finalize(held, lambda: finalized_in.append(threading.get_ident()))
+        begun.set()
+        goes_on.wait(LATE_S)
+
+    scene.begin(lambda: learner_holds(Held()))
+    assert begun.wait(LATE_S)
+    assert not scene.is_quiet()
+    goes_on.set()
+    (thread,) = scene.begun
+    thread.join(LATE_S)
+    assert finalized_in == [thread.ident]

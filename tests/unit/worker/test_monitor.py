@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import platform
 import threading
+import weakref
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -229,6 +231,43 @@ def test_where_a_thread_is_blocked(
     )
     assert {(sample.computes, sample.line) for sample in samples} == {(computes, 3)}
     assert {(one.inside_jax, one.waits_s > 0) for one in reports} == {(inside_jax, computes)}
+
+
+def test_a_finalizer_is_not_delayed_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is read while the thread goes on, and its function returns."""
+    goes_on, gone = threading.Event(), threading.Event()
+    finalized_in: list[int] = []
+
+    class Held:
+        pass
+
+    def inner(held: Held) -> None:
+        weakref.finalize(held, lambda: finalized_in.append(threading.get_ident()))
+        sampled.set()
+        goes_on.wait(10)
+
+    def outer() -> None:
+        inner(Held())
+        gone.set()
+
+    def read(task: Path, file: str) -> str:
+        if file == "syscall":
+            goes_on.set()
+            assert gone.wait(10)
+        return ""
+
+    sampled = threading.Event()
+    thread = threading.Thread(target=outer)
+    thread.start()
+    assert sampled.wait(10)
+    monkeypatch.setattr(monitor, "_read", read)
+    # As of native code, whose caller's frame is the innermost.
+    monkeypatch.setattr(monitor, "_WAITING_THEMSELVES", set())
+    watch = SimpleNamespace(_thread=thread.ident, _task=Path("/task"))
+    watch._frame_at = functools.partial(Monitor._frame_at, watch)
+    Monitor._position(watch, "1")  # type: ignore[arg-type]
+    thread.join(10)
+    assert finalized_in == [thread.ident]
 
 
 class Proc:

@@ -28,6 +28,8 @@ from mcnb.lockstep.wire import Message
 BLOCK = 4096
 # By default, a launch has digests of at most so many bytes.
 MOST_BYTES = 1 << 27
+# The elements of a launch's own values are sent as long as they have at most so many bytes in all.
+MOST_SENT_BYTES = 1 << 18
 # The answer of a process that does not know a slice.
 NO_ANSWER: tuple[Any, ...] = ("", (), ())
 # The start and the stop of a slice in each dimension; empty for the whole array.
@@ -161,18 +163,21 @@ class Replicas:
         Returns:
             For each argument, by the name of its slice: the digest, the name of the elements' type,
             the shape, and the elements as hexadecimal text, which is empty if they are more than a
-            block.
+            block, or more than what is sent for one launch.
         """
         import jax
 
         self.digested()
+        left = MOST_SENT_BYTES
         found: dict[str, Message] = {}
         for position, (value, sharding) in enumerate(self.arguments()):
             with _unless_it_has_no_value():
                 if _takes_own(value, sharding):
                     jax.block_until_ready(value)
                     flat = _flat(value)
-                    text = flat.tobytes().hex() if flat.size <= BLOCK else ""
+                    is_sent = flat.size <= BLOCK and flat.nbytes <= left
+                    left -= flat.nbytes if is_sent else 0
+                    text = flat.tobytes().hex() if is_sent else ""
                     entry = [digest(flat), _type_name(flat), [*_shape(value)], text]
                     found[slice_name(position)] = entry
         return found

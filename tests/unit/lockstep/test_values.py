@@ -271,6 +271,14 @@ def test_values_of_this_process_alone_are_sent() -> None:
     assert digested == [1]
 
 
+def test_of_many_values_the_elements_of_the_first_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "MOST_SENT_BYTES", 10)
+    pairs = [(np.full(n, n, np.int8), Everywhere()) for n in (4, 7, 5, 2, 1)]
+    found = Replicas(lambda: pairs).own()
+    assert [one[3] for one in found.values()] == ["04040404", "", "0505050505", "", "01"]
+    assert [one[0] for one in found.values()] == [digest(value) for value, _ in pairs]
+
+
 def test_an_argument_of_another_kind_is_left_out() -> None:
     class Odd:
         is_fully_addressable = is_fully_replicated = False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,9 +14,9 @@ from mcnb.cluster.lifetime import Absence, Lifetime
 from mcnb.cluster.outcome import healing
 from mcnb.cluster.result import Result
 from mcnb.cluster.shielding import to_the_end
-from mcnb.cluster.workers import Processes
+from mcnb.cluster.workers import Pending, Processes
 from mcnb.errors import CellError, ClusterError
-from mcnb.messages import Healed, Reply
+from mcnb.messages import Healed, ProcessError, Reply
 from mcnb.options import CONNECTED, LOCAL, Options, host_list, process_set, seconds, words
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.scene import Scene
@@ -107,6 +109,7 @@ class Cluster:
         self._lock = self._lifetime.lock
         self._execution: Execution | None = None
         self._cells = 0
+        self._asked: Pending | None = None
 
     @property
     def running(self) -> bool:
@@ -282,6 +285,39 @@ class Cluster:
             self._call(rpc.push, dict(values), processes=processes)
             self._history.add(Push(dict(values), self._targets(processes)))
 
+    def ask_idle(
+        self, function: Callable[..., Any], *args: Any, process: int = 0, within_s: float
+    ) -> Any:
+        """Call one of mcnb's own functions in a process, if no cell runs; return what it returned.
+
+        It is for what helps to write a cell, and costs no cell more than the time of one call.
+
+        Args:
+            function: Called with the process's shell, and the arguments. It launches nothing.
+            args: The arguments.
+            process: The process.
+            within_s: How long to wait for the answer, in seconds.
+
+        Returns:
+            The answer; None if a cell runs, there is no such process, or it does not answer in
+            time or has not answered the call before.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            processes = self._lifetime.processes
+            if processes is None or processes.exits or self._execution is not None:
+                return None
+            if not 0 <= process < self.options.processes or not _answered(self._asked, 0):
+                return None
+            self._asked = processes.client.call(function, *args, processes=[process])
+            if not _answered(self._asked, within_s):
+                return None
+            answer = self._asked.answers.get(process)
+            return None if isinstance(answer, ProcessError) else answer
+        finally:
+            self._lock.release()
+
     def status(self) -> str:
         """Return a description of the cluster's size, platform and current activity."""
         processes = self._lifetime.processes
@@ -449,6 +485,18 @@ class Cluster:
         if execution is None:
             return self._lifetime.state()
         return f"running a cell. {execution.stage}" if execution.stage else "running a cell"
+
+
+def _answered(asked: Pending | None, within_s: float) -> bool:
+    """Return whether a call has been answered, or will never be."""
+    end = time.monotonic() + within_s
+    with contextlib.suppress(ClusterError):
+        while asked is not None and asked.waiting:
+            left = end - time.monotonic()
+            asked.wait(left)
+            if left <= 0:
+                break
+    return asked is None or not asked.waiting
 
 
 def connect(

@@ -25,9 +25,21 @@ from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.launchers.forkserver_client import close_idle
 from mcnb.lockstep.advice import IMPORTS
 from mcnb.messages import ProcessError
+from mcnb.notebook.assistance import Assistance
 from mcnb.notebook.display import show
 from mcnb.notebook.live import LiveView, somebody_looks
-from mcnb.options import CELL, LOCAL, RUN_FILE, Option, Options, field_values, options_of, usage
+from mcnb.options import (
+    CELL,
+    LOCAL,
+    MAX_PROCESSES,
+    RUN_FILE,
+    Option,
+    Options,
+    field_values,
+    options_of,
+    process_set,
+    usage,
+)
 from mcnb.output.log import log_text
 
 _T = TypeVar("_T")
@@ -114,6 +126,20 @@ def cell_parser() -> SentenceParser:
     return SentenceParser("%%mcjax", options_of(CELL))
 
 
+def first_process(line: str) -> int:
+    """Return the first process that a cell runs on, given the text after `%%mcjax`.
+
+    Example:
+        >>> first_process("--unchecked -p 3,1"), first_process("-p")
+        (1, 0)
+    """
+    try:
+        wanted = cell_parser().parse(line).processes
+        return 0 if wanted is None else process_set(wanted, MAX_PROCESSES)[0]
+    except OptionError:
+        return 0  # the option is not complete yet
+
+
 def line_parser() -> SentenceParser:
     """Return the parser of the text after `%mcjax`."""
     parser = SentenceParser("%mcjax", options_of(*McjaxMagics._commands))
@@ -131,6 +157,7 @@ class McjaxMagics(Magics):
         # The number in the prompt of the running cell. execution_count can't be used: newer
         # versions of IPython increment it before the cell.
         self.number = max(int(shell.displayhook.prompt_count), 1)
+        self.assistance = Assistance(shell, first_process)
 
     def begin_cell(self, info: Any = None) -> None:
         """Count a cell that begins, also one without a history, which IPython does not count."""
@@ -477,6 +504,7 @@ def register(shell: Any) -> None:
     """Register the magics in an IPython shell, with completion of their arguments."""
     magics = McjaxMagics(shell)
     shell.register_magics(magics)
+    magics.assistance.install()
     shell.events.register("pre_run_cell", magics.begin_cell)
     for parser, commands in ((line_parser(), McjaxMagics._commands), (cell_parser(), ())):
         words = [word for action in parser._actions for word in action.option_strings]
@@ -495,5 +523,6 @@ def unregister(shell: Any) -> None:
     if magics is not None:
         with contextlib.suppress(ValueError):  # already unregistered
             shell.events.unregister("pre_run_cell", magics.begin_cell)
+            magics.assistance.remove()
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("mcjax", None)

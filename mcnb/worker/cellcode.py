@@ -30,9 +30,11 @@ def leading_blank_lines(source: str) -> int:
     return next((number for number, line in enumerate(lines) if line.strip()), 0)
 
 
-# IPython's functions that run a magic, and its names for the code that magics compile.
+# IPython's functions that run a magic, and the names of the code that magics compile: a name of
+# ours for what the profiler runs, and IPython's own.
 MAGIC_CALLS = (InteractiveShell.run_cell_magic.__code__, InteractiveShell.run_line_magic.__code__)
-_IN_MAGICS = ("<timed exec>", "<timed eval>", "<magic-timeit>")
+IN_PROFILER = "<profiled>"
+_IN_MAGICS = (IN_PROFILER, "<timed exec>", "<timed eval>", "<magic-timeit>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class CellCompiler(CachingCompiler):
             self.first_line = before
 
     def __call__(self, source: Any, filename: str, symbol: str, **options: Any) -> CodeType:
-        """Compile source; what `%time` and `%timeit` run has the cell's name and its lines."""
+        """Compile source; what `%time`, `%timeit` and `%prun` run has the cell's name and lines."""
         body = None
         if filename in _IN_MAGICS and isinstance(source, ast.AST):
             body = magic_body(sys._getframe(1), self.label)

@@ -17,7 +17,8 @@ from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
 from mcnb.messages import STREAMS, Reply
 from mcnb.worker import signals
 from mcnb.worker.capture import Record, RecordedStream
-from mcnb.worker.cellcode import CellCompiler, leading_blank_lines, magic_body
+from mcnb.worker.cellcode import IN_PROFILER, CellCompiler, leading_blank_lines, magic_body
+from mcnb.worker.introspection import card, resolve
 from mcnb.worker.monitor import Monitor
 from mcnb.worker.session import Session
 from mcnb.worker.tracebacks import describe_error, format_error
@@ -114,6 +115,16 @@ class WorkerShell(ZMQInteractiveShell):
     _depth = 0
     _cell_loop: asyncio.AbstractEventLoop | None = None
 
+    def init_magics(self) -> None:
+        """Make IPython's magics available."""
+        super().init_magics()
+        _let_profiler_compile(self)
+
+    def init_hooks(self) -> None:
+        """Show in the cell's output what IPython shows in a pager, such as `name?`."""
+        super().init_hooks()
+        self.set_hook("show_in_pager", _print_page, 0)
+
     def run(self, source: str, label: str, first_line: int) -> Reply:
         """Run a cell and return the reply.
 
@@ -162,6 +173,14 @@ class WorkerShell(ZMQInteractiveShell):
         finally:
             asyncio.set_event_loop(None)
             asyncio.events._set_running_loop(engine_loop)
+
+    def _inspect(self, meth: str, oname: str, namespaces: Any = None, **kw: Any) -> Any:
+        """Show what `name?` asks for; of arrays, their layout instead of IPython's description."""
+        text = card(resolve(self.user_ns, oname)) if meth == "pinfo" else ""
+        if not text:
+            return super()._inspect(meth, oname, namespaces, **kw)
+        print(text)
+        return None
 
     def run_cell(self, *args: Any, **kwargs: Any) -> Any:
         """Run a cell as IPython does, also within another cell."""
@@ -215,6 +234,8 @@ def adopt_shell(shell: Any) -> None:
     """Turn the shell of an adopted engine into a `WorkerShell`, which keeps its variables."""
     shell.__class__ = WorkerShell
     shell.compile = CellCompiler()
+    _let_profiler_compile(shell)
+    shell.set_hook("show_in_pager", _print_page, 0)
     for name, made in (
         ("displayhook", RecordingHook(parent=shell, shell=shell)),
         ("display_pub", RecordingPublisher(parent=shell, shell=shell)),
@@ -222,6 +243,32 @@ def adopt_shell(shell: Any) -> None:
         made.session = shell.kernel.session
         setattr(shell, name, made)
     shell.display_trap.hook = shell.displayhook
+
+
+def _print_page(_: Any, text: Any, start: int = 0, screen_lines: int = 0) -> None:
+    """Print what IPython would show in a pager, from a line on."""
+    del screen_lines
+    if isinstance(text, dict):
+        text = text.get("text/plain", "")
+    print("\n".join(str(text).split("\n")[start:]).rstrip("\n"))
+
+
+def _let_profiler_compile(shell: Any) -> None:
+    """Let `%prun` run code that the shell has compiled, with the lines of the notebook's cell.
+
+    IPython gives the profiler source, which would get lines and a name of its own.
+    """
+    magics = shell.magics_manager.registry["ExecutionMagics"]
+    run_with_profiler = magics._run_with_profiler
+
+    def compiling(code: Any, *rest: Any) -> Any:
+        body = magic_body(sys._getframe(1), shell.compile.label)
+        # A statement in the magic's own line comes before the code below it.
+        if body is not None and (not body.text or code == shell.transform_cell(body.text)):
+            code = shell.compile(shell.compile.ast_parse(code), IN_PROFILER, "exec")
+        return run_with_profiler(code, *rest)
+
+    magics._run_with_profiler = compiling
 
 
 def refuse_input(*_: object, **__: object) -> str:

@@ -21,6 +21,8 @@ CELL_MAGICS = {
     "\n\n%%time": 6,
     "%%time\n\n": 6,
     "%%capture\n\n": 6,
+    "%%prun -q": 4,
+    "%%capture\n\n%%prun -s cumulative\n\n": 8,
 }
 # Times differ from run to run.
 TIMES = re.compile(r"^.*(CPU times|Wall time|per loop).*\n", re.MULTILINE)
@@ -46,12 +48,13 @@ def test_the_line_of_a_divergence(cluster: mcnb.Cluster, magic: str, line: int) 
     assert f"----> {line} jnp.sum(x)\n" in result.text()
 
 
-@pytest.mark.parametrize("magic", ["%%time", "%%timeit -n1 -r1", "\n%%time\n"])
+@pytest.mark.parametrize("magic", ["%%time", "%%timeit -n1 -r1", "\n%%time\n", "%%prun -q"])
 def test_the_line_of_an_error(cluster: mcnb.Cluster, magic: str) -> None:
     line = 3 + len(magic.split("\n"))
     result = cluster.run(f"{magic}\n{BODY.format('1 / 0')}")
     function = ", in inner" if "timeit" in magic else ""
     text = re.sub(r"In\[\d+\]", "In[1]", TIMES.sub("", result.text()))
+    text = text.removeprefix("[1-3]\n")  # the profiler prints a space where no error ends it
     assert text == (
         f"[0] ZeroDivisionError in line {line}\n"
         f"Cell In[1], line {line}{function}\n"
@@ -64,7 +67,7 @@ def test_the_line_of_an_error(cluster: mcnb.Cluster, magic: str) -> None:
     )
 
 
-@pytest.mark.parametrize("magic", ["%time", "%timeit -n1 -r1"])
+@pytest.mark.parametrize("magic", ["%time", "%timeit -n1 -r1", "%prun -q"])
 def test_a_magic_of_one_line(cluster: mcnb.Cluster, magic: str) -> None:
     result = cluster.run(f"a = 1\n\n{magic} jnp.sum(x) if k else 0")
     assert "processes 1-3 are waiting in sum, line 3; process 0 finished" in str(result.error())
@@ -75,11 +78,22 @@ def test_lines_after_a_magic(cluster: mcnb.Cluster) -> None:
     assert "process 2 is waiting in sum, line 4" in str(result.error())
 
 
-def test_a_syntax_error_in_a_magic(cluster: mcnb.Cluster) -> None:
-    error = str(cluster.run("%%time\na = 1\nb = = 2").error())
+@pytest.mark.parametrize("magic", ["%%time", "%%prun"])
+def test_a_syntax_error_in_a_magic(cluster: mcnb.Cluster, magic: str) -> None:
+    error = str(cluster.run(f"{magic}\na = 1\nb = = 2").error())
     assert re.sub(r"In\[\d+\]", "In[1]", error) == (
         "all 4 processes raised SyntaxError: invalid syntax (<In[1]>, line 3) (line 3)"
     )
+
+
+def test_a_profile_counts_calls_of_the_cell(cluster: mcnb.Cluster) -> None:
+    result = cluster.run("%%prun -s name\ndef later():\n    return 1\nlater(); later()")
+    assert re.search(r"\n +2 +[\d. ]+<In\[\d+\]>:2\(later\)\n", result.text())
+
+
+def test_a_statement_beside_a_profile_counts(cluster: mcnb.Cluster) -> None:
+    cluster.run("%%prun -q one = 1\ntwo = one + 1").raise_for_errors()
+    assert cluster.pull("two")[0] == 2
 
 
 def test_a_function_of_a_timed_cell(cluster: mcnb.Cluster) -> None:

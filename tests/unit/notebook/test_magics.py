@@ -517,6 +517,7 @@ class Shell:
             registry={}, magics={"line": {"mcjax": 1, "time": 2}, "cell": {"mcjax": 3}}
         )
         self.completions: dict[str, list[str]] = {}
+        self.Completer = SimpleNamespace(custom_matchers=[])
 
     def register_magics(self, magics: McjaxMagics) -> None:
         self.magics_manager.registry[type(magics).__name__] = magics

@@ -1,0 +1,129 @@
+"""Complete and describe, in cells that begin with `%%mcjax`, the names of the processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from IPython.core.completer import SimpleCompletion, context_matcher
+from IPython.utils.tokenutil import token_at_cursor
+
+from mcnb.cluster import cluster as clusters
+from mcnb.worker.introspection import complete, describe
+
+MAGIC = "%%mcjax"
+# How long a process may take to answer. The notebook kernel does nothing else meanwhile.
+PATIENCE_S = 0.5
+
+
+class Body(NamedTuple):
+    """The part of a `%%mcjax` cell that runs on the processes.
+
+    Attributes:
+        options: The text after `%%mcjax`.
+        start: The position in the cell at which the part begins.
+        source: The part.
+    """
+
+    options: str
+    start: int
+    source: str
+
+
+def body_of(cell: str) -> Body | None:
+    r"""Return the part of a cell that runs on the processes, or None if it is no `%%mcjax` cell.
+
+    Example:
+        >>> body_of("%%mcjax -p 2\nx = 1")
+        Body(options='-p 2', start=13, source='x = 1')
+    """
+    blank = len(cell) - len(cell.lstrip())
+    first, newline, source = cell[blank:].partition("\n")
+    magic, _, options = first.partition(" ")
+    if magic != MAGIC or not newline:
+        return None
+    return Body(options.strip(), blank + len(first) + 1, source)
+
+
+class Assistance:
+    """Completions and tooltips for the names of the processes.
+
+    A process is asked only while no cell runs, and nothing is shown if it does not answer soon.
+
+    Args:
+        shell: The notebook kernel's shell.
+        first_process: Returns the first process of a cell, given the text after `%%mcjax`.
+    """
+
+    def __init__(self, shell: Any, first_process: Callable[[str], int]) -> None:
+        self._shell = shell
+        self._first_process = first_process
+        self._kernel = getattr(shell, "kernel", None)
+
+    def install(self) -> None:
+        """Begin to complete and describe."""
+        self._shell.Completer.custom_matchers.append(self.names)
+        if self._kernel is not None:
+            self._kernel.do_inspect = partial(self.inspect, self._kernel.do_inspect)
+
+    def remove(self) -> None:
+        """Leave completions and tooltips to IPython again."""
+        self._shell.Completer.custom_matchers.remove(self.names)
+        if self._kernel is not None:
+            del self._kernel.do_inspect
+
+    # Before IPython's own matchers, which know the names of the notebook kernel.
+    @context_matcher(identifier="mcnb.names", priority=1000)
+    def names(self, context: Any) -> dict[str, Any]:
+        """Return the completions at the cursor, as a matcher of IPython's."""
+        before = context.full_text.split("\n")[: context.cursor_line]
+        cursor = sum(len(line) + 1 for line in before) + context.cursor_position
+        body = body_of(context.full_text)
+        found = None
+        if body is not None and cursor >= body.start:
+            cursor -= body.start
+            found = self._ask(body, complete, body.source, cursor)
+        if body is None or not found:
+            return {"completions": []}
+        return {
+            "completions": [SimpleCompletion(one.text, type=one.kind) for one in found],
+            "matched_fragment": body.source[found[0].start : cursor],
+            "suppress": True,
+            "ordered": True,
+        }
+
+    def inspect(
+        self,
+        original: Callable[..., Any],
+        code: str,
+        cursor_pos: int,
+        detail_level: int = 0,
+        omit_sections: Any = (),
+    ) -> Any:
+        """Reply to a request of Jupyter's to describe the name at the cursor.
+
+        Args:
+            original: The kernel's own method, for other cells.
+            code: The cell.
+            cursor_pos: The position of the cursor in it.
+            detail_level: 0, or 1 for the source, too.
+            omit_sections: Parts of IPython's description that are not wanted.
+        """
+        body = body_of(code)
+        found = None
+        if body is not None and cursor_pos >= body.start:
+            name = token_at_cursor(body.source, cursor_pos - body.start)
+            found = self._ask(body, describe, name, detail_level) if name else None
+        if found is None:
+            return original(code, cursor_pos, detail_level, omit_sections)
+        if not self._shell.enable_html_pager:
+            found.pop("text/html", None)
+        return {"status": "ok", "data": found, "metadata": {}, "found": bool(found)}
+
+    def _ask(self, body: Body, function: Callable[..., Any], *args: Any) -> Any:
+        cluster = clusters.current
+        if cluster is None:
+            return None
+        process = self._first_process(body.options)
+        return cluster.ask_idle(function, *args, process=process, within_s=PATIENCE_S)

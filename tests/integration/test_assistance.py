@@ -1,0 +1,164 @@
+"""Completion, tooltips and `name?` in `%%mcjax` cells, on real processes."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from IPython.core.completer import provisionalcompleter
+
+import mcnb
+from mcnb.cluster import cluster as clusters
+from mcnb.notebook.assistance import Assistance
+from mcnb.notebook.magics import first_process
+from mcnb.output.text import without_escapes
+from mcnb.worker.introspection import complete
+from tests.conftest import Notebook, wait_until
+
+SETUP = """
+import time
+import jax, jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec as P
+k = jax.process_index()
+mesh = jax.make_mesh((4, 2), ("a", "b"))
+x = jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P("a", "b")))
+params = {"w": x, "steps": 3}
+class Slow:
+    asked = 0
+    def __dir__(self):
+        time.sleep(self.asked)
+        return ["early"]
+slow = Slow()
+if k == 2: only_on_2 = k
+"""
+CARD = (
+    "Type:     jax.Array\n"
+    "Shape:    (8, 4)\n"
+    "Dtype:    float32\n"
+    "Sharding: P('a', 'b') on the mesh a=4, b=2: 8 devices of 4 processes\n"
+    "Bytes:    128, of which 16 on each device"
+)
+
+
+@pytest.fixture
+def prepared_notebook(notebook: Notebook) -> Notebook:
+    assert notebook.run(f"%%mcjax\n{SETUP}").success
+    return notebook
+
+
+def completions(notebook: Notebook, cell: str) -> list[str]:
+    with provisionalcompleter():
+        found = notebook.shell.Completer.completions(cell, len(cell))
+        return [cell[: one.start] + one.text for one in found]
+
+
+def test_names_of_the_processes_are_completed(prepared_notebook: Notebook) -> None:
+    prepared_notebook.shell.user_ns["params_of_the_kernel"] = 1
+    before = mcnb.current_cluster().last
+    for typed, completed in {
+        "para": ["params"],
+        "y = x.shar": ["y = x.sharding"],
+        "x.sharding.mesh.axis_n": ["x.sharding.mesh.axis_names"],
+        "a = 1\nparams['w'].sharding.sp": ["a = 1\nparams['w'].sharding.spec"],
+        "only_on_": [],
+    }.items():
+        found = completions(prepared_notebook, f"%%mcjax\n{typed}")
+        assert found == [f"%%mcjax\n{text}" for text in completed]
+    assert completions(prepared_notebook, "%%mcjax -p 2,3\nonly_on_") == [
+        "%%mcjax -p 2,3\nonly_on_2"
+    ]
+    assert completions(prepared_notebook, "params_of_") == ["params_of_the_kernel"]
+    assert mcnb.current_cluster().last is before
+
+
+@pytest.mark.usefixtures("prepared_notebook")
+def test_arrays_are_described() -> None:
+    assistance = Assistance(SimpleNamespace(enable_html_pager=True), first_process)
+    reply = assistance.inspect(lambda *_: None, "%%mcjax\ny = x + 1", 13)
+    assert reply == {"status": "ok", "data": {"text/plain": CARD}, "metadata": {}, "found": True}
+    reply = assistance.inspect(lambda *_: None, "%%mcjax -p 3\nonly_on_2", 22)
+    assert reply["found"] is False
+
+
+def test_question_marks_print(prepared_notebook: Notebook) -> None:
+    indented = CARD.replace("\n", "\n        ")
+    assert prepared_notebook.run("%%mcjax\nx?").stdout == f"[all 4] {indented}\n"
+    shown = without_escapes(prepared_notebook.run("%%mcjax -p 0,1\njnp.sum?").stdout)
+    assert shown.startswith("[0,1] Signature:\n      jnp.sum(\n          a: 'ArrayLike',\n")
+    shown = without_escapes(prepared_notebook.run("%%mcjax\nk?").stdout)
+    assert "[2] Type:        int\n    String form: 2\n" in shown
+    assert prepared_notebook.run("%%mcjax\nnothing?").stdout == (
+        "[all 4] Object `nothing` not found.\n"
+    )
+    assert prepared_notebook.run("%%mcjax\njnp.cums*?").stdout == "[all 4] jnp.cumsum\n"
+
+
+def test_a_process_that_does_not_answer_is_not_asked_again(prepared_notebook: Notebook) -> None:
+    cluster = mcnb.current_cluster()
+    cluster.run("Slow.asked = 1.5").raise_for_errors()
+    assert cluster.ask_idle(complete, "slow.ea", 7, within_s=0.1) is None
+    began = time.monotonic()
+    assert cluster.ask_idle(complete, "para", 4, within_s=60) is None
+    assert time.monotonic() - began < 1
+    assert cluster.run("1").text() == "[all 4] 1\n"  # which waits for the answer, as it is in line
+    assert wait_until(lambda: cluster.ask_idle(complete, "para", 4, within_s=60))
+
+
+def test_nobody_is_asked_while_a_cell_runs(prepared_notebook: Notebook) -> None:
+    cluster = mcnb.current_cluster()
+    cell = threading.Thread(target=cluster.run, args=("x.sum(); time.sleep(1)",))
+    cell.start()
+    assert wait_until(lambda: "running a cell" in cluster.status())
+    assert cluster.ask_idle(complete, "para", 4, within_s=60) is None
+    cell.join()
+    assert completions(prepared_notebook, "%%mcjax\npara") == ["%%mcjax\nparams"]
+
+
+def test_a_cluster_without_that_process(prepared_notebook: Notebook) -> None:
+    cluster = mcnb.current_cluster()
+    assert cluster.ask_idle(complete, "para", 4, process=4, within_s=60) is None
+    assert mcnb.Cluster().ask_idle(complete, "para", 4, within_s=60) is None
+
+
+@pytest.fixture
+def eight() -> Iterator[mcnb.Cluster]:
+    with mcnb.Cluster(processes=8, devices_per_process=1) as cluster:
+        before, clusters.current = clusters.current, cluster
+        yield cluster
+        clusters.current = before
+
+
+@pytest.mark.thorough("many requests")
+def test_many_requests_beside_cells(eight: mcnb.Cluster, shell: Any) -> None:
+    """500 requests, half of them while cells run: no error, no launch, no delay, no verdict."""
+    eight.run(SETUP.replace("(4, 2)", "(8, 1)")).raise_for_errors()
+    over = threading.Event()
+    cells: list[mcnb.Result] = []
+
+    def run_cells() -> None:
+        while not over.is_set():
+            cells.append(eight.run("float(jnp.sum(x))"))
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=run_cells)
+    thread.start()
+    answered, took = 0, []
+    for _ in range(500):
+        began = time.monotonic()
+        found = eight.ask_idle(complete, "x.sharding.mesh.sh", 18, within_s=5)
+        if found:
+            answered += 1
+            took.append(time.monotonic() - began)
+            assert [one.text for one in found] == ["shape", "shape_tuple"]
+        time.sleep(0.005)
+    over.set()
+    thread.join()
+    print(f"{answered} of 500 answered, in {1e3 * statistics.median(took):.1f} ms")
+    assert answered > 20
+    assert {one.text() for one in cells} == {"[all 8] 32.0\n"}
+    assert {len(one.launches) for one in cells} == {8}

@@ -91,3 +91,40 @@ def check(picture: Any, title: str, theme: str) -> None:
     assert all(colors[color_of(process)] > 100 for process in range(4)), colors.most_common(9)
     # Paper of its own, whatever the theme: dark text on it can be read.
     assert colors[PAPER] > 0.3 * colors.total()
+
+
+HELPED = """import jax, jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((4, 2), ("a", "b"))
+layer = jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P("a", "b")))"""
+
+
+def test_names_of_the_processes_are_offered_in_jupyterlab(tmp_path: Path) -> None:
+    set_theme(tmp_path, "light")
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    cells = [CELLS[0], f"%%mcjax\n{HELPED}", "%%mcjax\nlayer.sharding.mesh.axis_n"]
+    with browser_page(height=1100) as page, jupyterlab(tmp_path) as about:
+        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+        made = [nbformat.v4.new_code_cell(source) for source in cells]
+        notebook = nbformat.v4.new_notebook(cells=made, metadata=kernel)
+        nbformat.write(notebook, tmp_path / "lessons" / "names.ipynb")
+        run_notebook(page, about, "names.ipynb")
+        editor = page.locator(".jp-CodeCell .cm-content").nth(2)
+        editor.click()
+        page.keyboard.press("Control+End")
+        page.keyboard.press("Tab")
+        page.wait_for_selector(".jp-Completer >> text=axis_names")
+        page.keyboard.press("Enter")
+        page.wait_for_function(
+            "() => document.querySelectorAll('.cm-content')[2].innerText.includes('axis_names')"
+        )
+        page.keyboard.press("Control+a")
+        page.keyboard.type("%%mcjax\nlayer.")
+        page.keyboard.press("Tab")
+        page.wait_for_selector(".jp-Completer >> text=sharding")
+        page.screenshot(path=SCREENSHOTS / "completion.png")
+        page.keyboard.press("Escape")
+        page.keyboard.press("Backspace")
+        page.keyboard.press("Shift+Tab")
+        page.wait_for_selector(".jp-Tooltip >> text=8 devices of 4 processes")
+        page.screenshot(path=SCREENSHOTS / "tooltip.png")

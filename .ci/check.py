@@ -43,10 +43,12 @@ class Extent:
 
     Args:
         lessons: Every lesson, not only the first ones.
+        promises: Of the tests on real processes, only those of what the README promises.
         thorough: Everything.
     """
 
     lessons: bool = False
+    promises: bool = False
     thorough: bool = False
 
 
@@ -87,6 +89,8 @@ def tests(extent: Extent) -> bool:
     command = [sys.executable, "-m", "pytest", "--durations=15"]
     if extent.thorough:
         command.append("--all")
+    elif extent.promises:
+        command.append("--promises")
     return note(run_pytest(command, side_by_side=SIDE_BY_SIDE, cwd=ROOT), *command)
 
 
@@ -226,10 +230,13 @@ def main(words: Sequence[str] | None = None) -> int:
         "steps", nargs="*", choices=[[], *(step.__name__ for step in STEPS)], metavar="STEP"
     )
     parser.add_argument("--lessons", action="store_true", help="run every lesson")
+    parser.add_argument(
+        "--promises", action="store_true", help="run unit tests and the tests of promises"
+    )
     parser.add_argument("--all", action="store_true", help="run every test and lesson")
     parser.add_argument("--unsteady", type=Path, help="a file: unsteady tests are added to it")
     arguments = parser.parse_args(words)
-    extent = Extent(arguments.lessons, arguments.all)
+    extent = Extent(arguments.lessons, arguments.promises, arguments.all)
     done: list[tuple[str, bool, float]] = []
     for step in STEPS:
         if arguments.steps and step.__name__ not in arguments.steps:

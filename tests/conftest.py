@@ -37,6 +37,7 @@ once = pytest.mark.skipif(
 settings.register_profile("mcnb", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mcnb")
 ROOT = Path(__file__).resolve().parent.parent
+INTEGRATION = ROOT / "tests" / "integration"
 RESIDUE_S = 20.0
 POLL_S = 0.01
 # How often a wait measures how busy the machine is, and the most that counts of one look.
@@ -51,6 +52,9 @@ BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(rang
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the thorough tests, too")
+    parser.addoption(
+        "--promises", action="store_true", help="of the integration tests, run those of promises"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -60,10 +64,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if config.getoption("--all") or config.args_source is pytest.Config.ArgsSource.ARGS:
         return
+    few = config.getoption("--promises")
     left_out = {
         item
         for item in items
-        if item.get_closest_marker("thorough") and not item.get_closest_marker("promise")
+        if not item.get_closest_marker("promise")
+        and (item.get_closest_marker("thorough") or (few and INTEGRATION in item.path.parents))
     }
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]

@@ -14,6 +14,7 @@ from tests.support.divergences_of_programs import PROGRAMS
 from tests.support.divergences_of_threads import THREADS
 from tests.support.timing import shortest
 
+pytestmark = pytest.mark.promise("each kind of divergence gets its verdict")
 SETUP = """
 import functools, gc, os, threading, time
 import jax, jax.numpy as jnp, numpy as np

@@ -73,6 +73,7 @@ def fuzzer(count: int, devices: int) -> Iterator[Fuzzer]:
         yield Fuzzer(cluster, count, devices)
 
 
+@pytest.mark.promise("what diverges gets a verdict, and nothing else does")
 def test_some_random_programs() -> None:
     with fuzzer(3, 1) as fuzz:
         failures = [wrong for seed in range(60) if (wrong := fuzz.wrong(seed))]

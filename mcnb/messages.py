@@ -58,6 +58,8 @@ class ProcessError:
             the traceback contains no line of the cell.
         traceback: The traceback as text, from the learner's first line on.
         undefined: The global variable that does not exist, for a `NameError`; otherwise empty.
+        close: A name that does exist, and is spelled much like the undefined one; empty if there is
+            none.
     """
 
     name: str
@@ -65,6 +67,7 @@ class ProcessError:
     line: int | None
     traceback: str
     undefined: str = ""
+    close: str = ""
 
     def heading(self) -> str:
         """Return the error's name and place.

@@ -286,35 +286,39 @@ class Cluster:
             self._history.add(Push(dict(values), self._targets(processes)))
 
     def ask_idle(
-        self, function: Callable[..., Any], *args: Any, process: int = 0, within_s: float
-    ) -> Any:
-        """Call one of mcnb's own functions in a process, if no cell runs; return what it returned.
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        processes: Sequence[int],
+        within_s: float,
+    ) -> dict[int, Any]:
+        """Call one of mcnb's own functions in processes, if no cell runs.
 
         It is for what helps to write a cell, and costs no cell more than the time of one call.
 
         Args:
             function: Called with the process's shell, and the arguments. It launches nothing.
             args: The arguments.
-            process: The process.
-            within_s: How long to wait for the answer, in seconds.
+            processes: The processes.
+            within_s: How long to wait for the answers, in seconds.
 
         Returns:
-            The answer; None if a cell runs, there is no such process, or it does not answer in
-            time or has not answered the call before.
+            The answers by process: of those processes that exist and answer in time. None is asked
+            while a cell runs, or while one has not answered the call before.
         """
         if not self._lock.acquire(blocking=False):
-            return None
+            return {}
         try:
-            processes = self._lifetime.processes
-            if processes is None or processes.exits or self._execution is not None:
-                return None
-            if not 0 <= process < self.options.processes or not _answered(self._asked, 0):
-                return None
-            self._asked = processes.client.call(function, *args, processes=[process])
-            if not _answered(self._asked, within_s):
-                return None
-            answer = self._asked.answers.get(process)
-            return None if isinstance(answer, ProcessError) else answer
+            running = self._lifetime.processes
+            wanted = [k for k in processes if 0 <= k < self.options.processes]
+            if running is None or running.exits or self._execution is not None or not wanted:
+                return {}
+            if not _answered(self._asked, 0):
+                return {}
+            self._asked = running.client.call(function, *args, processes=wanted)
+            _answered(self._asked, within_s)
+            answers = self._asked.answers.items()
+            return {k: one for k, one in answers if not isinstance(one, ProcessError)}
         finally:
             self._lock.release()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mcnb._lessons import find_lessons, read_notebook
+from mcnb._text import magic_first
 from mcnb.errors import McnbError, OptionError
 from mcnb.export.source import (
     awaits,
@@ -249,8 +250,8 @@ def parts_of(cells: Sequence[Any], display: str) -> list[Part]:
         if cell.cell_type != "code":
             continue
         tags = cell.metadata.get("tags", [])
-        read = Cell(index, cell.source, fails="raises-exception" in tags)
-        first, _, code = cell.source.lstrip("\n").partition("\n")
+        read = Cell(index, magic_first(cell.source), fails="raises-exception" in tags)
+        first, _, code = read.source.lstrip("\n").partition("\n")
         if magic := _MAGIC.fullmatch(first):
             running = True
             read = _in_processes(read, code, magic[1], parts[-1].options.processes, known)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mcnb._text import plural
+from mcnb._text import magic_first, plural
 from mcnb.errors import McnbError
 from mcnb.export.choose import Choice, choose, folder_numbers, with_lasting_folders
 from mcnb.export.needs import names_of
@@ -331,7 +331,7 @@ def _free_name(cells: Sequence[Any], *names: str) -> str:
     """Return the first of some names that no cell defines."""
     taken: set[str] = set()
     for cell in cells:
-        first, _, code = cell.source.lstrip("\n").partition("\n")
+        first, _, code = magic_first(cell.source).lstrip("\n").partition("\n")
         if cell.cell_type == "code" and first.startswith("%%mcjax"):
             with contextlib.suppress(SyntaxError):
                 taken |= names_of(plain(code)).defines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,7 +13,8 @@ from IPython.utils.tokenutil import token_at_cursor
 from mcnb.cluster import cluster as clusters
 from mcnb.worker.introspection import complete, describe
 
-MAGIC = "%%mcjax"
+# The magic's line, with comments and blank lines above it.
+_CELL = re.compile(r"(?:[ \t]*(?:#.*)?\n)*[ \t]*%%mcjax\b(?![-\w])(.*)\n")
 # How long a process may take to answer. The notebook kernel does nothing else meanwhile.
 PATIENCE_S = 0.5
 
@@ -38,12 +40,8 @@ def body_of(cell: str) -> Body | None:
         >>> body_of("%%mcjax -p 2\nx = 1")
         Body(options='-p 2', start=13, source='x = 1')
     """
-    blank = len(cell) - len(cell.lstrip())
-    first, newline, source = cell[blank:].partition("\n")
-    magic, _, options = first.partition(" ")
-    if magic != MAGIC or not newline:
-        return None
-    return Body(options.strip(), blank + len(first) + 1, source)
+    found = _CELL.match(cell)
+    return None if found is None else Body(found[1].strip(), found.end(), cell[found.end() :])
 
 
 class Assistance:
@@ -126,4 +124,5 @@ class Assistance:
         if cluster is None:
             return None
         process = self._first_process(body.options)
-        return cluster.ask_idle(function, *args, process=process, within_s=PATIENCE_S)
+        found = cluster.ask_idle(function, *args, processes=[process], within_s=PATIENCE_S)
+        return found.get(process)

@@ -17,6 +17,7 @@ from IPython.display import display
 from IPython.utils.process import arg_split
 
 from mcnb._lessons import read_notebook
+from mcnb._text import magic_first, name_processes
 from mcnb.cluster import cluster as clusters
 from mcnb.cluster.cluster import Cluster, connect
 from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of, starts_processes
@@ -25,7 +26,7 @@ from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.launchers.forkserver_client import close_idle
 from mcnb.lockstep.advice import IMPORTS
 from mcnb.messages import ProcessError
-from mcnb.notebook.assistance import Assistance
+from mcnb.notebook.assistance import PATIENCE_S, Assistance
 from mcnb.notebook.display import show
 from mcnb.notebook.live import LiveView, somebody_looks
 from mcnb.options import (
@@ -41,6 +42,7 @@ from mcnb.options import (
     usage,
 )
 from mcnb.output.log import log_text
+from mcnb.worker.introspection import defines
 
 _T = TypeVar("_T")
 
@@ -54,6 +56,9 @@ def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Conta
         >>> error = ProcessError("NameError", "name 'params' is not defined", 2, "", "params")
         >>> missing_name({0: error, 1: error}, 2, {})
         'Hint: first run the %%mcjax cell that defines params'
+        >>> error = ProcessError("NameError", "", 2, "", "params", close="param")
+        >>> missing_name({0: error}, 1, {})
+        'Hint: did you mean param? If not, first run the %%mcjax cell that defines params'
     """
     found = {error.undefined for error in errors.values()}
     if len(errors) < count or len(found) != 1 or "" in found:
@@ -66,7 +71,10 @@ def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Conta
         )
     if name in IMPORTS:  # the error already has a hint
         return ""
-    return f"Hint: first run the %%mcjax cell that defines {name}"
+    run = f"first run the %%mcjax cell that defines {name}"
+    close = {error.close for error in errors.values()}
+    meant = close.pop() if len(close) == 1 else ""
+    return f"Hint: did you mean {meant}? If not, {run}" if meant else f"Hint: {run}"
 
 
 class SentenceParser(MagicArgumentParser):
@@ -158,11 +166,30 @@ class McjaxMagics(Magics):
         # versions of IPython increment it before the cell.
         self.number = max(int(shell.displayhook.prompt_count), 1)
         self.assistance = Assistance(shell, first_process)
+        # IPython's events, and what is called then.
+        self.followed = {"pre_run_cell": self.begin_cell, "post_run_cell": self.end_cell}
 
     def begin_cell(self, info: Any = None) -> None:
         """Count a cell that begins, also one without a history, which IPython does not count."""
         counted = getattr(info, "store_history", True)
         self.number = int(self.shell.displayhook.prompt_count) if counted else self.number + 1
+
+    def end_cell(self, result: Any) -> None:
+        """Say where a name is, if a cell of the notebook kernel lacks one of the processes'."""
+        error = result.error_in_exec
+        cluster = clusters.current
+        if type(error) is not NameError or cluster is None or not error.name:
+            return
+        everyone = range(cluster.options.processes)
+        found = cluster.ask_idle(defines, error.name, processes=everyone, within_s=PATIENCE_S)
+        if holders := [k for k, has in sorted(found.items()) if has]:
+            who = name_processes(holders, cluster.options.processes)
+            print(
+                f"Hint: {error.name} is defined on {who}, but not in the notebook kernel. To use "
+                "it, begin the cell with %%mcjax",
+                file=sys.stderr,
+                flush=True,
+            )
 
     @line_magic
     def mcjax(self, line: str) -> None:
@@ -505,11 +532,18 @@ def register(shell: Any) -> None:
     magics = McjaxMagics(shell)
     shell.register_magics(magics)
     magics.assistance.install()
-    shell.events.register("pre_run_cell", magics.begin_cell)
+    shell.input_transformers_cleanup.append(_magic_first)
+    for event, call in magics.followed.items():
+        shell.events.register(event, call)
     for parser, commands in ((line_parser(), McjaxMagics._commands), (cell_parser(), ())):
         words = [word for action in parser._actions for word in action.option_strings]
         words += commands
         shell.set_hook("complete_command", lambda _, __, words=words: words, str_key=parser.prog)
+
+
+def _magic_first(lines: list[str]) -> list[str]:
+    """Let comments stand above `%%mcjax`, as a transformer of IPython's."""
+    return magic_first("".join(lines)).splitlines(keepends=True)
 
 
 def unregister(shell: Any) -> None:
@@ -522,7 +556,9 @@ def unregister(shell: Any) -> None:
     magics = shell.magics_manager.registry.get(McjaxMagics.__name__)
     if magics is not None:
         with contextlib.suppress(ValueError):  # already unregistered
-            shell.events.unregister("pre_run_cell", magics.begin_cell)
+            for event, call in magics.followed.items():
+                shell.events.unregister(event, call)
             magics.assistance.remove()
+            shell.input_transformers_cleanup.remove(_magic_first)
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("mcjax", None)

@@ -15,14 +15,12 @@ import math
 import re
 import types
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from IPython.core.completer import provisionalcompleter, rectify_completions
+from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.dir2 import dir2
-
-if TYPE_CHECKING:
-    from mcnb.worker.shell import WorkerShell
 
 # More matches are of no use to a person.
 MOST_MATCHES = 500
@@ -60,7 +58,7 @@ class Match(NamedTuple):
     kind: str
 
 
-def complete(shell: WorkerShell, source: str, cursor: int) -> tuple[Match, ...]:
+def complete(shell: InteractiveShell, source: str, cursor: int) -> tuple[Match, ...]:
     """Return the completions at a position of a cell's source, which all begin at one place.
 
     Args:
@@ -90,7 +88,7 @@ def _attributes(names: Mapping[str, Any], before: str) -> tuple[Match, ...]:
     )
 
 
-def describe(shell: WorkerShell, name: str, detail: int) -> dict[str, str]:
+def describe(shell: InteractiveShell, name: str, detail: int) -> dict[str, str]:
     """Return a description of a name or an attribute by MIME type; empty if there is none.
 
     Args:
@@ -111,6 +109,11 @@ def describe(shell: WorkerShell, name: str, detail: int) -> dict[str, str]:
         except KeyError:
             return {}
     return bundle
+
+
+def defines(shell: InteractiveShell, name: str) -> bool:
+    """Return whether the process has a variable of that name."""
+    return name in shell.user_ns
 
 
 @contextlib.contextmanager
@@ -227,7 +230,7 @@ def _bytes(array: Any) -> str:
     return str(whole) if part == whole else f"{whole}, of which {part} on each device"
 
 
-def _fields_of(shell: WorkerShell, value: Any, name: str) -> dict[str, str]:
+def _fields_of(shell: InteractiveShell, value: Any, name: str) -> dict[str, str]:
     """Return what IPython says of a value, by title."""
     found = shell.inspector.info(value, oname=name)
     told = {

@@ -6,6 +6,8 @@ objects, so that equal errors would differ; and it takes seconds for a deep stac
 
 from __future__ import annotations
 
+import builtins
+import difflib
 import linecache
 import re
 import traceback
@@ -21,6 +23,8 @@ from mcnb.worker.cellcode import MAGIC_CALLS
 
 CONTEXT_LINES = 2
 MOST_FRAMES = 24
+# How much alike two names are that may be meant for each other, from 0 to 1.
+CLOSE = 0.75
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 # Gloo's errors contain the peer's port, which changes from run to run.
 _PEER = re.compile(r"\[\d+\.\d+\.\d+\.\d+\]:\d+")
@@ -43,12 +47,14 @@ def describe_error(error: BaseException, label: str) -> ProcessError:
         message = str(error)
     except Exception as failure:
         message = f"<its text can't be shown: str() raised {type(failure).__name__}>"
+    undefined = _undefined(error)
     return ProcessError(
         name=type(error).__name__,
         message=_alike(_ESCAPES.sub("", message)),
         line=cell_line(error, label),
         traceback=format_error(error),
-        undefined=_undefined(error),
+        undefined=undefined,
+        close=_close_to(undefined, error) if undefined else "",
     )
 
 
@@ -69,6 +75,14 @@ def _undefined(error: BaseException) -> str:
     entries = _entries(error)
     closed_over = entries[-1].tb_frame.f_code.co_freevars if entries else ()
     return "" if error.name in closed_over else str(error.name or "")
+
+
+def _close_to(name: str, error: BaseException) -> str:
+    """Return the name that is spelled most like one that is not defined; empty if none is close."""
+    frame = _entries(error)[-1].tb_frame
+    known = {*frame.f_locals, *frame.f_globals, *vars(builtins)}
+    named = sorted(one for one in known if name.startswith("_") or not one.startswith("_"))
+    return next(iter(difflib.get_close_matches(name, named, 1, CLOSE)), "")
 
 
 def cell_line(error: BaseException, label: str) -> int | None:

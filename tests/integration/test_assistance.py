@@ -100,13 +100,14 @@ def test_question_marks_print(prepared_notebook: Notebook) -> None:
 
 def test_a_process_that_does_not_answer_is_not_asked_again(prepared_notebook: Notebook) -> None:
     cluster = mcnb.current_cluster()
-    cluster.run("Slow.asked = 1.5").raise_for_errors()
-    assert cluster.ask_idle(complete, "slow.ea", 7, within_s=0.1) is None
+    cluster.run("if k == 1: Slow.asked = 1.5").raise_for_errors()
+    found = cluster.ask_idle(complete, "slow.ea", 7, processes=[0, 1], within_s=0.5)
+    assert found.keys() <= {0}
     began = time.monotonic()
-    assert cluster.ask_idle(complete, "para", 4, within_s=60) is None
+    assert cluster.ask_idle(complete, "para", 4, processes=[0], within_s=60) == {}
     assert time.monotonic() - began < 1
     assert cluster.run("1").text() == "[all 4] 1\n"  # which waits for the answer, as it is in line
-    assert wait_until(lambda: cluster.ask_idle(complete, "para", 4, within_s=60))
+    assert cluster.ask_idle(complete, "para", 4, processes=[0], within_s=60).keys() == {0}
 
 
 def test_nobody_is_asked_while_a_cell_runs(prepared_notebook: Notebook) -> None:
@@ -114,15 +115,41 @@ def test_nobody_is_asked_while_a_cell_runs(prepared_notebook: Notebook) -> None:
     cell = threading.Thread(target=cluster.run, args=("x.sum(); time.sleep(1)",))
     cell.start()
     assert wait_until(lambda: "running a cell" in cluster.status())
-    assert cluster.ask_idle(complete, "para", 4, within_s=60) is None
+    assert cluster.ask_idle(complete, "para", 4, processes=[0], within_s=60) == {}
     cell.join()
     assert completions(prepared_notebook, "%%mcjax\npara") == ["%%mcjax\nparams"]
 
 
 def test_a_cluster_without_that_process(prepared_notebook: Notebook) -> None:
     cluster = mcnb.current_cluster()
-    assert cluster.ask_idle(complete, "para", 4, process=4, within_s=60) is None
-    assert mcnb.Cluster().ask_idle(complete, "para", 4, within_s=60) is None
+    assert cluster.ask_idle(complete, "para", 4, processes=[4], within_s=60) == {}
+    assert mcnb.Cluster().ask_idle(complete, "para", 4, processes=[0], within_s=60) == {}
+
+
+def test_where_a_name_is(prepared_notebook: Notebook) -> None:
+    assert prepared_notebook.run("params['w']").stderr == (
+        "Hint: params is defined on all 4 processes, but not in the notebook kernel. To use it, "
+        "begin the cell with %%mcjax\n"
+    )
+    assert prepared_notebook.run("only_on_2 + 1").stderr == (
+        "Hint: only_on_2 is defined on process 2, but not in the notebook kernel. To use it, begin "
+        "the cell with %%mcjax\n"
+    )
+    for cell in ("nobody_made_me", "1 / 0", "1", "%%mcjax\nnobody_made_me", "int('a')"):
+        assert prepared_notebook.run(cell).stderr == ""
+
+
+def test_a_name_that_is_misspelled(prepared_notebook: Notebook) -> None:
+    shown = prepared_notebook.run("%%mcjax\nparms['w']").stdout.splitlines()
+    assert shown[-1] == (
+        "Hint: did you mean params? If not, first run the %%mcjax cell that defines parms"
+    )
+
+
+def test_comments_above_the_magic(prepared_notebook: Notebook) -> None:
+    assert prepared_notebook.run("# One.\n\n# Two.\n%%mcjax -p 1\nprint(k)").stdout == "[1] 1\n"
+    error = prepared_notebook.error("# Fails.\n%%mcjax\n1 / 0")
+    assert error == "CellError: all 4 processes raised ZeroDivisionError: division by zero (line 3)"
 
 
 @pytest.fixture
@@ -150,7 +177,8 @@ def test_many_requests_beside_cells(eight: mcnb.Cluster, shell: Any) -> None:
     answered, took = 0, []
     for _ in range(500):
         began = time.monotonic()
-        found = eight.ask_idle(complete, "x.sharding.mesh.sh", 18, within_s=5)
+        asked = "x.sharding.mesh.sh"
+        found = eight.ask_idle(complete, asked, len(asked), processes=[0], within_s=5).get(0)
         if found:
             answered += 1
             took.append(time.monotonic() - began)

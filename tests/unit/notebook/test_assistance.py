@@ -22,10 +22,13 @@ class FakeCluster:
         self.asked: list[Any] = []
         self.answer: Any = None
 
-    def ask_idle(self, function: Any, *args: Any, process: int, within_s: float) -> Any:
+    def ask_idle(
+        self, function: Any, *args: Any, processes: list[int], within_s: float
+    ) -> dict[int, Any]:
         assert within_s == PATIENCE_S
+        (process,) = processes
         self.asked.append((function, *args, process))
-        return self.answer
+        return {} if self.answer is None else {process: self.answer}
 
 
 class Kernel:
@@ -71,6 +74,9 @@ def context(before: str, after: str = "") -> CompletionContext:
         ("%%mcjax\nx", "", "x"),
         ("%%mcjax\n", "", ""),
         ("\n\n  %%mcjax -p 1  \nx\ny", "-p 1", "x\ny"),
+        ("# Train.\n\n  # All of it.\n%%mcjax\nx", "", "x"),
+        ("# Train.\ny = 1\n%%mcjax\nx", None, ""),
+        ("%%mcjax-p 1\nx", None, ""),
         ("%%mcjax", None, ""),
         ("%%mcjaxes\nx", None, ""),
         ("%mcjax start\nx", None, ""),

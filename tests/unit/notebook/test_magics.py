@@ -518,6 +518,7 @@ class Shell:
         )
         self.completions: dict[str, list[str]] = {}
         self.Completer = SimpleNamespace(custom_matchers=[])
+        self.input_transformers_cleanup: list[Any] = []
 
     def register_magics(self, magics: McjaxMagics) -> None:
         self.magics_manager.registry[type(magics).__name__] = magics
@@ -532,13 +533,15 @@ def test_unloading_leaves_nothing(cluster: FakeCluster, monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "close_idle", lambda: closed.append(True))
     shell = Shell()
     register(shell)
-    assert [name for name, _ in shell.callbacks] == ["pre_run_cell"]
+    assert [name for name, _ in shell.callbacks] == ["pre_run_cell", "post_run_cell"]
+    assert len(shell.input_transformers_cleanup) == len(shell.Completer.custom_matchers) == 1
     assert {"start", "stop", "--replay", "-n"} <= {*shell.completions["%mcjax"]}
     assert "--timeout" in shell.completions["%%mcjax"]
     assert "start" not in shell.completions["%%mcjax"]
     unregister(shell)
     assert (cluster.done, clusters.current, closed) == (["stop"], None, [True])
-    assert shell.callbacks == []
+    assert shell.callbacks == shell.input_transformers_cleanup == []
+    assert shell.Completer.custom_matchers == []
     assert shell.magics_manager.magics == {"line": {"time": 2}, "cell": {}}
     unregister(shell)  # without a cluster, and a second time
     assert cluster.done == ["stop"]

@@ -13,6 +13,7 @@ from mcnb._text import plural
 from mcnb.cluster.cluster import Cluster
 from mcnb.cluster.result import Result
 from mcnb.errors import ClusterError, OptionError
+from mcnb.output.fold import Item, Line
 from mcnb.output.text import without_escapes
 
 # Jupyter's own tags: https://jupyterbook.org/en/stable/content/execute.html
@@ -237,7 +238,7 @@ class NotebookRun:
         if result.ok:
             if alone:
                 self._alone.append(cell)
-            elif len({block.processes for block in result.blocks}) > 1:
+            elif _printed_differently(result):
                 self._different.append(cell)
         elif cell.may_fail and not self._end:
             self._allowed.append(cell)
@@ -287,6 +288,19 @@ class NotebookRun:
             if found:
                 lines.append(f"{what} {', '.join(map(self._label, found))}")
         return lines
+
+
+def _printed_differently(result: Result) -> bool:
+    """Return whether processes printed or displayed different things.
+
+    What is written to stderr does not count: native code warns there on one process alone, for
+    example that a computation takes long.
+    """
+    return len({b.processes for b in result.blocks if any(map(_is_printed, b.items))}) > 1
+
+
+def _is_printed(item: Item) -> bool:
+    return not (isinstance(item, Line) and item.stream == "stderr")
 
 
 def _sentence(result: Result) -> str:

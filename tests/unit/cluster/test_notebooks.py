@@ -100,6 +100,14 @@ def test_commands_run_on_all_processes_of_several_hosts() -> None:
     assert cluster.asked[0][1] is None
 
 
+def test_what_native_code_writes_to_stderr_is_no_different_output() -> None:
+    said = Text("stdout", "one\n")
+    warned = said, Text("stderr", "W0000 slow\n")
+    cluster = FakeCluster(Result({0: Reply((said,)), 1: Reply(warned)}, 2))
+    _, lines = ran(cluster, cells("print('one')"))
+    assert lines == [f"guide.ipynb on {WHERE}: 1 cell, none failed"]
+
+
 def test_what_is_told_of_cells_that_fail() -> None:
     parts = {k: Reply((Text("stdout", f"{k}\n"),)) for k in range(2)}
     cluster = FakeCluster(

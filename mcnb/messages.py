@@ -114,6 +114,42 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf of a variable's PyTree on a process.
+
+    Attributes:
+        path: Its path in the PyTree, such as `"['w']"`; empty if the variable is the leaf.
+        kind: What it is, with type, shape and layout.
+        text: Its value, if that is short and no array.
+        shared: Whether it is an array on devices of several processes.
+        digests: Digests of what processes have in common of it, by the name of the slice.
+    """
+
+    path: str
+    kind: str
+    text: str = ""
+    shared: bool = False
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable on a process.
+
+    Attributes:
+        name: Its name.
+        type: The name of its class.
+        leaves: The leaves of its PyTree.
+        bytes: The bytes of its JAX arrays on each of their devices.
+    """
+
+    name: str
+    type: str
+    leaves: tuple[Leaf, ...]
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """The progress of a process in a cell that it has not finished.
 

@@ -14,13 +14,15 @@ from mcnb.cluster.lifetime import Absence, Lifetime
 from mcnb.cluster.outcome import healing
 from mcnb.cluster.result import Result
 from mcnb.cluster.shielding import to_the_end
+from mcnb.cluster.variables import difference, table
 from mcnb.cluster.workers import Pending, Processes
 from mcnb.errors import CellError, ClusterError
+from mcnb.lockstep.comparison import Question
 from mcnb.messages import Healed, ProcessError, Reply
 from mcnb.options import CONNECTED, LOCAL, Options, host_list, process_set, seconds, words
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.scene import Scene
-from mcnb.worker import rpc
+from mcnb.worker import rpc, survey
 from mcnb.worker.cellcode import syntax_error
 
 
@@ -264,6 +266,46 @@ class Cluster:
             ClusterError: The cluster is not running, or broke.
         """
         return self._call(rpc.scene, expression, options, processes=None)
+
+    def variables(self, processes: str | int | Iterable[int] | None = None) -> str:
+        """Return a table of the variables that hold data, and where they are the same.
+
+        Values are compared by digests; of more than 128 MB in a variable, by a part of them. It
+        waits for computations that still make them.
+
+        Args:
+            processes: The processes; all by default.
+
+        Raises:
+            ClusterError: The cluster is not running, or broke.
+        """
+        return table(self._call(survey.variables, processes=processes), self.options.processes)
+
+    def compare(self, name: str, processes: str | int | Iterable[int] | None = None) -> str:
+        """Return where a variable first differs between processes, in a sentence.
+
+        First types, shapes and layouts are compared, then digests of all elements; elements are
+        sent only of blocks whose digests differ. NaN equals NaN.
+
+        Args:
+            name: A variable's name, or an expression.
+            processes: The processes; all by default.
+
+        Raises:
+            CellError: The expression can't be evaluated.
+            ClusterError: The cluster is not running, or broke.
+        """
+        with self._lock:
+
+            def ask(question: Question) -> Mapping[int, Any]:
+                wanted = question.name, question.blocks
+                return self._call(survey.answer, *wanted, processes=question.processes)
+
+            found = self._call(survey.variable, name, processes=processes)
+            try:
+                return difference(name, found, self.options.processes, ask)
+            finally:
+                self._call(survey.forget, processes=processes)
 
     def push(
         self, values: Mapping[str, Any], processes: str | int | Iterable[int] | None = None

@@ -45,6 +45,9 @@ from mcnb.output.log import log_text
 from mcnb.worker.introspection import defines
 
 _T = TypeVar("_T")
+COMPARE = "compare"
+# What the commands that work on something are given.
+OPERANDS = {RUN_FILE: "FILE", COMPARE: "NAME"}
 
 
 def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Container[str]) -> str:
@@ -102,8 +105,8 @@ class SentenceParser(MagicArgumentParser):
         except ValueError as error:  # a quote that is not closed
             raise OptionError(f"{self.given}: {error}. Help: {self.prog}?") from None
         args, unknown = self.parse_known_args(self._joined(words))
-        if getattr(args, "file", "") and args.command != RUN_FILE:
-            unknown.insert(0, args.file)
+        if getattr(args, "operand", "") and args.command not in OPERANDS:
+            unknown.insert(0, args.operand)
         if unknown:
             command = getattr(args, "command", None)
             raise OptionError(
@@ -152,7 +155,7 @@ def line_parser() -> SentenceParser:
     """Return the parser of the text after `%mcjax`."""
     parser = SentenceParser("%mcjax", options_of(*McjaxMagics._commands))
     parser.add_argument("command", nargs="?", default="status")
-    parser.add_argument("file", nargs="?", default="")
+    parser.add_argument("operand", nargs="?", default="")
     return parser
 
 
@@ -207,6 +210,9 @@ class McjaxMagics(Magics):
                      processes: FILE.ipynb, Markdown, or Python with a cell after each "# %%"
           status     show the state of the cluster; so does %mcjax alone
           log        show the launches of the last cell that span processes
+          vars       list the variables of the processes that hold data, and where they are the same
+          compare    say where the variable NAME, or the value of an expression, first differs
+                     between the processes
           timeline   draw what each process did in the last cell, and when: a lane for each process,
                      joined where processes launch a computation together
           interrupt  interrupt the running cell
@@ -331,18 +337,18 @@ class McjaxMagics(Magics):
             live.remove()
 
     def _run_file(self, args: Any) -> None:
-        if not args.file:
+        if not args.operand:
             raise OptionError(
                 "%mcjax run: the notebook's file is missing. For example: %mcjax run train.ipynb"
             )
-        path = Path(args.file).expanduser()
+        path = Path(args.operand).expanduser()
         if not path.is_file():
-            raise OptionError(f"%mcjax run {args.file}: there is no such file")
+            raise OptionError(f"%mcjax run {args.operand}: there is no such file")
         notebook = read_notebook(path)
         if starts_processes(notebook):
             raise OptionError(
-                f"%mcjax run {args.file}: the notebook starts its own processes. Open it, or run "
-                f"it in a terminal: mcnb run {args.file}"
+                f"%mcjax run {args.operand}: the notebook starts its own processes. Open it, or "
+                f"run it in a terminal: mcnb run {args.operand}"
             )
         cells = cells_of(notebook, path.name)
         cluster = clusters.current or self._started(Options())
@@ -376,6 +382,16 @@ class McjaxMagics(Magics):
             print(log_text(last.launches, last.count, full=args.full))
         else:
             print("The last cell launched nothing that spans processes")
+
+    def _vars(self, _: Any) -> None:
+        print(clusters.current_cluster().variables())
+
+    def _compare(self, args: Any) -> None:
+        if not args.operand:
+            raise OptionError(
+                "%mcjax compare: the variable's name is missing. For example: %mcjax compare params"
+            )
+        print(clusters.current_cluster().compare(args.operand))
 
     def _timeline(self, args: Any) -> None:
         display(self._last().timeline(order=args.order))
@@ -441,6 +457,8 @@ class McjaxMagics(Magics):
         RUN_FILE: _run_file,
         "status": _status,
         "log": _log,
+        "vars": _vars,
+        COMPARE: _compare,
         "timeline": _timeline,
         "interrupt": _interrupt,
         "heal": _heal,
@@ -472,7 +490,7 @@ def _fill_in(magic: Callable[..., None], lines: Iterable[str], options: str) -> 
 _fill_in(
     McjaxMagics.mcjax,
     [
-        usage(f"%mcjax {command}{' FILE' * (command == RUN_FILE)}", command)
+        usage(f"%mcjax {command} {OPERANDS.get(command, '')}".rstrip(), command)
         for command in McjaxMagics._commands
     ],
     _line_options(),

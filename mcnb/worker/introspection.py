@@ -120,7 +120,7 @@ def defines(shell: InteractiveShell, name: str) -> bool:
 def _without_text(inspector: Any, value: Any) -> Iterator[None]:
     """Let IPython describe a value without its text, if making that may compute or copy."""
     before = inspector.str_detail_level
-    if not _has_plain_text(value):
+    if not has_plain_text(value):
         inspector.str_detail_level = 3  # above all levels of detail
     try:
         yield
@@ -128,7 +128,13 @@ def _without_text(inspector: Any, value: Any) -> Iterator[None]:
         inspector.str_detail_level = before
 
 
-def _has_plain_text(value: Any, budget: int = MOST_ELEMENTS) -> bool:
+def has_plain_text(value: Any, budget: int = MOST_ELEMENTS) -> bool:
+    """Return whether the text of a value is made without code of the learner's, and copies nothing.
+
+    Args:
+        value: The value.
+        budget: How many elements of containers may be looked at.
+    """
     import jax
 
     plain = (
@@ -144,7 +150,7 @@ def _has_plain_text(value: Any, budget: int = MOST_ELEMENTS) -> bool:
     if type(value) not in (list, tuple, dict, set, frozenset) or len(value) > budget:
         return False
     inside = [*value, *value.values()] if isinstance(value, dict) else [*value]
-    return all(_has_plain_text(one, budget - len(value) - 1) for one in inside)
+    return all(has_plain_text(one, budget - len(value) - 1) for one in inside)
 
 
 def card(value: Any) -> str:
@@ -197,12 +203,13 @@ def _card_of_array(array: Any) -> str:
     if array.is_deleted():
         fields["Deleted"] = "its elements were donated to a computation, or deleted"
     else:
-        fields["Sharding"] = _where(array)
+        fields["Sharding"] = layout(array)
         fields["Bytes"] = _bytes(array)
     return _text_of_fields(fields)
 
 
-def _where(array: Any) -> str:
+def layout(array: Any) -> str:
+    """Return where the parts of an array are, in words."""
     sharding, devices = array.sharding, array.sharding.device_set
     memory = getattr(sharding, "memory_kind", None)
     kept = f", in {memory} memory" if memory not in (None, "device", "unpinned_host") else ""

@@ -53,14 +53,14 @@ def pull(shell: WorkerShell, number: int, expression: str) -> Any:
     """Return a value in a form that can leave the process: JAX arrays as NumPy arrays."""
     import jax
 
-    with _interruptible(shell, number):
+    with interruptible(shell, number):
         value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
         jax.block_until_ready(value)  # an interrupt ends this wait, but not that of NumPy below
         return jax.tree.map(partial(_to_host, expression), value)
 
 
 @contextmanager
-def _interruptible(shell: WorkerShell, number: int) -> Iterator[None]:
+def interruptible(shell: WorkerShell, number: int) -> Iterator[None]:
     """Treat the code inside as a cell for the referee and for interrupts."""
     try:
         with shell.worker.monitor.watching():
@@ -92,7 +92,7 @@ def scene(shell: WorkerShell, number: int, expression: str, options: Mapping[str
     from mcnb.pictures.show import scene_of
 
     try:
-        with _interruptible(shell, number):
+        with interruptible(shell, number):
             value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
             return scene_of(value, **{**options, "name": options.get("name") or expression})
     finally:
@@ -101,7 +101,7 @@ def scene(shell: WorkerShell, number: int, expression: str, options: Mapping[str
 
 def push(shell: WorkerShell, number: int, values: Mapping[str, Any]) -> None:
     """Set variables."""
-    with _interruptible(shell, number):
+    with interruptible(shell, number):
         shell.user_ns.update(values)
 
 

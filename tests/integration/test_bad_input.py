@@ -72,12 +72,14 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices is already running"
         (
             "strat",
             "%mcjax strat: there is no command strat. Did you mean start? Commands: start, "
-            "connect, run, status, log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
+            "connect, run, status, log, vars, compare, timeline, interrupt, heal, restart, "
+            "stop. Help: %mcjax?",
         ),
         (
             "frobnicate",
             "%mcjax frobnicate: there is no command frobnicate. Commands: start, connect, run, "
-            "status, log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
+            "status, log, vars, compare, timeline, interrupt, heal, restart, "
+            "stop. Help: %mcjax?",
         ),
         (
             "stop -n 3",

@@ -340,12 +340,13 @@ def sentence(call: Callable[..., object], *words: str) -> str:
         (
             "strat -n 2",
             "%mcjax strat -n 2: there is no command strat. Did you mean start? Commands: start, "
-            "connect, run, status, log, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
+            "connect, run, status, log, vars, compare, timeline, interrupt, heal, restart, "
+            "stop. Help: %mcjax?",
         ),
         (
             "xyz",
             "%mcjax xyz: there is no command xyz. Commands: start, connect, run, status, log, "
-            "timeline, interrupt, heal, restart, stop. Help: %mcjax?",
+            "vars, compare, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
             "stop --replay",

@@ -1,0 +1,197 @@
+"""Compare the variables of processes, and say in words where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from mcnb._text import grouped, index_ranges, name_processes, plural
+from mcnb.lockstep.comparison import Comparison, Question
+from mcnb.lockstep.wire import Message
+from mcnb.messages import Variable
+
+TITLES = ("name", "what it is", "bytes per device", "on the processes")
+# The most columns of the texts in a table, and of a value in a sentence.
+WIDEST = 60
+
+
+def table(by_process: Mapping[int, Sequence[Variable]], count: int) -> str:
+    r"""Return a table of the variables of processes, which says where they are the same.
+
+    Args:
+        by_process: The variables of each process.
+        count: The number of processes of the cluster.
+
+    Example:
+        >>> from mcnb.messages import Leaf
+        >>> found = {k: [Variable("n", "int", (Leaf("", "int", str(k // 3)),))] for k in range(4)}
+        >>> print(table(found, 4))
+        name  what it is  bytes per device  on the processes
+        n     int 0                         differs on 3
+    """
+    named: dict[str, dict[int, Variable]] = {}
+    for k, variables in by_process.items():
+        for variable in variables:
+            named.setdefault(variable.name, {})[k] = variable
+    if not named:
+        return "The processes have no variables that hold data"
+    rows = [TITLES]
+    for name, found in sorted(named.items()):
+        one = found[_alike(found)[0][1][0]]
+        agreement = _agreement(found, [*by_process], count)
+        rows.append((name, _what(one), f"{one.bytes:,}" if one.bytes else "", agreement))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for name, what, size, agreement in rows:
+        size = size.ljust(widths[2]) if size == TITLES[2] else size.rjust(widths[2])
+        lines.append(f"{name:<{widths[0]}}  {what:<{widths[1]}}  {size}  {agreement}".rstrip())
+    return "\n".join(lines)
+
+
+def _alike(found: Mapping[int, Variable]) -> list[tuple[object, list[int]]]:
+    """Return the processes grouped by equal variables, the largest group first."""
+    fingerprints = {k: _fingerprint(variable) for k, variable in found.items()}
+    return sorted(grouped(fingerprints), key=lambda group: (-len(group[1]), group[1]))
+
+
+def _fingerprint(variable: Variable) -> tuple[object, ...]:
+    # Two processes may have other slices of an array in common with others than with each other.
+    return (variable.type, *((one.path, one.kind, one.text) for one in variable.leaves))
+
+
+def _what(variable: Variable) -> str:
+    leaves = variable.leaves
+    if not leaves:
+        what = "None" if variable.type == "NoneType" else f"{variable.type}, empty"
+    elif len(leaves) == 1 and not leaves[0].path:
+        kind, text = leaves[0].kind, leaves[0].text
+        what = text if text.startswith(kind) else f"{kind} {text}".rstrip()
+    else:
+        what = f"{variable.type} of {plural(len(leaves), 'value', 'values')}"
+    return what if len(what) <= WIDEST else f"{what[: WIDEST - 1]}…"
+
+
+def _agreement(found: Mapping[int, Variable], asked: Sequence[int], count: int) -> str:
+    if len(found) < len(asked):
+        return f"only on {index_ranges([*found])}"
+    (_, most), *others = _alike(found)
+    if others and len(most) > len(others[0][1]):
+        return f"differs on {index_ranges(sorted(k for _, ks in others for k in ks))}"
+    if others and len(most) == 1:
+        return "different on each"
+    if others:
+        return (
+            f"differs: {' | '.join(index_ranges(ks) for ks in (most, *(ks for _, ks in others)))}"
+        )
+    if differing := differing_parts(found):
+        few = _fewest(found, differing[0])
+        return (
+            f"differs on {index_ranges(few)}" if len(few) < len(found) - 1 else "different on each"
+        )
+    if _is_unknown(found):
+        return "parts of one array" if _is_one_array(found) else "not compared"
+    return f"same on {_all(len(found), count)}"
+
+
+def _all(found: int, count: int) -> str:
+    if count == found == 2:
+        return "both"
+    return f"all {count}" if found == count else f"these {found}"
+
+
+def _is_unknown(found: Mapping[int, Variable]) -> bool:
+    """Return whether processes have nothing in common that could be compared."""
+    leaves = [leaf for variable in found.values() for leaf in variable.leaves]
+    return bool(leaves) and not any(leaf.text or leaf.digests for leaf in leaves)
+
+
+def _is_one_array(found: Mapping[int, Variable]) -> bool:
+    return all(leaf.shared for variable in found.values() for leaf in variable.leaves)
+
+
+def differing_parts(found: Mapping[int, Variable]) -> list[str]:
+    """Return the names of slices whose digests differ, of variables that are alike otherwise."""
+    first: dict[str, str] = {}
+    return [
+        part
+        for variable in found.values()
+        for leaf in variable.leaves
+        for part, text in leaf.digests.items()
+        if first.setdefault(part, text) != text
+    ]
+
+
+def _fewest(found: Mapping[int, Variable], part: str) -> list[int]:
+    """Return the processes whose digest of a slice is not that of the most processes."""
+    at = int(part.partition(" ")[0])
+    digests = {k: one.leaves[at].digests.get(part) for k, one in found.items()}
+    held = {k: text for k, text in digests.items() if text is not None}
+    groups = sorted(grouped(held), key=lambda group: (-len(group[1]), group[1]))
+    return sorted(k for _, ks in groups[1:] for k in ks)
+
+
+def difference(
+    name: str,
+    found: Mapping[int, Variable | None],
+    count: int,
+    ask: Callable[[Question], Mapping[int, Message]],
+) -> str:
+    """Return a sentence on where a variable first differs between processes, or that it does not.
+
+    Args:
+        name: The name of the variable.
+        found: The variable on each process; None where there is none.
+        count: The number of processes of the cluster.
+        ask: Asks processes for digests or elements of slices.
+    """
+    held = {k: variable for k, variable in found.items() if variable is not None}
+    if len(held) < len(found):
+        missing = name_processes(sorted(found.keys() - held.keys()), count)
+        return f"{name} is not defined on {missing}"
+    who = name_processes(sorted(held), count)
+    if len(_alike(held)) > 1:
+        path, texts = _first_unequal(held)
+        return _in_words(f"{name}{path}", texts, count)
+    digests = {
+        k: {part: text for leaf in v.leaves for part, text in leaf.digests.items()}
+        for k, v in held.items()
+    }
+    comparison = Comparison(digests, exact=True)
+    while comparison.question is not None:
+        for k, answer in ask(comparison.question).items():
+            comparison.hear(k, answer)
+    if comparison.found:
+        value = next(iter(comparison.found.values()))
+        path = next(iter(held.values())).leaves[value.argument].path
+        at = f" at {[*value.index]}" if value.index else ""
+        texts = {k: one.text for k, one in comparison.found.items()}
+        return _in_words(f"{name}{path}{at}", texts, count)
+    if _is_unknown(held) and _is_one_array(held):
+        return f"{name} is one array, of which no two processes have a part in common"
+    if _is_unknown(held):
+        return (
+            f"{name} is {_what(next(iter(held.values())))} on {who}; no more of it can be compared"
+        )
+    return f"{name} is the same on {who}"
+
+
+def _first_unequal(held: Mapping[int, Variable]) -> tuple[str, dict[int, str]]:
+    """Return the path of the first leaf that is not alike, and what is there on each process."""
+    if len({variable.type for variable in held.values()}) > 1:
+        return "", {k: _what(variable) for k, variable in held.items()}
+    longest = max(len(variable.leaves) for variable in held.values())
+    for at in range(longest):
+        leaves = {k: v.leaves[at] if at < len(v.leaves) else None for k, v in held.items()}
+        paths = {leaf and leaf.path for leaf in leaves.values()}
+        if len(paths) > 1:
+            return "", {k: f"{leaf.path} next" if leaf else "no more" for k, leaf in leaves.items()}
+        told = {k: f"{leaf.kind} {leaf.text}".rstrip() for k, leaf in leaves.items() if leaf}
+        if len({*told.values()}) > 1:
+            kinds = {leaf.kind for leaf in leaves.values() if leaf}
+            texts = {k: leaf.text for k, leaf in leaves.items() if leaf}
+            return next(iter(paths)) or "", texts if len(kinds) == 1 else told
+    raise AssertionError("the variables are alike")
+
+
+def _in_words(what: str, texts: Mapping[int, str], count: int) -> str:
+    each = [f"{text} on {name_processes(sorted(ks), count)}" for text, ks in grouped(texts)]
+    return f"{what} differs: {', '.join(each[:-1])} and {each[-1]}"

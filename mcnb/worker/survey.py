@@ -1,0 +1,176 @@
+"""Describe the variables of a process, so that those of several processes can be compared.
+
+Digests are sent instead of elements. What processes have in common of an array is digested as for
+launches, see `mcnb.lockstep.values`; a value that each process has for itself as a whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import types
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from IPython.core.interactiveshell import InteractiveShell
+
+from mcnb.lockstep.values import Replicas
+from mcnb.lockstep.wire import Message
+from mcnb.messages import Leaf, Variable
+from mcnb.worker.introspection import has_plain_text, layout
+from mcnb.worker.rpc import interruptible
+
+# The most leaves of a PyTree that are compared, and the longest text that is sent of a value.
+MOST_LEAVES, MOST_TEXT = 10_000, 60
+# What is no data of the learner's.
+_CODE = (
+    *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type),
+    *(types.GenericAlias,),
+)
+
+
+class _Everywhere:
+    """Stands for the sharding of a value that each process has for itself."""
+
+    is_fully_addressable = False
+    is_fully_replicated = True
+
+
+def variables(shell: InteractiveShell, number: int) -> tuple[Variable, ...]:
+    """Return the variables of a process that hold data, by name.
+
+    Args:
+        shell: The process's shell.
+        number: The number of the cell that the call counts as.
+    """
+    with interruptible(shell, number):
+        hidden = shell.user_ns_hidden
+        return tuple(
+            _described(name, value, whole=False)
+            for name, value in sorted(shell.user_ns.items())
+            if not (name.startswith("_") or name in hidden or _is_code(value))
+        )
+
+
+def variable(shell: InteractiveShell, number: int, name: str) -> Variable | None:
+    """Return a variable, or the value of an expression; None if there is no such name.
+
+    Args:
+        shell: The process's shell.
+        number: The number of the cell that the call counts as.
+        name: The name or the expression.
+    """
+    with interruptible(shell, number):
+        if name.isidentifier() and name not in shell.user_ns:
+            return None
+        value = eval(name, shell.user_ns)  # noqa: S307  (the learner's own expression)
+        _compared[:] = [leaf for _, leaf in _leaves(value)]
+        return _described(name, value, whole=True)
+
+
+# The leaves of the variable that is being compared. An expression is evaluated only once, because
+# later questions are not for all processes, and it may communicate.
+_compared: list[Any] = []
+
+
+def answer(
+    shell: InteractiveShell, number: int, part: str, blocks: Sequence[int] | None
+) -> Message:
+    """Return digests or elements of a slice; see `mcnb.lockstep.values.Replicas.answer`.
+
+    Args:
+        shell: The process's shell.
+        number: The number of the cell that the call counts as.
+        part: The name of the slice, whose position is that of the leaf in the PyTree.
+        blocks: The numbers of the blocks; None for the digests of all blocks.
+    """
+    with interruptible(shell, number):
+        return _replicas(_compared).answer(part, blocks)
+
+
+def forget(shell: InteractiveShell, number: int) -> None:
+    """Keep nothing of the variable that was compared.
+
+    Args:
+        shell: The process's shell.
+        number: The number of the cell that the call counts as.
+    """
+    with interruptible(shell, number):
+        _compared.clear()
+
+
+def _is_code(value: Any) -> bool:
+    # As those of jax.jit.
+    return isinstance(value, _CODE) or (callable(value) and hasattr(value, "__wrapped__"))
+
+
+def _described(name: str, value: Any, *, whole: bool) -> Variable:
+    leaves = list(_leaves(value))
+    digests = _replicas([leaf for _, leaf in leaves]).digests(whole=whole)
+    by_leaf: dict[int, dict[str, str]] = {}
+    for part, text in digests.items():
+        by_leaf.setdefault(int(part.partition(" ")[0]), {})[part] = text
+    return Variable(
+        name,
+        type(value).__qualname__,
+        tuple(
+            Leaf(path, *_kind(leaf), _is_shared(leaf), by_leaf.get(i, {}))
+            for i, (path, leaf) in enumerate(leaves)
+        ),
+        sum(_bytes(leaf) for _, leaf in leaves),
+    )
+
+
+def _leaves(value: Any) -> Iterator[tuple[str, Any]]:
+    import jax
+
+    found = jax.tree_util.tree_leaves_with_path(value)
+    for path, leaf in found[:MOST_LEAVES]:
+        yield jax.tree_util.keystr(path), leaf
+
+
+def _replicas(leaves: Sequence[Any]) -> Replicas:
+    def arguments() -> Iterator[tuple[Any, Any]]:
+        for leaf in leaves:
+            yield leaf, leaf.sharding if _is_shared(leaf) else _Everywhere()
+
+    return Replicas(arguments)
+
+
+def _is_shared(leaf: Any) -> bool:
+    import jax
+
+    return isinstance(leaf, jax.Array) and not leaf.is_fully_addressable
+
+
+def _kind(leaf: Any) -> tuple[str, str]:
+    """Return what a leaf is, and its value as text or as a digest of a longer text."""
+    import jax
+
+    if isinstance(leaf, (jax.Array, np.ndarray)):
+        sizes = ",".join(map(str, leaf.shape))
+        kind = f"{leaf.dtype}[{sizes}]"
+        if not isinstance(leaf, jax.Array):
+            return f"NumPy {kind}", ""
+        if leaf.is_deleted():
+            return f"{kind}, deleted", ""
+        split = len(leaf.sharding.device_set) > 1
+        return f"{kind}, {layout(leaf).partition(':')[0]}" if split else kind, ""
+    kind = type(leaf).__qualname__
+    if not has_plain_text(leaf):
+        return kind, ""
+    text = repr(leaf)
+    if len(text) > MOST_TEXT:
+        text = f"{text[: MOST_TEXT // 2]}… ({hashlib.sha256(text.encode()).hexdigest()[:8]})"
+    return kind, text
+
+
+def _bytes(leaf: Any) -> int:
+    """Return how many bytes of a JAX array each of its devices holds."""
+    import jax
+
+    if not isinstance(leaf, jax.Array) or leaf.is_deleted():
+        return 0
+    elements = math.prod(leaf.sharding.shard_shape(leaf.shape))
+    return int(elements * leaf.dtype.itemsize)

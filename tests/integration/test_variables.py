@@ -1,0 +1,92 @@
+"""`%mcjax vars` and `%mcjax compare` on real processes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import mcnb
+from tests.conftest import Notebook
+
+SETUP = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+k = jax.process_index()
+mesh = jax.make_mesh((4, 2), ("a", "b"))
+x = jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P("a", "b")))
+columns = jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P(None, "b")))
+counted = np.arange(5000, dtype=np.float32)
+counted[4500] += k == 2
+biases = jax.make_array_from_callback((5000,), NamedSharding(mesh, P()), lambda i: counted[i])
+params = {"w": x, "b": [biases, 3.0], "name": "net"}
+rng = jax.random.key(k // 3)
+host = np.ones(3) * k
+def step(v): return v
+class Model: pass
+model = Model()
+if k == 1: only = 1
+"""
+MESH = "Mesh(axis_sizes=(4, 2), axis_n… (cd760f61)"
+# Other tests have left other variables.
+NAMES = {
+    *("name", "biases", "columns", "counted", "host", "k", "mesh"),
+    *("model", "only", "params", "rng", "x"),
+}
+
+
+@pytest.fixture
+def prepared_cluster(notebook: Notebook) -> mcnb.Cluster:
+    cluster = mcnb.current_cluster()
+    cluster.run(SETUP).raise_for_errors()
+    return cluster
+
+
+def test_a_table_of_variables(prepared_cluster: mcnb.Cluster, notebook: Notebook) -> None:
+    last = prepared_cluster.last
+    lines = notebook.run("%mcjax vars").stdout.splitlines()
+    rows = [re.split(" {2,}", line) for line in lines]
+    assert [row for row in rows if row[0] in NAMES] == [
+        ["name", "what it is", "bytes per device", "on the processes"],
+        ["biases", "float32[5000], P() on the mesh a=4, b=2", "20,000", "differs on 2"],
+        ["columns", "float32[8,4], P(None, 'b') on the mesh a=4, b=2", "64", "same on all 4"],
+        ["counted", "NumPy float32[5000]", "differs on 2"],
+        ["host", "NumPy float64[3]", "different on each"],
+        ["k", "int 0", "different on each"],
+        ["mesh", MESH, "same on all 4"],
+        ["model", "Model", "not compared"],
+        ["only", "int 1", "only on 1"],
+        ["params", "dict of 4 values", "20,016", "differs on 2"],
+        ["rng", "key<fry>[]", "8", "differs on 3"],
+        ["x", "float32[8,4], P('a', 'b') on the mesh a=4, b=2", "16", "parts of one array"],
+    ]
+    assert prepared_cluster.last is last
+    table = prepared_cluster.variables("0,1").splitlines()
+    assert [line.split()[0] for line in table if line.endswith("different on each")] == [
+        "host",
+        "k",
+    ]
+
+
+def test_where_variables_differ(prepared_cluster: mcnb.Cluster, notebook: Notebook) -> None:
+    for name, said in {
+        "params": "params['b'][0] at [4500] differs: 4500.0 on processes 0,1,3 and 4501.0 on "
+        "process 2",
+        "biases[:3]": "biases[:3] is the same on all 4 processes",
+        "rng": "rng differs: [0 0] on processes 0-2 and [0 1] on process 3",
+        "only": "only is not defined on processes 0,2,3",
+        "model": "model is Model on all 4 processes; no more of it can be compared",
+        "x": "x is one array, of which no two processes have a part in common",
+        "float(jnp.sum(x))": "float(jnp.sum(x)) is the same on all 4 processes",
+        "jnp.sum(x)*jnp.ones(2)": "jnp.sum(x)*jnp.ones(2) is the same on all 4 processes",
+    }.items():
+        assert notebook.run(f"%mcjax compare '{name}'").stdout == f"{said}\n"
+    assert prepared_cluster.compare("k", "1,2") == "k differs: 1 on process 1 and 2 on process 2"
+    assert notebook.error("%mcjax compare") == (
+        "OptionError: %mcjax compare: the variable's name is missing. For example: %mcjax compare "
+        "params"
+    )
+    assert notebook.error("%mcjax compare nothing.x") == (
+        "CellError: all 4 processes raised NameError: name 'nothing' is not defined"
+    )
+    assert prepared_cluster.run("k").text() == "[0] 0\n[1] 1\n[2] 2\n[3] 3\n"

@@ -1,0 +1,157 @@
+"""Tables and sentences on the variables of processes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mcnb.cluster.variables import difference, table
+from mcnb.lockstep.comparison import Question
+from mcnb.lockstep.values import digest
+from mcnb.lockstep.wire import Message
+from mcnb.messages import Leaf, Variable
+
+
+def one(text: str = "", kind: str = "int", **leaf: Any) -> Variable:
+    return Variable("v", kind, (Leaf("", kind, text, **leaf),))
+
+
+def array(value: Any, part: str = "0", size: int = 12) -> Variable:
+    elements = np.asarray(value, np.int32)
+    digests = {part: digest(elements)} if part else {}
+    return Variable("v", "Array", (Leaf("", "int32[3]", shared=True, digests=digests),), size)
+
+
+def tree(*leaves: Leaf, type: str = "dict") -> Variable:  # noqa: A002  (as the field)
+    return Variable("v", type, leaves)
+
+
+def nobody(_: Question) -> Mapping[int, Message]:
+    raise AssertionError("nothing is to be asked")
+
+
+def agreement(*found: Variable | None) -> str:
+    """Return what the table says of a variable on some processes."""
+    by_process = {k: [variable] if variable else [] for k, variable in enumerate(found)}
+    (_, line) = table(by_process, len(found)).splitlines()
+    return line.rpartition("  ")[2].strip()
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ((one("1"), one("1")), "same on both"),
+        ((one("1"), one("1"), one("1")), "same on all 3"),
+        ((one("1"), one("1"), one("2"), one("3")), "differs on 2,3"),
+        ((one("1"), one("2")), "different on each"),
+        ((one("1"), one("2"), one("2"), one("1")), "differs: 0,3 | 1,2"),
+        ((one("1"), one("1", kind="bool"), one("1")), "differs on 1"),
+        ((one("1"), None, one("1")), "only on 0,2"),
+        ((array([1, 2, 3]), array([1, 2, 4]), array([1, 2, 3])), "differs on 1"),
+        ((array([1]), array([2]), array([3])), "different on each"),
+        ((array([1]), array([1])), "same on both"),
+        ((array([1], "0 0:1"), array([1], "0 0:1"), array([2], "0 1:2")), "same on all 3"),
+        ((array([1], ""), array([2], "")), "parts of one array"),
+        ((one(kind="Mine"), one(kind="Mine")), "not compared"),
+        ((tree(), tree()), "same on both"),
+    ],
+)
+def test_whether_a_variable_is_the_same(found: tuple[Variable | None, ...], said: str) -> None:
+    assert agreement(*found) == said
+
+
+def test_a_table() -> None:
+    layers = tree(Leaf("['w']", "float32[8]"), Leaf("['b']", "int", "3"))
+    variables = {
+        "x": array([1, 2, 3], size=1_200_000),
+        "params": layers,
+        "steps": one("3"),
+        "mesh": one("Mesh('a': 4)", kind="Mesh"),
+        "nothing": tree(type="NoneType"),
+        "empty": tree(type="list"),
+        "long": one("x" * 80, kind="str"),
+    }
+    found = [Variable(name, v.type, v.leaves, v.bytes) for name, v in variables.items()]
+    lines = table({0: found, 1: found}, 4).splitlines()
+    assert [re.split(" {2,}", line) for line in lines] == [
+        ["name", "what it is", "bytes per device", "on the processes"],
+        ["empty", "list, empty", "same on these 2"],
+        ["long", f"str {'x' * 55}…", "same on these 2"],
+        ["mesh", "Mesh('a': 4)", "same on these 2"],
+        ["nothing", "None", "same on these 2"],
+        ["params", "dict of 2 values", "same on these 2"],
+        ["steps", "int 3", "same on these 2"],
+        ["x", "int32[3]", "1,200,000", "same on these 2"],
+    ]
+    assert {
+        line.index("on the processes" if k == 0 else "same") for k, line in enumerate(lines)
+    } == {len("nothing  ") + 60 + len("  bytes per device  ")}
+    assert lines[-1].index("1,200,000") == lines[0].index("on the processes") - 2 - 9
+    assert table({0: [], 1: []}, 2) == "The processes have no variables that hold data"
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ((one("1"), one("1")), "v is the same on both processes"),
+        ((one("1"), one("1"), one("2")), "v differs: 1 on processes 0,1 and 2 on process 2"),
+        (
+            (one("1"), one("'a'", kind="str"), None),
+            "v is not defined on process 2",
+        ),
+        (
+            (one("1"), one("'a'", kind="str")),
+            "v differs: int 1 on process 0 and str 'a' on process 1",
+        ),
+        (
+            (tree(Leaf("['a']", "int", "1")), tree(Leaf("['b']", "int", "1"))),
+            "v differs: ['a'] next on process 0 and ['b'] next on process 1",
+        ),
+        (
+            (tree(Leaf("['a']", "int", "1")), tree()),
+            "v differs: ['a'] next on process 0 and no more on process 1",
+        ),
+        (
+            (tree(Leaf("['a']", "int32[3]")), tree(Leaf("['a']", "int32[4]"))),
+            "v['a'] differs: int32[3] on process 0 and int32[4] on process 1",
+        ),
+        (
+            (array([1], ""), array([2], "")),
+            "v is one array, of which no two processes have a part in common",
+        ),
+        (
+            (one(kind="Mine"), one(kind="Mine")),
+            "v is Mine on both processes; no more of it can be compared",
+        ),
+    ],
+)
+def test_where_a_variable_differs(found: tuple[Variable | None, ...], said: str) -> None:
+    assert difference("v", dict(enumerate(found)), len(found), nobody) == said
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            [[1, 2, 3], [1, 5, 3], [1, 2, 3]],
+            "v at [1] differs: 2 on processes 0,2 and 5 on process 1",
+        ),
+        ([[1, 2, 3], [1, 2, 3]], "v is the same on both processes"),
+    ],
+)
+def test_the_first_element_that_differs(values: list[list[int]], said: str) -> None:
+    held = {k: np.array(value, np.int32) for k, value in enumerate(values)}
+
+    def ask(question: Question) -> dict[int, Message]:
+        assert question.name == "0"
+        each = {k: held[k] for k in question.processes}
+        if question.blocks is None:
+            return {k: ["int32", [3], [digest(value)]] for k, value in each.items()}
+        return {k: ["int32", [3], [value.tobytes().hex()]] for k, value in each.items()}
+
+    found = {k: array(value) for k, value in held.items()}
+    assert difference("v", found, len(values), ask) == said

@@ -111,7 +111,6 @@ class Cluster:
         self._lock = self._lifetime.lock
         self._execution: Execution | None = None
         self._cells = 0
-        self._asked: Pending | None = None
 
     @property
     def running(self) -> bool:
@@ -355,11 +354,11 @@ class Cluster:
             wanted = [k for k in processes if 0 <= k < self.options.processes]
             if running is None or running.exits or self._execution is not None or not wanted:
                 return {}
-            if not _answered(self._asked, 0):
+            if running.asked is not None and not _answered(running.asked, 0):
                 return {}
-            self._asked = running.client.call(function, *args, processes=wanted)
-            _answered(self._asked, within_s)
-            answers = self._asked.answers.items()
+            running.asked = running.client.call(function, *args, processes=wanted)
+            _answered(running.asked, within_s)
+            answers = running.asked.answers.items()
             return {k: one for k, one in answers if not isinstance(one, ProcessError)}
         finally:
             self._lock.release()
@@ -533,16 +532,16 @@ class Cluster:
         return f"running a cell. {execution.stage}" if execution.stage else "running a cell"
 
 
-def _answered(asked: Pending | None, within_s: float) -> bool:
-    """Return whether a call has been answered, or will never be."""
+def _answered(asked: Pending, within_s: float) -> bool:
+    """Wait for the answers to a call; return whether all have come."""
     end = time.monotonic() + within_s
     with contextlib.suppress(ClusterError):
-        while asked is not None and asked.waiting:
+        while asked.waiting:
             left = end - time.monotonic()
             asked.wait(left)
             if left <= 0:
                 break
-    return asked is None or not asked.waiting
+    return not asked.waiting
 
 
 def connect(

@@ -397,10 +397,12 @@ class Processes:
         exits: The exit reasons of ended processes by name, in the order of the exits.
         referee: The server that checks that the processes stay in lockstep.
         unchecked: Why the processes are not checked; empty if they are.
+        asked: The last call that was made while no cell ran, to help with writing one.
     """
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.asked: Pending | None = None
         self.exits: dict[str, ProcessExit] = {}
         if options.ours:
             # A fork server preloads the processes' modules while this process imports ipyparallel.

@@ -225,6 +225,10 @@ class McjaxMagics(Magics):
         Example:
           %mcjax start -n 4 -d 2
         """
+        first, *rest = line.split(None, 1)[:2] or [""]
+        if first == COMPARE:  # an expression has quotes and spaces of its own
+            self._compare(rest[0].strip() if rest else "")
+            return
         parser = line_parser()
         args = parser.parse(line)
         command = self._commands.get(args.command)
@@ -386,12 +390,12 @@ class McjaxMagics(Magics):
     def _vars(self, _: Any) -> None:
         print(clusters.current_cluster().variables())
 
-    def _compare(self, args: Any) -> None:
-        if not args.operand:
+    def _compare(self, expression: str) -> None:
+        if not expression:
             raise OptionError(
                 "%mcjax compare: the variable's name is missing. For example: %mcjax compare params"
             )
-        print(clusters.current_cluster().compare(args.operand))
+        print(clusters.current_cluster().compare(expression))
 
     def _timeline(self, args: Any) -> None:
         display(self._last().timeline(order=args.order))

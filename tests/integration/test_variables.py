@@ -77,10 +77,13 @@ def test_where_variables_differ(prepared_cluster: mcnb.Cluster, notebook: Notebo
         "only": "only is not defined on processes 0,2,3",
         "model": "model is Model on all 4 processes; no more of it can be compared",
         "x": "x is one array, of which no two processes have a part in common",
+        "params['b'][1]": "params['b'][1] is the same on all 4 processes",
+        "params['name'] + \"-1\"": "params['name'] + \"-1\" is the same on all 4 processes",
+        "-biases[:2]": "-biases[:2] is the same on all 4 processes",
         "float(jnp.sum(x))": "float(jnp.sum(x)) is the same on all 4 processes",
-        "jnp.sum(x)*jnp.ones(2)": "jnp.sum(x)*jnp.ones(2) is the same on all 4 processes",
+        "jnp.sum(x) * jnp.ones(2)": "jnp.sum(x) * jnp.ones(2) is the same on all 4 processes",
     }.items():
-        assert notebook.run(f"%mcjax compare '{name}'").stdout == f"{said}\n"
+        assert notebook.run(f"%mcjax compare {name}").stdout == f"{said}\n"
     assert prepared_cluster.compare("k", "1,2") == "k differs: 1 on process 1 and 2 on process 2"
     assert notebook.error("%mcjax compare") == (
         "OptionError: %mcjax compare: the variable's name is missing. For example: %mcjax compare "

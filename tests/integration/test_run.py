@@ -535,7 +535,7 @@ FINAL
     ("final", "code", "last"),
     [
         ("%%mcjax\njax.device_count()", 0, "[all 2] 2"),
-        ("%%mcjax\nnone", 1, "Hint: first run the %%mcjax cell that defines none"),
+        ("%%mcjax\nnobody", 1, "Hint: first run the %%mcjax cell that defines nobody"),
         (":tags: [raises-exception]\n\n7", 1, "Out[3]: 7"),
     ],
 )

@@ -312,6 +312,13 @@ def cpu_devices() -> int:
     return int(flag[1]) if flag else 1
 
 
+def platforms() -> str:
+    """Return the platforms that JAX is told to use; empty if it chooses."""
+    import jax
+
+    return jax.config.jax_platforms or ""
+
+
 def backends_are_initialized() -> bool:
     """Return whether this process has initialized JAX's backends, without importing anything."""
     backends = sys.modules.get("jax._src.xla_bridge")

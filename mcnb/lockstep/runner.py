@@ -28,6 +28,7 @@ from mcnb.lockstep import _jax, rendezvous
 from mcnb.lockstep.advice import advice_on
 from mcnb.lockstep.checking import check_launches
 from mcnb.lockstep.client import Client
+from mcnb.lockstep.compiling import compile_alone
 from mcnb.lockstep.messages import CAUGHT
 from mcnb.lockstep.network import address_for_gloo, bypass_proxy, tolerate_silence
 from mcnb.lockstep.ranks import (
@@ -205,6 +206,8 @@ class CheckedInitialize:
             tolerate_silence(given)
         # Read when JAX makes its devices, which it may not have done before this call.
         os.environ.setdefault(THREADS, str(threads_for(_jax.cpu_devices())))
+        if self.checked:
+            compile_alone(os.environ, _jax.platforms())
         find = self._prepare(identity) if self.checked else None
         original(*given.args, **given.kwargs)
         self.joined, self.processes = True, identity.processes

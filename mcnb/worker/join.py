@@ -19,6 +19,7 @@ from mcnb._system import local_end, reserve_port
 from mcnb._text import filled, plural
 from mcnb.lockstep import _jax
 from mcnb.lockstep.abort import listening_ports
+from mcnb.lockstep.compiling import compile_alone
 from mcnb.lockstep.network import SILENCE_S, address_for_gloo, bypass_proxy, host_of
 from mcnb.lockstep.wire import Address
 from mcnb.messages import Healed
@@ -208,6 +209,7 @@ def join(
     if gpus:
         os.environ[VISIBLE] = ",".join(gpus[process_index])  # CUDA reads it when JAX starts it
         expected = len(gpus[process_index])
+    compile_alone(os.environ, os.environ.get("JAX_PLATFORMS"))
     port = _connect(address, processes, process_index)
     import jax
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -127,3 +128,102 @@ def test_a_real_gpu() -> None:
             "print(jax.devices()[0].platform, jax.device_count(), float(jnp.arange(4.0).sum()))"
         )
         assert result.stdout == {0: "gpu 1 6.0\n"}
+
+
+@pytest.fixture
+def gpu_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real GPU that two processes use as if each had its own.
+
+    The driver lists it twice, in two ways to write its UUID. NCCL refuses two processes of a host
+    that use the same GPU, so each tells NCCL that it is a host of its own.
+    """
+    if shutil.which("nvidia-smi") is None:
+        pytest.skip("no GPU on this machine")
+    asked = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
+    uuid = re.findall(r"UUID: ([^)]+)", asked.stdout)[0]
+    command = tmp_path / "nvidia-smi"
+    lines = [f"echo 'GPU {i}: a GPU (UUID: {one})'\n" for i, one in enumerate([uuid, uuid[:-1]])]
+    command.write_text("#!/bin/sh\n" + "".join(lines))
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\n"
+        "def be_a_host():\n"
+        "    os.environ['NCCL_HOSTID'] = str(os.getpid())\n"
+        "be_a_host()\n"
+        "os.register_at_fork(after_in_child=be_a_host)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "lo")
+    monkeypatch.setenv("NCCL_IB_DISABLE", "1")
+
+
+SHARED = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((2,), ("x",), axis_types=(AxisType.Auto,))
+split, whole = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
+x = jax.device_put(np.arange(1024, dtype=np.float32).reshape(2, 512), split)
+a = jax.device_put(np.ones((1024, 1024), np.float32), split)
+total = jax.jit(lambda x: x.sum())
+"""
+MISSING = "missing", "a participant is missing"
+MISMATCH = "mismatch", "their launches do not match"
+UNEQUAL = "mismatch", "a replicated argument is not equal"
+# The end of a program, its verdict and how that begins. Some differ in what they compile.
+ENDS = {
+    "print(float(total(x)), float(jax.jit(lambda a: (a @ a.T).mean())(a)))": ("", ""),
+    "if process == 0: total(x)": MISSING,
+    "if process == 0: jax.jit(lambda a: (a @ a.T).mean())(a)": MISSING,
+    "jax.jit(lambda a: (a @ a.T).sum() if process else (a @ a.T).mean())(a)": MISMATCH,
+    "own = jax.device_put(np.full(8, 1.0 + process, np.float32), jax.local_devices()[0])\n"
+    "both = jax.make_array_from_single_device_arrays((8,), whole, [own])\n"
+    "jax.jit(lambda b, x: b.sum() + x.sum())(both, x)": UNEQUAL,
+    "from jax.scipy.linalg import solve_triangular\n"
+    "e = jax.device_put(np.eye(64, dtype=np.float32), whole)\n"
+    "solve = lambda e: solve_triangular(e, e, lower=bool(process))\n"
+    "jax.jit(lambda e, x: solve(e).sum() + x.sum())(e, x)": MISMATCH,
+}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("end", "expected"), ENDS.items(), ids=range(len(ENDS)))
+@pytest.mark.usefixtures("gpu_twice")
+def test_a_program_on_a_real_gpu(end: str, expected: tuple[str, str], tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import jax\njax.distributed.initialize()\nprocess = jax.process_index()\n"
+        f"{SHARED}\n{end}\n"
+    )
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from mcnb.cli.main import main; sys.exit(main())",
+            *("run", str(program), "-n", "2", "-d", "1", "--platform", "cuda"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=110,
+    )
+    said = [line for line in run.stderr.splitlines() if line.startswith("mcnb run: ")]
+    if all(expected):
+        assert run.returncode == 1
+        assert said == [f"mcnb run: Processes diverged: {expected[1]}"], run.stderr
+    else:
+        assert (run.returncode, said) == (0, []), run.stderr
+        assert sorted(run.stdout.splitlines()) == ["[0] 523776.0 1024.0", "[1] 523776.0 1024.0"]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.usefixtures("gpu_twice")
+def test_cells_on_a_real_gpu() -> None:
+    with mcnb.Cluster(2, 1, platform="cuda") as cluster:
+        cluster.run(f"import jax\nprocess = jax.process_index()\n{SHARED}").raise_for_errors()
+        for end, (kind, _) in ENDS.items():
+            result = cluster.run(end)
+            assert (result.verdict.kind if result.verdict else "") == kind, result.text()
+        after = cluster.run("print(float(total(x)))")
+        assert after.stdout == dict.fromkeys(range(2), "523776.0\n"), after.text()

@@ -48,6 +48,16 @@ def filled(text: str, process: int, processes: int) -> str:
     return text.replace("{processes}", str(processes)).replace("{process}", str(process))
 
 
+def array_type(dtype: object, shape: Sequence[int]) -> str:
+    """Return an array's type of elements and shape, as JAX writes them.
+
+    Example:
+        >>> array_type("float32", (8, 4)), array_type("int32", ())
+        ('float32[8,4]', 'int32[]')
+    """
+    return f"{dtype}[{','.join(map(str, shape))}]"
+
+
 def error_line(error: BaseException) -> str:
     r"""Return an error in one line.
 

@@ -141,12 +141,14 @@ class Variable:
         type: The name of its class.
         leaves: The leaves of its PyTree.
         bytes: The bytes of its JAX arrays on each of their devices.
+        sampled: Whether only a part of its elements has been digested, because they are many.
     """
 
     name: str
     type: str
     leaves: tuple[Leaf, ...]
     bytes: int = 0
+    sampled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from mcnb._text import grouped, index_ranges, name_processes, plural
 from mcnb.lockstep.comparison import Comparison, Question
 from mcnb.lockstep.wire import Message
-from mcnb.messages import Variable
+from mcnb.messages import Leaf, Variable
 
 TITLES = ("name", "what it is", "bytes per device", "on the processes")
 # The most columns of the texts in a table, and of a value in a sentence.
 WIDEST = 60
+# The most values of a PyTree that a sentence names.
+MOST_TOLD = 3
+_SPLIT = "one array, of which no two processes have a part in common"
 
 
 def table(by_process: Mapping[int, Sequence[Variable]], count: int) -> str:
@@ -87,9 +90,14 @@ def _agreement(found: Mapping[int, Variable], asked: Sequence[int], count: int) 
         return (
             f"differs on {index_ranges(few)}" if len(few) < len(found) - 1 else "different on each"
         )
-    if _is_unknown(found):
-        return "parts of one array" if _is_one_array(found) else "not compared"
-    return f"same on {_all(len(found), count)}"
+    unknown, leaves = _unknown(found), len(next(iter(found.values())).leaves)
+    if unknown and len(unknown) == leaves:
+        return "parts of one array" if all(one.shared for one in unknown) else "not compared"
+    parts = [f"{leaves - len(unknown)} of {leaves} values"] if unknown else []
+    if any(variable.sampled for variable in found.values()):
+        parts.append("part of the elements")
+    compared = f" (compared: {', '.join(parts)})" if parts else ""
+    return f"same on {_all(len(found), count)}{compared}"
 
 
 def _all(found: int, count: int) -> str:
@@ -98,14 +106,15 @@ def _all(found: int, count: int) -> str:
     return f"all {count}" if found == count else f"these {found}"
 
 
-def _is_unknown(found: Mapping[int, Variable]) -> bool:
-    """Return whether processes have nothing in common that could be compared."""
-    leaves = [leaf for variable in found.values() for leaf in variable.leaves]
-    return bool(leaves) and not any(leaf.text or leaf.digests for leaf in leaves)
+def _unknown(found: Mapping[int, Variable]) -> list[Leaf]:
+    """Return the leaves of which processes have nothing in common that could be compared.
 
-
-def _is_one_array(found: Mapping[int, Variable]) -> bool:
-    return all(leaf.shared for variable in found.values() for leaf in variable.leaves)
+    The variables are alike otherwise.
+    """
+    by_position = zip(*(variable.leaves for variable in found.values()), strict=True)
+    return [
+        leaves[0] for leaves in by_position if not any(leaf.text or leaf.digests for leaf in leaves)
+    ]
 
 
 def differing_parts(found: Mapping[int, Variable]) -> list[str]:
@@ -144,6 +153,8 @@ def difference(
         ask: Asks processes for digests or elements of slices.
     """
     held = {k: variable for k, variable in found.items() if variable is not None}
+    if not held and len(found) == count > 1:
+        return f"{name} is not defined on any process"
     if len(held) < len(found):
         missing = name_processes(sorted(found.keys() - held.keys()), count)
         return f"{name} is not defined on {missing}"
@@ -165,13 +176,18 @@ def difference(
         at = f" at {[*value.index]}" if value.index else ""
         texts = {k: one.text for k, one in comparison.found.items()}
         return _in_words(f"{name}{path}{at}", texts, count)
-    if _is_unknown(held) and _is_one_array(held):
-        return f"{name} is one array, of which no two processes have a part in common"
-    if _is_unknown(held):
-        return (
-            f"{name} is {_what(next(iter(held.values())))} on {who}; no more of it can be compared"
-        )
-    return f"{name} is the same on {who}"
+    one = next(iter(held.values()))
+    unknown = _unknown(held)
+    if unknown and unknown[0].path == "":
+        if unknown[0].shared:
+            return f"{name} is {_SPLIT}"
+        return f"{name} is {_what(one)} on {who}; no more of it can be compared"
+    if not unknown:
+        return f"{name} is the same on {who}"
+    told = [f"{leaf.path}, {_SPLIT if leaf.shared else leaf.kind}" for leaf in unknown[:MOST_TOLD]]
+    if len(unknown) > MOST_TOLD:
+        told.append(f"and {len(unknown) - MOST_TOLD} more")
+    return f"{name} is the same on {who}, but not all of it can be compared: {'; '.join(told)}"
 
 
 def _first_unequal(held: Mapping[int, Variable]) -> tuple[str, dict[int, str]]:

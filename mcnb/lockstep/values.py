@@ -98,11 +98,13 @@ class Replicas:
     before: int = 0
     digested: Callable[[], object] = lambda: None
     seconds: float = field(default=0.0, init=False)
+    every: int = field(default=1, init=False)
 
     def digests(self, *, whole: bool = True) -> dict[str, str]:
         """Return the digest of each slice, by the slice's name.
 
-        It waits for computations that still make the arguments. `seconds` is the time that it took.
+        It waits for computations that still make the arguments. `seconds` is the time that it took,
+        and of so many blocks as `every` says, one counted.
 
         Args:
             whole: Whether all elements count. Otherwise a part of them does if they are many,
@@ -115,7 +117,7 @@ class Replicas:
         found = {}
         slices = list(self._slices())
         size = sum(getattr(value, "nbytes", 0) for _, value in slices)
-        every = 1 if whole else math.ceil(size / MOST_BYTES) or 1
+        every = self.every = 1 if whole else math.ceil(size / MOST_BYTES) or 1
         for name, value in slices:
             with _unless_it_has_no_value():
                 # Interrupts end this wait, but not NumPy's.

@@ -48,6 +48,9 @@ _T = TypeVar("_T")
 COMPARE = "compare"
 # What the commands that work on something are given.
 OPERANDS = {RUN_FILE: "FILE", COMPARE: "NAME"}
+# Those whose operand is the rest of the line as it is written: an expression has its own quotes,
+# spaces and signs.
+AS_WRITTEN = (COMPARE,)
 
 
 def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Container[str]) -> str:
@@ -100,19 +103,22 @@ class SentenceParser(MagicArgumentParser):
     def parse(self, line: str) -> Any:
         """Parse a line, or raise OptionError."""
         self.given = f"{self.prog} {line}".strip()
+        command, rest = (*line.split(None, 1), "", "")[:2]
         try:
-            words = arg_split(line, posix=True, strict=True)
+            words = [command] if command in AS_WRITTEN else arg_split(line, posix=True, strict=True)
         except ValueError as error:  # a quote that is not closed
             raise OptionError(f"{self.given}: {error}. Help: {self.prog}?") from None
         args, unknown = self.parse_known_args(self._joined(words))
         if getattr(args, "operand", "") and args.command not in OPERANDS:
             unknown.insert(0, args.operand)
         if unknown:
-            command = getattr(args, "command", None)
+            known = self.options(getattr(args, "command", None))
             raise OptionError(
-                f"{self.given}: there is no option {unknown[0]}. Options: "
-                f"{', '.join(self.options(command))}. Help: {self.prog}?"
+                f"{self.given}: there is no option {unknown[0]}. Options: {', '.join(known)}. "
+                f"Help: {self.prog}?"
             )
+        if command in AS_WRITTEN:
+            args.operand = rest.strip()
         return args
 
     def _joined(self, words: list[str]) -> list[str]:
@@ -225,10 +231,6 @@ class McjaxMagics(Magics):
         Example:
           %mcjax start -n 4 -d 2
         """
-        first, *rest = line.split(None, 1)[:2] or [""]
-        if first == COMPARE:  # an expression has quotes and spaces of its own
-            self._compare(rest[0].strip() if rest else "")
-            return
         parser = line_parser()
         args = parser.parse(line)
         command = self._commands.get(args.command)
@@ -390,12 +392,12 @@ class McjaxMagics(Magics):
     def _vars(self, _: Any) -> None:
         print(clusters.current_cluster().variables())
 
-    def _compare(self, expression: str) -> None:
-        if not expression:
+    def _compare(self, args: Any) -> None:
+        if not args.operand:
             raise OptionError(
                 "%mcjax compare: the variable's name is missing. For example: %mcjax compare params"
             )
-        print(clusters.current_cluster().compare(expression))
+        print(clusters.current_cluster().compare(args.operand))
 
     def _timeline(self, args: Any) -> None:
         display(self._last().timeline(order=args.order))

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from mcnb._text import array_type
+
 K = TypeVar("K")
 T = TypeVar("T")
 MOST_IDS = 8  # more ids are written as ranges
@@ -252,7 +254,7 @@ class Layout:
     @property
     def kind(self) -> str:
         """Element type and shape, such as `float32[8,4]`."""
-        return f"{self.dtype or 'an array'}[{','.join(map(str, self.shape))}]"
+        return array_type(self.dtype or "an array", self.shape)
 
     def title(self) -> str:
         """Return the element type, shape and partition spec on one line."""

@@ -22,6 +22,8 @@ from IPython.core.completer import provisionalcompleter, rectify_completions
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.dir2 import dir2
 
+from mcnb._text import array_type
+
 # More matches are of no use to a person.
 MOST_MATCHES = 500
 # What is before the last dot, such as `params["w"].sharding`, and what is typed of an attribute.
@@ -184,7 +186,7 @@ def card(value: Any) -> str:
         return ""
     size = sum(math.prod(leaf.shape) * int(leaf.dtype.itemsize) for _, leaf in arrays)
     named = [
-        f"{jax.tree_util.keystr(path)} {leaf.dtype}[{','.join(map(str, leaf.shape))}]"
+        f"{jax.tree_util.keystr(path)} {array_type(leaf.dtype, leaf.shape)}"
         for path, leaf in arrays[:MOST_NAMED]
     ]
     if len(arrays) > MOST_NAMED:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from IPython.core.interactiveshell import InteractiveShell
 
+from mcnb._text import array_type
 from mcnb.lockstep.values import Replicas
 from mcnb.lockstep.wire import Message
 from mcnb.messages import Leaf, Variable
@@ -107,7 +108,8 @@ def _is_code(value: Any) -> bool:
 
 def _described(name: str, value: Any, *, whole: bool) -> Variable:
     leaves = list(_leaves(value))
-    digests = _replicas([leaf for _, leaf in leaves]).digests(whole=whole)
+    replicas = _replicas([leaf for _, leaf in leaves])
+    digests = replicas.digests(whole=whole)
     by_leaf: dict[int, dict[str, str]] = {}
     for part, text in digests.items():
         by_leaf.setdefault(int(part.partition(" ")[0]), {})[part] = text
@@ -119,6 +121,7 @@ def _described(name: str, value: Any, *, whole: bool) -> Variable:
             for i, (path, leaf) in enumerate(leaves)
         ),
         sum(_bytes(leaf) for _, leaf in leaves),
+        replicas.every > 1,
     )
 
 
@@ -149,8 +152,7 @@ def _kind(leaf: Any) -> tuple[str, str]:
     import jax
 
     if isinstance(leaf, (jax.Array, np.ndarray)):
-        sizes = ",".join(map(str, leaf.shape))
-        kind = f"{leaf.dtype}[{sizes}]"
+        kind = array_type(leaf.dtype, leaf.shape)
         if not isinstance(leaf, jax.Array):
             return f"NumPy {kind}", ""
         if leaf.is_deleted():

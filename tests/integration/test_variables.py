@@ -74,6 +74,9 @@ def test_where_variables_differ(prepared_cluster: mcnb.Cluster, notebook: Notebo
         "process 2",
         "biases[:3]": "biases[:3] is the same on all 4 processes",
         "rng": "rng differs: [0 0] on processes 0-2 and [0 1] on process 3",
+        "nothing": "nothing is not defined on any process",
+        "params['w'], 2": "params['w'], 2 is the same on all 4 processes, but not all of it can be "
+        "compared: [0], one array, of which no two processes have a part in common",
         "only": "only is not defined on processes 0,2,3",
         "model": "model is Model on all 4 processes; no more of it can be compared",
         "x": "x is one array, of which no two processes have a part in common",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,16 @@ def array(value: Any, part: str = "0", size: int = 12) -> Variable:
 
 def tree(*leaves: Leaf, type: str = "dict") -> Variable:  # noqa: A002  (as the field)
     return Variable("v", type, leaves)
+
+
+SPLIT = Leaf("['w']", "float32[8]", shared=True)
+MIXED = tree(
+    Leaf("['a']", "int", "3"),
+    SPLIT,
+    array([1]).leaves[0],
+    *(Leaf(f"['{name}']", "Mine") for name in "xyz"),
+)
+LARGE = replace(array([1, 2, 3]), sampled=True)
 
 
 def nobody(_: Question) -> Mapping[int, Message]:
@@ -58,6 +69,13 @@ def agreement(*found: Variable | None) -> str:
         ((array([1], ""), array([2], "")), "parts of one array"),
         ((one(kind="Mine"), one(kind="Mine")), "not compared"),
         ((tree(), tree()), "same on both"),
+        ((MIXED, MIXED, MIXED), "same on all 3 (compared: 2 of 6 values)"),
+        ((LARGE, LARGE), "same on both (compared: part of the elements)"),
+        ((LARGE, array([1, 2, 4])), "different on each"),
+        (
+            (replace(MIXED, sampled=True), MIXED),
+            "same on both (compared: 2 of 6 values, part of the elements)",
+        ),
     ],
 )
 def test_whether_a_variable_is_the_same(found: tuple[Variable | None, ...], said: str) -> None:
@@ -83,7 +101,7 @@ def test_a_table() -> None:
         ["long", f"str {'x' * 55}…", "same on these 2"],
         ["mesh", "Mesh('a': 4)", "same on these 2"],
         ["nothing", "None", "same on these 2"],
-        ["params", "dict of 2 values", "same on these 2"],
+        ["params", "dict of 2 values", "same on these 2 (compared: 1 of 2 values)"],
         ["steps", "int 3", "same on these 2"],
         ["x", "int32[3]", "1,200,000", "same on these 2"],
     ]
@@ -126,6 +144,18 @@ def test_a_table() -> None:
         (
             (one(kind="Mine"), one(kind="Mine")),
             "v is Mine on both processes; no more of it can be compared",
+        ),
+        ((None, None), "v is not defined on any process"),
+        ((None, None, one("1")), "v is not defined on processes 0,1"),
+        (
+            (tree(Leaf("['a']", "int", "3"), SPLIT),) * 2,
+            "v is the same on both processes, but not all of it can be compared: ['w'], one array, "
+            "of which no two processes have a part in common",
+        ),
+        (
+            (MIXED, MIXED),
+            "v is the same on both processes, but not all of it can be compared: ['w'], one array, "
+            "of which no two processes have a part in common; ['x'], Mine; ['y'], Mine; and 1 more",
         ),
     ],
 )

@@ -20,7 +20,7 @@ from mcnb._text import name_processes
 from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.workers import Pending, Policy, Processes
 from mcnb.errors import ClusterError
-from mcnb.messages import Unfinished
+from mcnb.messages import Reply, Unfinished
 from mcnb.worker.rpc import probe
 from mcnb.worker.unfinished import wind_down
 
@@ -160,6 +160,8 @@ class Stopper:
 
         if not self.follow(pending, patience):
             self.abort(pending, attempts)
+        # What a process reported last may be older than the line at which it was interrupted.
+        self.outcome.stopped = {**stopped, **_interrupted_at(pending, stopped)}
 
     def abort(self, pending: Pending, attempts: int = 0) -> None:
         """Abort the collectives of the waiting processes; return when the processes are free.
@@ -309,6 +311,17 @@ class Stopper:
 
     def _name(self, processes: Iterable[int]) -> str:
         return name_processes(sorted(processes), self.processes.options.processes)
+
+
+def _interrupted_at(pending: Pending, stopped: Iterable[int]) -> dict[int, int]:
+    """Return the lines at which processes were interrupted, by their replies."""
+    replies = {k: pending.answers.get(k) for k in stopped}
+    errors = {k: reply.error for k, reply in replies.items() if isinstance(reply, Reply)}
+    return {
+        k: error.line
+        for k, error in errors.items()
+        if error and error.name == KeyboardInterrupt.__name__ and error.line is not None
+    }
 
 
 def _answers(pending: Pending) -> dict[int, Unfinished]:

@@ -135,8 +135,8 @@ def test_ctrl_c_in_a_terminal(tmp_path: Path) -> None:
     lines = out.rpartition("\n\n")[2].splitlines()
     assert lines[0] == "guide.ipynb on 2 processes x 1 CPU device: 3 cells, 1 failed"
     assert lines[1:] == [
-        "In[2] failed: The cell was interrupted. Both processes were interrupted. The cluster is "
-        "intact; all variables are kept",
+        "In[2] failed: The cell was interrupted. Both processes (line 3) were interrupted. The "
+        "cluster is intact; all variables are kept",
         "Not run, because of the interrupt: In[3]",
     ]
 

@@ -20,7 +20,7 @@ from mcnb.cluster.stopping import (
     Stopper,
 )
 from mcnb.errors import ClusterError
-from mcnb.messages import Healed, Progress, Unfinished
+from mcnb.messages import Healed, ProcessError, Progress, Reply, Unfinished
 
 
 class Machine:
@@ -48,6 +48,7 @@ class Machine:
         self.interrupts: list[float] = []
         self.aborted: list[float] = []
         self.waiting = {0}
+        self.answers: dict[int, Any] = {}
         self.exits: dict[str, object] = {}
         self.options: Any = type("Options", (), {"processes": 1})
 
@@ -257,6 +258,24 @@ def test_an_abort_is_repeated_until_its_time_is_over(monkeypatch: pytest.MonkeyP
     assert len(machine.aborted) >= 3
     assert machine.aborted[-1] <= machine.aborted[0] + ABORT_S
     assert len(machine.interrupts) == len(stopping.ATTEMPTS_S) + len(machine.aborted) - 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (Reply(error=ProcessError("KeyboardInterrupt", "", 7, "")), 7),
+        (Reply(error=ProcessError("KeyboardInterrupt", "", None, "")), 1),
+        (Reply(error=ProcessError("ValueError", "", 7, "")), 1),  # of a clause that cleans up
+        (Reply(), 1),
+        (True, 1),
+    ],
+)
+def test_the_line_of_an_interrupt_is_newer_than_a_report(
+    answer: object, line: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(1, replies_s=0.2)
+    machine.answers[0] = answer
+    assert stopped(machine, monkeypatch).stopped == {0: line}
 
 
 def test_a_process_that_ends_meanwhile_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

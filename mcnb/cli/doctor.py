@@ -174,7 +174,7 @@ def environment() -> Finding:
     return Finding("note", f"The processes inherit from the environment: {' '.join(settings)}")
 
 
-def cluster() -> Finding:
+def cluster(options: Options = Options(processes=2, devices_per_process=2)) -> Finding:  # noqa: B008
     """Start a cluster, compute with all of its devices, and stop it."""
     if sys.platform == "win32":
         return Finding("note", "No cluster was tried out, as none can start on Windows")
@@ -182,16 +182,19 @@ def cluster() -> Finding:
 
     began = time.monotonic()
     try:
-        with Cluster(processes=2, devices_per_process=2) as trial:
+        with Cluster.of(options) as trial:
             trial.run(_CELL).raise_for_errors()
             totals = trial.pull("total")
     except McnbError as error:
         return Finding("missing", str(error))
-    if set(totals.values()) != {10}:
-        what = f"The processes computed a wrong sum: {totals}, where each should have 10"
+    expected = options.processes * (2 * options.processes + 1)
+    if set(totals.values()) != {expected}:
+        what = f"The processes computed a wrong sum: {totals}, where each should have {expected}"
         return Finding("missing", what, "python -m pip install --upgrade jax jaxlib")
-    what = "2 processes with 2 devices each started, computed a sum together and ended"
-    return Finding("ok", f"{what}, in {time.monotonic() - began:.1f} seconds")
+    where = f" on {', '.join(options.hosts)}" if options.hosts else ""
+    what = f"{options.processes} processes{where} with 2 devices each started"
+    took = f"{time.monotonic() - began:.1f} seconds"
+    return Finding("ok", f"{what}, computed a sum together and ended, in {took}")
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (

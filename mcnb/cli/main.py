@@ -9,16 +9,23 @@ import argparse
 import difflib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from mcnb import __version__
 from mcnb._text import plural
 from mcnb.errors import McnbError, OptionError
 
+if TYPE_CHECKING:
+    from mcnb.cli.doctor import Finding
+
 _COMMANDS = ("lab", "run", "script", "doctor")
-_OPTIONS = {None: ("--version", "--help"), "lab": ("--help",), "doctor": ("--quick", "--help")}
+_OPTIONS = {
+    None: ("--version", "--help"),
+    "lab": ("--help",),
+    "doctor": ("--hosts", "--launcher", "--options", "--quick", "--help"),
+}
 _EXIT_USAGE, _EXIT_CTRL_C = 2, 130
 
 
@@ -95,7 +102,7 @@ def _run(argv: list[str]) -> int:
     if command == "lab":
         return _open_lab(options.folder, handed_on)
     if command == "doctor":
-        return _examine(quick=options.quick)
+        return _examine(options)
     parser.print_help()
     return 0
 
@@ -134,6 +141,20 @@ def _parser() -> argparse.ArgumentParser:
         description="Say what is there, what is missing, and which command fixes it.",
         allow_abbrev=False,
     )
+    doctor.add_argument(
+        "--hosts",
+        metavar="HOSTS",
+        help="look at these hosts, too, and at whether they reach each other, for example "
+        "alice@one,two; inside a job of Slurm or PBS, by default those of the job",
+    )
+    doctor.add_argument(
+        "--launcher",
+        metavar="NAME",
+        help="what starts programs on the hosts: ssh (by default), mpi or slurm",
+    )
+    doctor.add_argument(
+        "--options", metavar="'...'", help="more options for the launcher's own command"
+    )
     doctor.add_argument("--quick", action="store_true", help="don't start a cluster to try it out")
     return parser
 
@@ -149,25 +170,82 @@ def _open_lab(given: str | None, arguments: Sequence[str]) -> int:
     return lab.start_jupyterlab(lab.command_line(folder, arguments))
 
 
-def _examine(quick: bool) -> int:
+def _examine(options: argparse.Namespace) -> int:
     from mcnb.cli.doctor import BASE, CHECKS, Finding, cluster
 
+    hosts = _hosts(options)
     findings: list[Finding] = []
-    for check in CHECKS if quick else (*CHECKS, cluster):
+
+    def tell(finding: Finding) -> None:
+        if finding not in findings:  # one package can fail several checks
+            findings.append(finding)
+            print(finding, flush=True)  # now, because the next check may take some seconds
+
+    def examine_hosts() -> Finding | None:
+        for finding in _examine_hosts(hosts, options.quick):
+            tell(finding)
+        return None
+
+    for check in (*CHECKS, *(() if options.quick else (cluster,)), examine_hosts):
         try:
-            finding = check()
+            if found := check():
+                tell(found)
         except ImportError as error:
             every = " ".join(f'"{requirement}"' for requirement in BASE)
             what = f"What mcnb needs can't be imported: {error}"
-            finding = Finding("missing", what, f"python -m pip install --upgrade {every}")
-        if finding not in findings:  # one package can fail several checks
-            findings.append(finding)
-            print(finding, flush=True)  # now, because the cluster takes some seconds
+            tell(Finding("missing", what, f"python -m pip install --upgrade {every}"))
     if missing := sum(finding.level == "missing" for finding in findings):
         print(f"{plural(missing, 'problem', 'problems')} found, see above")
         return 1
     print("No problems found. To open the lessons: mcnb lab")
     return 0
+
+
+def _hosts(options: argparse.Namespace) -> tuple[str, tuple[str, ...], str]:
+    """Return the launcher, the hosts, by default those of this job, and the launcher's options.
+
+    Raises:
+        OptionError: They can't be asked.
+    """
+    from mcnb.cli.hosts import allocation
+    from mcnb.launchers.questions import COMMANDS
+    from mcnb.options import Options, host_list
+
+    more = options.options or ""
+    if options.hosts is not None:
+        hosts = host_list(options.hosts)
+        if not hosts:
+            raise OptionError("mcnb doctor --hosts: name hosts. For example: --hosts alice@one,two")
+        Options(launcher="ssh", hosts=hosts, launcher_options=more)  # raises an error for others
+        launcher = options.launcher or "ssh"
+        if launcher not in COMMANDS:
+            names = ", ".join(COMMANDS)
+            raise OptionError(f"mcnb doctor --launcher {launcher}: expected one of {names}")
+        return launcher, hosts, more
+    if options.launcher or more:
+        given = "--launcher" if options.launcher else "--options"
+        raise OptionError(f"mcnb doctor {given}: name the hosts, too. For example: --hosts one,two")
+    launcher, hosts = allocation(os.environ)
+    return launcher, hosts if len(hosts) > 1 else (), more
+
+
+def _examine_hosts(given: tuple[str, tuple[str, ...], str], quick: bool) -> Iterator[Finding]:
+    """Examine hosts, and whether a cluster starts on them."""
+    from mcnb.cli.doctor import cluster
+    from mcnb.cli.hosts import judge
+    from mcnb.launchers.batch import split_words
+    from mcnb.launchers.questions import ask, own_report
+    from mcnb.options import Options
+
+    launcher, hosts, more = given
+    if not hosts:
+        return
+    answers = ask(launcher, [*dict.fromkeys(hosts)], split_words(more))
+    found = [*judge(launcher, answers, own_report())]
+    yield from found
+    if launcher == "ssh" and not quick and all(one.level != "missing" for one in found):
+        count = max(len(hosts), 2)
+        yield cluster(Options(count, 2, launcher="ssh", hosts=hosts, launcher_options=more))
 
 
 def _unknown_sentence(command: str | None, word: str, options: argparse.Namespace) -> str:

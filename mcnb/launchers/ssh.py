@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -25,14 +24,11 @@ from mcnb._system import LOOPBACK, is_own, outward_address
 from mcnb.errors import ClusterError
 from mcnb.launchers.batch import REPORT_S, BatchLauncher
 from mcnb.launchers.local import ENGINE_ARGS
+from mcnb.launchers.ssh_command import FAILED, command_on, run_python
 from mcnb.lockstep.model import ExitSource, ProcessExit
 from mcnb.worker.settings import FILE
 
-_TIMEOUT_S = 60
 _ENDING_S = 3.0  # for processes to exit, before their connections are closed
-_FAILED = 255  # ssh's exit code if ssh itself failed
-# There is no terminal for a password prompt. ServerAliveInterval detects a host that is down.
-_OPTIONS = ("-T", "-oBatchMode=yes", "-oConnectTimeout=20", "-oServerAliveInterval=15")
 # SSH_CONNECTION, as in ssh(1): the client's address and port, the server's address and port.
 _ASK = "import os, mcnb; print(os.environ.get('SSH_CONNECTION', ''))"
 _PUT = """
@@ -71,14 +67,14 @@ class SshEngines(EngineLauncher):
         here = Path(self.profile_dir)
         texts = {f"{self.remote_folder}/{name}": (here / name).read_text() for name in _FILES}
         for host, count in self.hosts.items():
-            _python(host, self.words, _PUT, given=json.dumps(texts))
+            run_python(host, self.words, _PUT, given=json.dumps(texts))
             for _ in range(count):
                 # `exit` keeps the shell alive, so that its exit code reports a fatal signal.
                 command = f"{shlex.join(self.args)}; exit $?"
                 with self._log(len(self.processes)).open("wb") as log:
                     self.processes.append(
                         subprocess.Popen(
-                            ["ssh", *_OPTIONS, *_login(host, self.words), command],
+                            command_on(host, self.words, command),
                             stdin=subprocess.PIPE,  # closing the pipe makes the process exit
                             stdout=log,
                             stderr=log,
@@ -96,7 +92,7 @@ class SshEngines(EngineLauncher):
         code = next((code for p in self.processes if (code := p.poll())), None)
         if code is None:
             return None
-        if code == _FAILED:
+        if code == FAILED:
             return ProcessExit(ExitSource.DISCONNECTED)
         return ProcessExit(ExitSource.LAUNCHER, 128 - code if code > 128 else code)
 
@@ -120,7 +116,7 @@ class SshEngines(EngineLauncher):
                 process.wait()
         for host in self.hosts:
             try:
-                _python(host, self.words, _REMOVE, self.remote_folder)
+                run_python(host, self.words, _REMOVE, self.remote_folder)
             except ClusterError as error:
                 self.log.warning("%s", error)
         self.notify_stop({})
@@ -149,7 +145,7 @@ class SshLauncher(BatchLauncher):
         """
         seen = [LOOPBACK]
         for host in dict.fromkeys(self.options.hosts):
-            connection = _python(host, self.words, _ASK).split()
+            connection = run_python(host, self.words, _ASK).split()
             if len(connection) == 4 and not is_own(connection[2]):
                 seen.append(connection[0] if is_own(connection[0]) else outward_address())
         return seen[-1]
@@ -190,53 +186,3 @@ def spread(processes: int, hosts: Sequence[str]) -> dict[str, int]:
     for i, host in enumerate(hosts):
         counts[host] += each + (i < more)
     return {host: count for host, count in counts.items() if count}
-
-
-def _login(host: str, words: Sequence[str]) -> list[str]:
-    """Return the words after `ssh` that log in to a host."""
-    name, _, port = host.partition(":")
-    return [*words, *(["-p", port] if port else []), name]
-
-
-def _python(host: str, words: Sequence[str], code: str, *arguments: str, given: str = "") -> str:
-    """Run Python code on a host by ssh, and return its output.
-
-    Raises:
-        ClusterError: The host can't be reached, or can't run mcnb.
-    """
-    command = shlex.join([sys.executable, "-P", "-c", code, *arguments])
-    login = " ".join(_login(host, words))
-    try:
-        asked = subprocess.run(
-            ["ssh", *_OPTIONS, *_login(host, words), command],
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        plain = f"ssh -o BatchMode=yes {login}"
-        raise ClusterError(f"The host {host} does not answer. Try: {plain}") from None
-    [said] = asked.stderr.strip().splitlines()[-1:] or [f"exit code {asked.returncode}"]
-    if asked.returncode == _FAILED:
-        raise ClusterError(_why_not(host, said.rstrip("."), login))
-    if asked.returncode:
-        raise ClusterError(
-            f"The host {host} can't run mcnb: {said}. It needs the same Python as this one, at the "
-            f"same path, with mcnb: {sys.executable}"
-        )
-    return asked.stdout
-
-
-def _why_not(host: str, said: str, login: str) -> str:
-    """Return an error message, with a remedy, for ssh's own failure, whose last line is `said`."""
-    if "Host key" in said:  # in batch mode, ssh accepts none
-        return (
-            f"ssh does not know the key of the host {host} ({said}). Log in once and accept the "
-            f"key: ssh {login}"
-        )
-    what = f"can't be reached: {said}. Try"
-    if "Permission denied" in said:
-        what = f"refused a login without a password: {said}. Set up a key with ssh-copy-id, and try"
-    return f"The host {host} {what}: ssh -o BatchMode=yes {login}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -90,6 +92,74 @@ def on_the_notebooks_host(*command: str) -> subprocess.CompletedProcess[str]:
         timeout=280,
         check=False,
         env={**os.environ, "JAX_PLATFORMS": ""},
+    )
+
+
+def doctor(hosts: str, client: Path, *words: str) -> tuple[int, list[str]]:
+    """Return the exit code of `mcnb doctor`, and what it says of hosts."""
+    done = on_the_notebooks_host(
+        *(sys.executable, "-c", "import sys; from mcnb.cli.main import main; sys.exit(main())"),
+        *("doctor", f"--hosts={hosts}", f"--options=-F {client}", *words),
+    )
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    alone = next(i for i, line in enumerate(lines) if "settings of JAX" in line)
+    return done.returncode, lines[alone + 1 :]
+
+
+SLICES = (
+    "note     JAX takes each of these hosts for a slice. jax.make_mesh accepts several slices of "
+    "CPU devices in cells and in programs of mcnb script. Elsewhere, make meshes with "
+    "jax.experimental.mesh_utils.create_hybrid_device_mesh"
+)
+
+
+def same(host: str) -> str:
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("jax", "mcnb")]
+    return f"ok       {host} has {' and '.join(versions)}, as this machine has"
+
+
+def test_doctor_on_good_hosts(client: Path) -> None:
+    code, (of_one, *lines) = doctor("one,two", client)
+    assert of_one.startswith("ok       2 processes with 2 devices each started")
+    assert lines[:4] == [
+        same("one"),
+        same("two"),
+        "ok       one, two and this machine can connect to each other",
+        SLICES,
+    ]
+    assert re.fullmatch(
+        r"ok       2 processes on one, two with 2 devices each started, computed a sum together "
+        r"and ended, in \d+\.\d seconds",
+        lines[4],
+    )
+    assert lines[5:] == ["No problems found. To open the lessons: mcnb lab"]
+    assert code == 0
+
+
+def test_doctor_finds_what_is_wrong(client: Path) -> None:
+    """A host that can't be reached from another one, a name, and a host that is not there."""
+    subprocess.run(
+        ["ip", "-netns", hosts.namespace("one"), "route", "add", "prohibit", "10.97.0.3/32"],
+        check=True,
+    )
+    names = Path("/etc/netns", hosts.namespace("two"), "hosts")
+    names.write_text("127.0.0.1 localhost\n127.0.1.1 two\n")
+    assert doctor("one,two,three", client, "--quick") == (
+        1,
+        [
+            same("one"),
+            same("two"),
+            "note     The address of two is 127.0.1.1, which no other host reaches, on two itself. "
+            "mcnb gives JAX another address; without mcnb, processes on this host do not find each "
+            "other. Fix it: ssh two 'echo 10.97.0.3 two | sudo tee -a /etc/hosts'",
+            "missing  The host three can't be reached: ssh: Could not resolve hostname three: "
+            f"Temporary failure in name resolution. Try: ssh -o BatchMode=yes -F {client} three",
+            "missing  one can't connect to two at 10.97.0.3: Permission denied. mcnb and JAX use "
+            "free ports. Fix it: ssh two 'sudo ufw allow from 10.97.0.2 to any proto tcp'",
+            SLICES,
+            "2 problems found, see above",
+        ],
     )
 
 

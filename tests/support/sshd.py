@@ -26,7 +26,7 @@ StrictModes no
 UsePAM no
 LoginGraceTime 0
 MaxStartups 100
-ForceCommand export HOME={folder}; cd; eval "$SSH_ORIGINAL_COMMAND"
+ForceCommand export HOME={folder} {setting}; cd; eval "$SSH_ORIGINAL_COMMAND"
 """
 CLIENT = """\
 Host {names}
@@ -54,7 +54,11 @@ def available() -> bool:
 
 @contextmanager
 def sshd(
-    folder: Path, names: str = "one two", address: str = LOOPBACK, on: Sequence[str] = ()
+    folder: Path,
+    names: str = "one two",
+    address: str = LOOPBACK,
+    on: Sequence[str] = (),
+    setting: str = "MCNB_TESTS=1",
 ) -> Iterator[Path]:
     """Run an sshd; yield the file that tells ssh how to reach it, under these names.
 
@@ -63,6 +67,7 @@ def sshd(
         names: What hosts it is taken for, with spaces between.
         address: At which it listens.
         on: What runs a command on its host; this one, by default.
+        setting: A variable of the environment of those who log in, with its value.
     """
     for key in ("host", "user"):
         words = ("-q", "-t", "ed25519", "-N", "", "-f", str(folder / key))
@@ -72,7 +77,7 @@ def sshd(
     if os.geteuid() == 0:  # it wants to put its processes there, which root's alone may be
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     with reserved_port() as port:
-        values = {"folder": folder, "address": address, "port": port}
+        values = {"folder": folder, "address": address, "port": port, "setting": setting}
         (folder / "sshd_config").write_text(SERVER.format(**values))
         client = folder / "ssh_config"
         client.write_text(CLIENT.format(names=names, user=getpass.getuser(), **values))

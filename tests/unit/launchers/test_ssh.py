@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from mcnb.errors import ClusterError
 from mcnb.launchers import ssh
-from mcnb.launchers.ssh import SshEngines, SshLauncher, _login, _python, _why_not, spread
+from mcnb.launchers.ssh import SshEngines, SshLauncher, spread
+from mcnb.launchers.ssh_command import _login, _why_not, run_python
 from mcnb.lockstep.model import ExitSource, ProcessExit
 
 
@@ -80,7 +81,7 @@ def answer(
 
 def test_code_runs_on_a_host_without_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = answer(monkeypatch, out="4\n", err="a banner\n")
-    assert _python("one:22", ["-v"], "print(2 * 2)", "a b") == "4\n"
+    assert run_python("one:22", ["-v"], "print(2 * 2)", "a b") == "4\n"
     [command] = asked
     assert command[0] == "ssh"
     assert "-oBatchMode=yes" in command
@@ -116,7 +117,7 @@ def test_a_host_that_cannot_run_mcnb(
 ) -> None:
     answer(monkeypatch, code, "", err)
     with pytest.raises(ClusterError) as caught:
-        _python("one", [], "")
+        run_python("one", [], "")
     assert str(caught.value) == message
 
 
@@ -126,7 +127,7 @@ def test_a_host_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(ClusterError) as caught:
-        _python("one:22", [], "")
+        run_python("one:22", [], "")
     assert str(caught.value) == (
         "The host one:22 does not answer. Try: ssh -o BatchMode=yes -p 22 one"
     )
@@ -147,7 +148,7 @@ def test_the_address_is_the_one_that_the_hosts_see(
     connections: list[str], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = dict(enumerate(connections))
-    monkeypatch.setattr(ssh, "_python", lambda host, words, code: said.pop(host))
+    monkeypatch.setattr(ssh, "run_python", lambda host, words, code: said.pop(host))
     monkeypatch.setattr(ssh, "is_own", {"127.0.0.1", "10.0.0.7"}.__contains__)
     monkeypatch.setattr(ssh, "outward_address", lambda: "192.168.0.7")
     hosts = [*said, *said]  # each is asked once

@@ -138,8 +138,12 @@ class Cluster:
     def __repr__(self) -> str:
         return f"<mcnb.Cluster: {self.options.describe()}, {self._state()}>"
 
-    def start(self) -> None:
+    def start(self, *, tell: Callable[[str], object] | None = None) -> None:
         """Start the processes; return when all of them have joined.
+
+        Args:
+            tell: Called each second with what the start waits for, once it has taken ten. By
+                default, that is written to the standard error once, if it is a terminal.
 
         Raises:
             ClusterError: The processes are already running, or could not be started.
@@ -151,7 +155,7 @@ class Cluster:
                     "it (variables are lost): %mcjax restart. To change its size, stop it first: "
                     "%mcjax stop"
                 )
-            self._lifetime.start()
+            self._lifetime.start(tell)
 
     def run(
         self,
@@ -413,7 +417,13 @@ class Cluster:
         """The cells that `restart(replay=True)` runs again, in words."""
         return self._history.ahead
 
-    def restart(self, *, replay: bool = False, watcher: Watcher | None = None) -> Result | None:
+    def restart(
+        self,
+        *,
+        replay: bool = False,
+        watcher: Watcher | None = None,
+        tell: Callable[[str], object] | None = None,
+    ) -> Result | None:
         """Restart the processes, with the same process indices and without variables.
 
         Args:
@@ -421,6 +431,7 @@ class Cluster:
                 cluster was started or restarted, including those before a process died. The replay
                 stops at the first cell that fails.
             watcher: Called about ten times a second while a cell is re-run.
+            tell: As for `start`.
 
         Returns:
             The result of the cell that failed in the replay, or None.
@@ -440,7 +451,7 @@ class Cluster:
                 self._lifetime.ready()  # the processes are new and unused
             else:
                 self._lifetime.end(Absence.RESTART_INTERRUPTED)
-                self._lifetime.start()
+                self._lifetime.start(tell)
             if not replay:
                 return None
             left_out, endless = tuple(self._history.left_out), tuple(self._history.endless)

@@ -6,9 +6,11 @@ import atexit
 import contextlib
 import importlib.metadata
 import re
+import sys
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
 from concurrent.futures import Future
 from enum import Enum
 
@@ -94,20 +96,24 @@ class Lifetime:
         """Whether the processes were restarted after a loss, and have not been used since."""
         return self._lost or self._untouched
 
-    def start(self) -> None:
+    def start(self, tell: Callable[[str], object] | None = None) -> None:
         """Start the processes; return when all of them have joined.
+
+        Args:
+            tell: Called each second after the first ten with what the start waits for; by default,
+                it is written to the standard error once, if that is a terminal.
 
         Raises:
             ClusterError: The processes could not be started.
             KeyboardInterrupt: Ctrl-C; the processes have been ended.
         """
         self._wait_for_recovery()
-        self._start()
+        self._start(tell)
 
-    def _start(self) -> None:
+    def _start(self, tell: Callable[[str], object] | None = None) -> None:
         check_jax()
         try:
-            start_processes(self._options, self._accept)
+            start_processes(self._options, self._accept, tell or _telling_a_terminal())
         except OptionError:
             raise
         except (McnbError, OSError) as error:
@@ -221,6 +227,18 @@ class Lifetime:
             how = "; then: " if self._absence is Absence.LOST else ". To connect: "
             return f"{said}{how}%mcjax connect"
         return f"{said}. Start it: %mcjax start"
+
+
+def _telling_a_terminal() -> Callable[[str], object]:
+    """Return a function that writes the first text that it is given, if somebody can read it."""
+    told: list[str] = []
+
+    def tell(text: str) -> None:
+        if not told and sys.stderr is not None and sys.stderr.isatty():
+            print(f"mcnb: {text}", file=sys.stderr, flush=True)
+        told.append(text)
+
+    return tell
 
 
 @atexit.register

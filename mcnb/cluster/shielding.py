@@ -46,11 +46,23 @@ class CtrlC:
         self.pressed = True
         self._happened.put(None)
 
-    def wait_for(self, task: Future[T]) -> bool:
-        """Wait until a task has ended, or Ctrl-C is pressed; return whether the task has ended."""
+    def wait_for(
+        self, task: Future[T], meanwhile: Callable[[], object] | None = None, every_s: float = 1.0
+    ) -> bool:
+        """Wait until a task has ended, or Ctrl-C is pressed; return whether the task has ended.
+
+        Args:
+            task: The task.
+            meanwhile: Called again and again until then, in this thread.
+            every_s: After how many seconds each time.
+        """
         task.add_done_callback(lambda _: self._happened.put(None))
         while not (task.done() or self.pressed):
-            self._happened.get()
+            try:
+                self._happened.get(timeout=None if meanwhile is None else every_s)
+            except queue.Empty:
+                if meanwhile is not None:
+                    meanwhile()
         return task.done()
 
 

@@ -37,6 +37,8 @@ from mcnb.worker.join import Location, heal, hold_port, in_order, join, locate
 from mcnb.worker.rpc import Call
 
 START_TIMEOUT_S = 300.0
+# A start that takes longer says what it waits for.
+SILENT_S = 10.0
 # How often, and for how long each time, to wait for the failures of further processes. A wait that
 # is late on a busy machine counts as one.
 FAILURES_WAITS, FAILURES_WAIT_S = 40, 0.05
@@ -196,6 +198,9 @@ class WorkerClient:
         self._client: Any = None
         self._closed = False
         self._views: list[Any] = []
+        # What the start waits for: which processes are to do what. Only replaced as a whole, by the
+        # thread that starts them, so that another thread can read it.
+        self._awaited: tuple[str, list[int]] = "", []
 
     @property
     def indices(self) -> dict[int, int]:
@@ -242,6 +247,7 @@ class WorkerClient:
         client = self._new_client(deadline)
         connected = time.monotonic()
         while len(client.ids) < count:
+            self._awaited = "start", self._missing()
             self._check(deadline, "start")
             self._exit_seen.wait(REGISTRATION_POLL_S)
             if time.monotonic() - connected > patience:
@@ -310,7 +316,8 @@ class WorkerClient:
             nonlocal again, again_s
             if any(isinstance(answer, ProcessError) for answer in pending.answers.values()):
                 return None
-            self._check(deadline, "connect to the others", sorted(pending.waiting))
+            self._awaited = "connect to the others", sorted(pending.waiting)
+            self._check(deadline, *self._awaited)
             if time.monotonic() >= again:
                 pending.replace(self.call(function, *args, processes=sorted(pending.waiting)))
                 again_s *= 2
@@ -339,16 +346,35 @@ class WorkerClient:
         if failure := self._launcher.failure():
             raise ClusterError(failure)
         if time.monotonic() > deadline and not (self._launcher.patient and not self._views):
-            if not missing:
-                # While engines have no process indices, the last indices count as missing.
-                ids = self._client.ids if self._launcher.numbered else range(len(self._client.ids))
-                missing = sorted({*range(self.options.processes)}.difference(ids))
+            missing = missing or self._missing()
             name = process_name(missing[0])
             raise ClusterError(
                 f"{name_processes(missing, self.options.processes)} did not {aim} within "
                 f"{START_TIMEOUT_S:.0f} seconds."
                 f"{last_lines(self.output(name)) or self._launcher.output_lines()}"
             )
+
+    def _missing(self) -> list[int]:
+        """Return the processes that have not registered.
+
+        While engines have no process indices, the last indices count as missing.
+        """
+        client = self._client
+        ids = [] if client is None else client.ids  # none, once it was closed
+        known = ids if self._launcher.numbered else range(len(ids))
+        return sorted({*range(self.options.processes)}.difference(known))
+
+    def waits_for(self) -> str:
+        """Return what the start waits for, after "until"."""
+        aim, absent = self._awaited
+        if not absent:
+            return "ipyparallel's controller answers"
+        queued = self._launcher.queued() if len(absent) == self.options.processes else ""
+        if aim == "start" and queued:
+            return queued
+        verb, _, rest = aim.partition(" ")
+        does = f"{verb}s {rest}".rstrip() if len(absent) == 1 else aim
+        return f"{name_processes(absent, self.options.processes)} {does}"
 
     def output(self, name: str) -> str:
         """Return the base path of a process's output files; empty if unreadable from here."""
@@ -358,13 +384,18 @@ class WorkerClient:
         return self.where[k].output if k < len(self.where) else ""
 
 
-def start_processes(options: Options, accept: Callable[[Processes], object]) -> None:
+def start_processes(
+    options: Options,
+    accept: Callable[[Processes], object],
+    tell: Callable[[str], object] = lambda _: None,
+) -> None:
     """Start processes, and hand them over when all of them have joined.
 
     Args:
         options: What to start.
         accept: Called with the processes. Ctrl-C does not come between: the processes have either
             been accepted, or have ended.
+        tell: Called each second after the first ten with what the start waits for.
 
     Raises:
         ClusterError: The processes could not be started.
@@ -375,7 +406,14 @@ def start_processes(options: Options, accept: Callable[[Processes], object]) -> 
             # In threads, because a notebook kernel's main thread has a running event loop.
             processes = in_thread(lambda: Processes(options)).result()
             start = in_thread(processes.start)
-            if ctrl_c.wait_for(start) and start.exception() is None:
+            began = time.monotonic()
+
+            def meanwhile(processes: Processes = processes, began: float = began) -> None:
+                waited_s = time.monotonic() - began
+                if waited_s >= SILENT_S:
+                    tell(f"Waiting for {waited_s:.0f} s, until {processes.client.waits_for()}")
+
+            if ctrl_c.wait_for(start, meanwhile) and start.exception() is None:
                 accept(processes)
                 return
             gone = not processes.launcher.alive

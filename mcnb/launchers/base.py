@@ -65,6 +65,10 @@ class Launcher(ABC):
         """Return why the missing processes can never start; empty if no reason is known."""
         return ""
 
+    def queued(self) -> str:
+        """Return what a job that has no process yet waits for, after "until"; else empty."""
+        return ""
+
     def output_lines(self) -> str:
         """Return the launcher's output, to be appended to a sentence; empty if there is none."""
         return ""

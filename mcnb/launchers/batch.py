@@ -182,6 +182,10 @@ class BatchLauncher(LocalLauncher):
         what = f"{self.options.launcher} {'job' if self.patient else 'launcher'}"
         return f"The {what} ended before its processes had connected.{self.output_lines()}"
 
+    def queued(self) -> str:
+        """Return that the scheduler has not started the job, if there is one."""
+        return f"{self.options.launcher} starts the job" if self.patient else ""
+
     def output_lines(self) -> str:
         """Return the output of the launcher or its job, to be appended to a sentence."""
         return output_lines(self._output())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import time
 
 from ipyparallel.cluster.launcher import SlurmEngineSetLauncher
 
@@ -27,6 +28,8 @@ _SRUN = re.compile(r"^srun: error: \S+ tasks? (?P<who>[\d,-]+): (?P<how>.+)$", r
 _EXIT_CODE = re.compile(r"Exited with exit code (\d+)")
 # squeue's error if Slurm has forgotten the job, some minutes after its end.
 _FORGOTTEN = "Invalid job id"
+# How often Slurm is asked why a job waits.
+_REASON_S = 10.0
 _SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
 
@@ -39,6 +42,7 @@ class SlurmLauncher(BatchLauncher):
     engines = SlurmEngineSetLauncher
     rank_variables = rank_variables("srun")
     exit_delay_s = REPORT_S
+    _asked, _reason = 0.0, ""
 
     def find_host(self) -> str:
         """Return the address of this host toward Slurm's nodes."""
@@ -52,6 +56,16 @@ class SlurmLauncher(BatchLauncher):
         asked = _ask("squeue", "--noheader", "--jobs", self.engine_set.job_id)
         # A Slurm that does not answer in time, for example, shows no job either.
         return not asked.stdout.strip() and (not asked.returncode or _FORGOTTEN in asked.stderr)
+
+    def queued(self) -> str:
+        """Return that Slurm has not started the job, and its reason for that."""
+        if self.engine_set is not None and time.monotonic() > self._asked + _REASON_S:
+            self._asked = time.monotonic()
+            job = str(self.engine_set.job_id)
+            self._reason = _ask("squeue", "--noheader", "--format=%T %r", "--jobs", job).stdout
+        state, _, reason = self._reason.strip().partition(" ")
+        why = f" ({state}: {reason})" if state and reason != "None" else ""
+        return f"Slurm starts the job{why}"
 
     @staticmethod
     def parse_exit(process: int, text: str) -> ProcessExit | None:

@@ -327,16 +327,20 @@ class McjaxMagics(Magics):
         """Start a cluster that the magics control."""
         cluster = Cluster.of(options)
         clusters.current = cluster
-        self._while_starting(cluster, lambda _: cluster.start())
+        self._while_starting(cluster, lambda _, tell: cluster.start(tell=tell))
         return cluster
 
     def _while_starting(
-        self, cluster: Cluster, start: Callable[[LiveView], _T], then: str = ""
+        self,
+        cluster: Cluster,
+        start: Callable[[LiveView, Callable[[str], object]], _T],
+        then: str = "",
     ) -> _T:
         live = self._live()
-        live.show(f"Starting {cluster.options.describe()}{then} …")
+        what = f"Starting {cluster.options.describe()}{then} …"
+        live.show(what)
         try:
-            return start(live)
+            return start(live, lambda waits: live.show(f"{what}\n{waits}"))
         except KeyboardInterrupt:
             raise keyboard_interrupt(_of_an_interrupted_start(cluster)) from None
         finally:
@@ -419,7 +423,9 @@ class McjaxMagics(Magics):
         cluster = clusters.current_cluster()
         aim = f", then replaying {cluster.replayable}" if args.replay else ""
         failed = self._while_starting(
-            cluster, lambda live: cluster.restart(replay=args.replay, watcher=live), aim
+            cluster,
+            lambda live, tell: cluster.restart(replay=args.replay, watcher=live, tell=tell),
+            aim,
         )
         if args.replay:
             print(cluster.replay)

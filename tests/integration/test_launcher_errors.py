@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+from pathlib import Path
+
 import pytest
 
 import mcnb
@@ -15,6 +20,23 @@ def test_a_command_that_is_not_installed() -> None:
     assert str(refused.value) == (
         "The cluster did not start: --launcher lsf needs the command bsub, which is not installed"
     )
+
+
+def test_a_start_that_waits_says_for_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mpiexec").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "mpiexec").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("mcnb.cluster.workers.SILENT_S", 0.0)
+    told: list[str] = []
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if text.endswith("start"):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        mcnb.Cluster(2, 1, launcher="mpi").start(tell=tell)
+    assert re.fullmatch(r"Waiting for \d+ s, until both processes start", told[-1])
 
 
 @pytest.mark.parametrize("address", ["192.0.2.7", "nonsense"])

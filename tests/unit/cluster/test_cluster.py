@@ -32,7 +32,7 @@ class Lifetime:
         self.untouched = False
         return "processes"
 
-    def start(self) -> None:
+    def start(self, tell: Any = None) -> None:
         self.done.append("start")
 
     def end(self, absence: Absence) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -46,7 +48,10 @@ class Starts:
         self.error: BaseException | None = None
         self.unchecked = ""
 
-    def start(self, options: Options, accept: Callable[[Any], object]) -> None:
+    def start(
+        self, options: Options, accept: Callable[[Any], object], tell: Callable[[str], object]
+    ) -> None:
+        tell("Waiting for 10 s, until process 1 starts")
         if self.error is not None:
             raise self.error
         self.all.append(Processes())
@@ -61,8 +66,27 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> Starts:
     return starts
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 OURS = Options(processes=2)
 THEIRS = Options(processes=2, launcher=CONNECTED)
+
+
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO(), None])
+def test_a_long_start_says_on_a_terminal_what_it_waits_for(
+    stream: io.StringIO | None, starts: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    Lifetime(OURS).start()
+    if stream is not None:
+        told = "mcnb: Waiting for 10 s, until process 1 starts\n"
+        assert stream.getvalue() == (told if isinstance(stream, Terminal) else "")
+    heard: list[str] = []
+    Lifetime(OURS).start(heard.append)
+    assert heard == ["Waiting for 10 s, until process 1 starts"]
 
 
 def test_a_cluster_that_was_not_started_says_how_to_start_it() -> None:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import pytest
 
 from mcnb.cluster import workers
-from mcnb.cluster.shielding import in_thread, to_the_end
+from mcnb.cluster.shielding import delayed_ctrl_c, in_thread, to_the_end
 from mcnb.cluster.workers import start_processes
 from mcnb.errors import ClusterError
 from mcnb.options import Options
@@ -186,3 +186,17 @@ def test_processes_are_accepted_or_closed(
         assert states in ([], [end])
         seen.add(tuple(states))
     assert seen == {(), (end,)}
+
+
+def test_a_wait_does_something_meanwhile() -> None:
+    release = threading.Event()
+    calls: list[None] = []
+
+    def meanwhile() -> None:
+        calls.append(None)
+        if len(calls) == 3:
+            release.set()
+
+    with delayed_ctrl_c() as ctrl_c:
+        assert ctrl_c.wait_for(in_thread(release.wait), meanwhile, every_s=0.01)
+    assert len(calls) >= 3

@@ -40,6 +40,9 @@ class Starting:
     def failure(self) -> str:
         return ""
 
+    def queued(self) -> str:
+        return ""
+
 
 class Client(dict[int, Any]):
     def __init__(self, ids: list[int]) -> None:
@@ -69,6 +72,27 @@ def test_one_that_never_answers_is_given_up() -> None:
     assert start.asked == CONNECT_TRIES
 
 
+class Queued(Starting):
+    """A job that a scheduler has not started."""
+
+    def queued(self) -> str:
+        return "the scheduler starts the job"
+
+
+def test_what_a_start_waits_for() -> None:
+    one = WorkerClient(Options(processes=4), Queued(0, []), {}, None)  # type: ignore[arg-type]
+    assert one.waits_for() == "ipyparallel's controller answers"
+    for aim, absent, waits in (
+        ("start", [0, 1, 2, 3], "the scheduler starts the job"),
+        ("start", [1, 2], "processes 1,2 start"),
+        ("start", [3], "process 3 starts"),
+        ("connect to the others", [0, 1, 2, 3], "all 4 processes connect to the others"),
+        ("connect to the others", [3], "process 3 connects to the others"),
+    ):
+        one._awaited = aim, absent
+        assert one.waits_for() == waits
+
+
 def test_what_is_closed_while_it_waits_for_processes_waits_no_longer() -> None:
     one = reach(Starting(0, [0]))
     failures: list[BaseException] = []
@@ -81,7 +105,7 @@ def test_what_is_closed_while_it_waits_for_processes_waits_no_longer() -> None:
 
     thread = threading.Thread(target=connect)
     thread.start()
-    assert wait_until(lambda: one._client is not None, HANG_S)
+    assert wait_until(lambda: one.waits_for() == "process 1 starts", HANG_S)
     one.close()
     thread.join(HANG_S)
     assert not thread.is_alive()

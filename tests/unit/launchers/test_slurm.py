@@ -74,6 +74,29 @@ def test_whether_a_job_has_ended(
     assert SlurmLauncher.has_ended(launcher) == ended
 
 
+@pytest.mark.parametrize(
+    ("out", "waits"),
+    [
+        ("PENDING Resources\n", "Slurm starts the job (PENDING: Resources)"),
+        ("CONFIGURING None\n", "Slurm starts the job"),
+        ("", "Slurm starts the job"),
+    ],
+)
+def test_why_a_job_waits(out: str, waits: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def ask(*command: str) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 0, out, "")
+
+    monkeypatch.setattr(slurm, "_ask", ask)
+    monkeypatch.setattr(slurm.time, "monotonic", lambda: 100.0)
+    launcher: Any = SimpleNamespace(engine_set=SimpleNamespace(job_id="7"), _asked=0.0, _reason="")
+    assert SlurmLauncher.queued(launcher) == SlurmLauncher.queued(launcher) == waits
+    # It is not asked again at once.
+    assert asked == [("squeue", "--noheader", "--format=%T %r", "--jobs", "7")]
+
+
 def test_the_address_is_the_one_toward_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = subprocess.CompletedProcess([], 0, "b2\na1\nb2\n", "")
     monkeypatch.setattr(slurm, "_ask", lambda *_: answer)

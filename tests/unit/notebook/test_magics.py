@@ -21,6 +21,7 @@ from mcnb.output.log import log_text
 from tests.support.verdicts import launch
 
 TWO = "2 processes x 3 CPU devices"
+WAITS = "Waiting for 12 s, until process 1 starts"
 
 
 def result_of(*errors: ProcessError | None, said: str = "", **outcome: Any) -> Result:
@@ -48,7 +49,8 @@ class FakeCluster:
         if self.error is not None:
             raise self.error
 
-    def start(self) -> None:
+    def start(self, tell: Callable[[str], object]) -> None:
+        tell(WAITS)
         self._do("start")
         self.running = True
 
@@ -66,8 +68,11 @@ class FakeCluster:
     def status(self) -> str:
         return "2 processes: ready"
 
-    def restart(self, replay: bool = False, watcher: object = None) -> Result | None:
+    def restart(
+        self, replay: bool, watcher: object, tell: Callable[[str], object]
+    ) -> Result | None:
         assert watcher is not None
+        tell(WAITS)
         self._do("restart", replay)
         return self.failed
 
@@ -154,7 +159,10 @@ def test_a_start_is_what_was_asked_for(
     assert [one.options for one in made] == [Options(2, 3, env={"A": "1"}, checked=False)]
     assert (made[0].done, clusters.current) == (["start"], made[0])
     assert capsys.readouterr().out == f"Ready: {TWO}\n"
-    assert (view.shown, view.now) == ([f"Starting {TWO} …"], "")
+    assert (view.shown, view.now) == (
+        [f"Starting {TWO} …", f"Starting {TWO} …\n{WAITS}"],
+        "",
+    )
 
 
 def test_what_runs_already_is_not_started_again(
@@ -211,7 +219,10 @@ def test_a_restart_loses_the_variables(
     magics.mcjax("restart")
     assert cluster.done == [("restart", False)]
     assert capsys.readouterr().out == f"Ready: {TWO}. The variables are lost\n"
-    assert (view.shown, view.now) == ([f"Starting {TWO} …"], "")
+    assert (view.shown, view.now) == (
+        [f"Starting {TWO} …", f"Starting {TWO} …\n{WAITS}"],
+        "",
+    )
 
 
 def test_a_replay_says_what_it_ran(
@@ -220,7 +231,8 @@ def test_a_replay_says_what_it_ran(
     magics.mcjax("restart --replay")
     assert cluster.done == [("restart", True)]
     assert capsys.readouterr().out == f"2 cells ran again\nReady: {TWO}\n"
-    assert view.shown == [f"Starting {TWO}, then replaying 2 cells …"]
+    starting = f"Starting {TWO}, then replaying 2 cells …"
+    assert view.shown == [starting, f"{starting}\n{WAITS}"]
 
 
 def test_a_replay_that_fails_shows_its_cell(

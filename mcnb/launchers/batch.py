@@ -19,6 +19,7 @@ from traitlets.config import Config
 from mcnb._system import LOOPBACK, check_listen, outward_address
 from mcnb.errors import ClusterError, OptionError
 from mcnb.launchers.base import forwarded_environment
+from mcnb.launchers.credentials import make_credentials
 from mcnb.launchers.exits import CONTROLLER, output_lines
 from mcnb.launchers.forkserver import python_command
 from mcnb.launchers.local import ENGINE_ARGS, ForkedCluster, LocalLauncher
@@ -170,7 +171,8 @@ class BatchLauncher(LocalLauncher):
         self._listener = socket.create_server((host, 0), backlog=socket.SOMAXCONN)
         kernel = f"{host}:{self._listener.getsockname()[1]}"
         environment = forwarded_environment(self.options)
-        return Settings(environment, str(Path.cwd()), self.sent, kernel)
+        credentials = None if host == LOOPBACK else make_credentials()
+        return Settings(environment, str(Path.cwd()), self.sent, kernel, credentials)
 
     def failure(self) -> str:
         """Return why the processes can't start: the launcher's job has ended; else empty."""

@@ -26,6 +26,7 @@ from mcnb.messages import Healed
 from mcnb.recovery.heal import heal as heal_here
 from mcnb.worker.devices import accept_device_count, allow_cpu_hosts
 from mcnb.worker.gpus import VISIBLE, visible_gpus
+from mcnb.worker.settings import protection
 from mcnb.worker.signals import forget, leave
 
 if TYPE_CHECKING:
@@ -290,13 +291,15 @@ def _connect(address: str, processes: int, process_index: int) -> int:
     if process_index > 0:
         # JAX's own client would wait a second after a first attempt that is too early.
         _wait_for_listener(address)
-    _jax.original_initialize()(
+    initialize = _jax.original_initialize()
+    initialize(
         coordinator_address=address,
         coordinator_bind_address=address,
         num_processes=processes,
         process_id=process_index,
         cluster_detection_method="deactivate",
         heartbeat_timeout_seconds=SILENCE_S,
+        **protection(initialize),
     )
     if _held is not None:
         _held.close()  # JAX's coordinator listens on the port in its own process

@@ -41,6 +41,7 @@ x = jax.device_put(np.arange(16.0), NamedSharding(mesh, P("a")))
 ''').raise_for_errors()
     said["slices"] = cluster.pull("[d.slice_index for d in jax.devices()]")[0]
     said["hosts"] = cluster.pull("socket.gethostname()")
+    said["keys"] = cluster.pull("__import__('mcnb.worker.settings').worker.settings._files")
     said["sum"] = cluster.run("print(float(jnp.sum(x)))").stdout
     said["diverged"] = str(cluster.run("if k == 2:\\n    print(jnp.sum(x))").error())
     hung = cluster.run("if k == 2:\\n    print(float(jnp.sum(x)))", checked=False)
@@ -222,6 +223,8 @@ def test_a_notebook_and_two_other_hosts(client: Path) -> None:
     everybody = {"0": "120.0\n", "1": "120.0\n", "2": "120.0\n", "3": "120.0\n"}
     # Each host is a slice: XLA tells them apart by their boot ids.
     assert said["slices"] == [0, 0, 0, 0, 1, 1, 1, 1]
+    for given in said["keys"].values():
+        assert given["mtls_key_file"].endswith("/security/key.pem")
     # Neighbours share a host.
     assert said["hosts"] == {"0": "one", "1": "one", "2": "two", "3": "two"}
     assert said["listens"] == hosts.ADDRESSES[hosts.NOTEBOOK]

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from mcnb.worker import settings
 from mcnb.worker.settings import (
+    Credentials,
     Settings,
     leave_settings,
     profile_folder,
+    protection,
     read_settings,
     settings_path,
     take_settings,
@@ -36,6 +39,36 @@ def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_settings(Settings({}, "/no/such/folder"), tmp_path / "other")
     take_settings([f"--profile-dir={tmp_path / 'other'}"])
     assert Path.cwd() == elsewhere
+
+
+def test_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "_files", {})
+    monkeypatch.delenv("JAX_MTLS_CERT_FILE", raising=False)
+
+    def today(
+        address: str, mtls_cert_file: str, mtls_key_file: str, mtls_ca_file: str, **others: str
+    ) -> None: ...
+
+    def tomorrow(
+        mtls_cert_file: str, mtls_key_file: str, mtls_ca_file: str, mtls_peer_uri_prefix: str
+    ) -> None: ...
+
+    told = Settings(credentials=Credentials("the certificate", "the key"))
+    leave_settings(told, tmp_path)
+    assert read_settings(tmp_path) == told
+    assert protection(tomorrow) == {}
+    for _ in range(2):  # another process of the host may have written them before
+        take_settings([f"--profile-dir={tmp_path}"])
+    given = protection(tomorrow)
+    assert given["mtls_peer_uri_prefix"] == "mcnb://cluster/"
+    assert given["mtls_ca_file"] == given["mtls_cert_file"]
+    for name, text in {"mtls_cert_file": "the certificate", "mtls_key_file": "the key"}.items():
+        assert Path(given[name]).read_text() == text
+        assert stat.S_IMODE(Path(given[name]).stat().st_mode) == 0o600
+    assert len([*settings_path(tmp_path).parent.iterdir()]) == 3
+    assert protection(today) == {}  # it lacks one
+    monkeypatch.setenv("JAX_MTLS_CERT_FILE", "/mine")
+    assert protection(tomorrow) == {}
 
 
 def test_of_several_folders_the_last_counts(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mcnb._system import outward_address
+from mcnb._system import is_own, outward_address
 from mcnb.errors import ClusterError
 from mcnb.launchers import probe
 from mcnb.launchers.ssh_command import command_on, failure, no_answer
@@ -34,7 +34,7 @@ class Report:
     """What a host is.
 
     Attributes:
-        asker: The address of this machine, as the host knows it.
+        asker: The address of this machine at which the host may reach it.
         name: The host's own name.
         named: The address that belongs to this name there; empty if the name is not known.
         address: Its address toward this machine; empty if it has no way here.
@@ -99,7 +99,7 @@ def ask(launcher: str, hosts: Sequence[str], words: Sequence[str]) -> list[Answe
         dialogues = [stack.enter_context(_dialogue(launcher, host, words)) for host in hosts]
         pool = stack.enter_context(ThreadPoolExecutor(len(hosts)))
         reports = dict(zip(hosts, pool.map(_Dialogue.hear, dialogues), strict=True))
-        known = {host: Report(**told) for host, told in reports.items() if told is not None}
+        known = {host: _report(told) for host, told in reports.items() if told is not None}
         places = {host: (report.address, report.port) for host, report in known.items()}
 
         def answers(one: _Dialogue) -> Answers:
@@ -116,6 +116,12 @@ def ask(launcher: str, hosts: Sequence[str], words: Sequence[str]) -> list[Answe
             return Answers(one.host, "", report, ahead_s, unreached)
 
         return [*pool.map(answers, dialogues)]
+
+
+def _report(told: Mapping[str, Any]) -> Report:
+    """Return a host's report; through a gateway, the host does not know this machine's address."""
+    report = Report(**told)
+    return report if is_own(report.asker) else replace(report, asker=outward_address())
 
 
 @contextlib.contextmanager

@@ -22,10 +22,17 @@ CHECK = ROOT / ".ci" / "check.py"
 
 @pytest.fixture
 def check(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the checks as a module that no other test uses."""
+    """Return the checks as a module that no other test uses, without a second chance.
+
+    Each would start everything again, and has tests of its own.
+    """
     monkeypatch.syspath_prepend(str(CHECK.parent))
-    monkeypatch.delitem(sys.modules, "check", raising=False)
-    return importlib.import_module("check")
+    for name in ("check", "second_chance"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    check = importlib.import_module("check")
+    monkeypatch.setattr(sys.modules["second_chance"], "TRIES", 0)
+    monkeypatch.setattr(check, "SIDE_BY_SIDE", ())
+    return check
 
 
 def lesson(folder: Path, *cells: tuple[str, list[Any]]) -> None:

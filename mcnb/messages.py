@@ -152,11 +152,24 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
+class Recent:
+    """The newest lines of a process's output in a cell.
+
+    Attributes:
+        count: The number of lines so far.
+        lines: The last ones of them.
+    """
+
+    count: int = 0
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """The progress of a process in a cell that it has not finished.
 
     Attributes:
-        newest_line: The last line of its output in this cell.
+        recent: The newest lines of its output.
         line: The line of the cell that it runs, or None.
         waits_s: For how many seconds its main thread has been inside JAX while the whole process
             was idle: then it waits for other processes.
@@ -164,7 +177,7 @@ class Progress:
             half done.
     """
 
-    newest_line: str = ""
+    recent: Recent = Recent()
     line: int | None = None
     waits_s: float = 0.0
     inside_jax: bool = False

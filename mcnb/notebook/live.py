@@ -1,4 +1,4 @@
-"""Show the progress of a running cell: processes, times, and last lines of output."""
+"""Show a running cell: its newest output, folded, and where its processes are."""
 
 from __future__ import annotations
 
@@ -9,40 +9,64 @@ from typing import Any
 
 from IPython.display import clear_output, display
 
-from mcnb._text import label, name_processes
+from mcnb._text import grouped, label, name_processes
 from mcnb.cluster.workers import Pending
 from mcnb.lockstep.server import Waits
-from mcnb.output.text import gutter
+from mcnb.messages import Recent, Reply
+from mcnb.output.recent import newest, recent_of
 
-FIRST_S = 1.0
-PERIOD_S = 0.5
-WIDEST_LINE = 100
+# When a cell is first shown: earlier, if it has output.
+FIRST_S, FIRST_OUTPUT_S = 1.0, 0.3
+# How often it is shown again: more often while there is new output.
+PERIOD_S, OUTPUT_PERIOD_S = 0.5, 0.15
 AGAIN = "Press stop again to restart the processes now; their variables are lost"
 
 
 class LiveView:
-    """A view of a running cell's progress in a notebook, removed at the cell's end.
+    """A view of a running cell's output and progress in a notebook, removed at the cell's end.
 
-    Cells that take less than a second show nothing. Notebooks that no person watches show nothing
-    either: their outputs are kept for later, and must be the same on every run.
+    Short cells show nothing. Notebooks that no person watches show nothing either: their outputs
+    are kept for later, and must be the same on every run.
     """
 
     def __init__(self, count: int, looked_at: bool) -> None:
         self._count = count
         self._looked_at = looked_at
-        self._next = time.monotonic() + FIRST_S
+        now = time.monotonic()
+        self._next, self._next_output = now + FIRST_S, now + FIRST_OUTPUT_S
         self._shown = False
         self._stage = ""
+        self._said: dict[int, Recent] = {}
+        # The newest output of processes that have finished the call that began at this time.
+        self._finished: tuple[float, dict[int, Recent]] = 0.0, {}
 
     def __call__(self, pending: Pending) -> None:
-        """Show the progress of a cell at intervals, and each step that ends it at once."""
+        """Show a cell at intervals, its new output soon, and each step that ends it at once."""
+        if not (self._looked_at and (pending.waiting or pending.stage)):
+            return
         now = time.monotonic()
+        said = self._newest(pending)
         news = pending.stage != self._stage
-        self._stage = pending.stage
-        due = news or now >= self._next
-        if self._looked_at and due and (pending.waiting or pending.stage):
-            self._next = now + PERIOD_S
-            self.show(progress_text(pending, now, self._count))
+        if now >= self._next_output and any(
+            one.count and one != self._said.get(k) for k, one in said.items()
+        ):
+            news = True
+        if news or now >= self._next:
+            self._stage, self._said = pending.stage, said
+            self._next, self._next_output = now + PERIOD_S, now + OUTPUT_PERIOD_S
+            lines = newest(said, self._count) + progress_lines(pending, now, self._count)
+            self.show("\n".join(lines))
+
+    def _newest(self, pending: Pending) -> dict[int, Recent]:
+        """Return the newest output of each process, also of those that have finished."""
+        if self._finished[0] != pending.started:
+            self._finished = pending.started, {}
+        finished = self._finished[1]
+        for k, reply in pending.answers.items():
+            if isinstance(reply, Reply) and k not in finished:
+                finished[k] = recent_of(reply.events)
+        running = {k: pending.progress(k).recent for k in pending.waiting}
+        return dict(sorted((running | finished).items()))
 
     def show(self, text: str) -> None:
         """Show a text in place of the last one."""
@@ -57,29 +81,32 @@ class LiveView:
             clear_output()
 
 
-def progress_text(pending: Pending, now: float, count: int) -> str:
-    """Return the position of each running process, what it waits for, and since when."""
+def progress_lines(pending: Pending, now: float, count: int) -> list[str]:
+    """Return since when processes run, and where each one is or what it waits for."""
     running = sorted(pending.waiting)
     ending = [pending.stage, AGAIN] if pending.replaceable else [pending.stage]
     if not running:
-        return "\n".join(ending)
+        return ending
     verb = "has" if len(running) == 1 else "have"
     name = name_processes(running, count)
     heading = f"{name} {verb} been running for {now - pending.started:.0f} s"
     lines = [heading[0].upper() + heading[1:]]
-    width = max(len(label([k], count)) for k in running)
-    for k in running:
-        progress = pending.progress(k)
-        where = "" if progress.line is None else f"line {progress.line}"
-        if k in pending.waits:
-            where = waiting_text(pending.waits[k], pending.waits, now)
-        elif progress.waits_s:
-            where = f"{where} waits inside JAX, for {progress.waits_s:.0f} s".lstrip()
-        text = " · ".join(filter(None, (where, progress.newest_line[:WIDEST_LINE])))
-        lines.append(gutter(text, label([k], count), width).removesuffix("\n"))
-    if pending.stage:
-        lines += ending
-    return "\n".join(lines)
+    places = {k: _place(pending, k, now) for k in running}
+    groups = [(label(ks, count), place) for place, ks in grouped(places) if place]
+    width = max((len(name) for name, _ in groups), default=0)
+    lines += [f"{name:<{width}} {place}" for name, place in groups]
+    return lines + ending if pending.stage else lines
+
+
+def _place(pending: Pending, k: int, now: float) -> str:
+    """Return where a process is, or what it waits for."""
+    if k in pending.waits:
+        return waiting_text(pending.waits[k], pending.waits, now)
+    progress = pending.progress(k)
+    where = "" if progress.line is None else f"line {progress.line}"
+    if progress.waits_s:
+        return f"{where} waits inside JAX, for {progress.waits_s:.0f} s".lstrip()
+    return where
 
 
 def waiting_text(waiting: Waits, waits: Mapping[int, Waits], now: float) -> str:

@@ -6,7 +6,6 @@ import codecs
 import contextlib
 import ctypes
 import io
-import itertools
 import os
 import re
 import threading
@@ -15,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcnb.messages import STREAMS, Display, Event, Stream, Text
+from mcnb.messages import STREAMS, Display, Event, Recent, Stream, Text
+from mcnb.output.recent import Tail
 
 # Gloo announces each connected context on stdout with
 #   cout << "[Gloo] Rank " << r << " is connected to " << n << " peer ranks. "
@@ -41,8 +41,6 @@ MOST_BYTES = 8 << 20
 _INSIDE_CHARACTER = bytes(range(0x80, 0xC0))  # no character begins with these in UTF-8
 # The lines of a longer write are a listing, and need not be kept together.
 MOST_JOINED_LINES = 200
-# The live view has room for one line, so more characters of it are of no use.
-LONGEST_NEWEST_LINE = 1000
 
 
 class GlooFilter:
@@ -274,6 +272,9 @@ class Record:
         self._length = 0
         self._stream: Stream = "stdout"
         self._clear_next = False
+        self._tail = Tail()
+        # What the tail has not read; None where another stream begins.
+        self._unread: list[str | None] = []
 
     def write(self, stream: Stream, text: str) -> None:
         """Add text that Python wrote."""
@@ -319,17 +320,15 @@ class Record:
         for descriptor, stream in enumerate(STREAMS, 1):
             self._native[stream].reopen(descriptor)
 
-    def newest_line(self) -> str:
-        """Return the last line of this cell's output that is not blank."""
+    def recent(self) -> Recent:
+        """Return the newest lines of this cell's output."""
         with self._lock:
             self._add_native()
-            newest = ""
-            closed = (e.text + "\n" for e in reversed(self._events) if isinstance(e, Text))
-            for text in itertools.chain(reversed(self._parts), closed):
-                newest = (text[-LONGEST_NEWEST_LINE:] + newest).rstrip()
-                if len(newest) >= LONGEST_NEWEST_LINE or len(newest.splitlines()) > 1:
-                    break
-        return newest.splitlines()[-1].strip() if newest else ""
+            # Read only now, because a cell may print a million lines.
+            for text in self._unread:
+                self._tail.end_line() if text is None else self._tail.feed(text)
+            self._unread.clear()
+            return self._tail.recent()
 
     def take(self) -> tuple[Event, ...]:
         """Return the recorded events, and start the next record."""
@@ -340,8 +339,13 @@ class Record:
             self._black_box.begin(*(self._native[stream].reported for stream in STREAMS))
             self._clear_next = False
             events = tuple(e[1] if isinstance(e, tuple) else e for e in self._events)
-            self._events.clear()
+            self._forget()
         return events
+
+    def _forget(self) -> None:
+        self._events.clear()
+        self._unread.clear()
+        self._tail = Tail()
 
     def _add_native(self, cell_ends: bool = False) -> None:
         for stream, native in self._native.items():
@@ -355,12 +359,14 @@ class Record:
         if stream != self._stream:
             self._close_text()
             self._stream = stream
+            self._unread.append(None)
         inner = text.find("\n")
         if as_one and -1 < inner < len(text) - 1 and text.count("\n") <= MOST_JOINED_LINES:
             while -1 < inner < len(text) - 1:
                 self._joins.append(self._length + inner)
                 inner = text.find("\n", inner + 1)
         self._parts.append(text)
+        self._unread.append(text)
         self._length += len(text)
 
     def _close_text(self) -> None:
@@ -374,7 +380,7 @@ class Record:
         if self._clear_next:
             self._clear_next = False
             self._close_text()
-            self._events.clear()
+            self._forget()
 
 
 class _Bytes(io.BufferedIOBase):

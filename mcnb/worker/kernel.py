@@ -104,7 +104,7 @@ def _prepare(output: str) -> None:
     session = Session()
     monitor = Monitor(
         lambda progress: publish_data({"progress": progress}),
-        record.newest_line,
+        record.recent,
         session.tracer.sample,
     )
     WorkerShell.worker = Worker(record, monitor, session, output)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mcnb.lockstep.threads import current_frames
 from mcnb.lockstep.trace import Sample
-from mcnb.messages import Progress
+from mcnb.messages import Progress, Recent
 from mcnb.worker.cellcode import frame_line
 
 # Modules of Python that wait for other threads in the same system call as XLA.
@@ -104,18 +104,18 @@ class Monitor:
 
     Args:
         publish: Sends a report to the notebook kernel.
-        newest_line: Returns the newest line of the cell's output.
+        recent: Returns the newest lines of the cell's output.
         note: Records a sample of the main thread.
     """
 
     def __init__(
         self,
         publish: Callable[[Progress], None],
-        newest_line: Callable[[], str],
+        recent: Callable[[], Recent],
         note: Callable[[Sample], None],
     ) -> None:
         self._publish = publish
-        self._newest_line = newest_line
+        self._recent = recent
         self._note = note
         self._thread = threading.get_ident()
         self._task = Path(f"/proc/self/task/{threading.get_native_id()}")
@@ -214,4 +214,4 @@ class Monitor:
                     waits_since = reported
                 reported = looked
                 waits_s = 0.0 if waits_since is None else looked - waits_since
-                self._publish(Progress(self._newest_line(), line, waits_s, inside_jax))
+                self._publish(Progress(self._recent(), line, waits_s, inside_jax))

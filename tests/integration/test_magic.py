@@ -15,7 +15,7 @@ import mcnb
 from mcnb.lockstep.model import Launch, ProcessState
 from mcnb.lockstep.server import Waits
 from mcnb.notebook import live as live_views
-from mcnb.notebook.live import FIRST_S, LiveView, progress_text
+from mcnb.notebook.live import FIRST_S, LiveView, progress_lines
 from mcnb.output.text import without_escapes
 from tests.conftest import Notebook
 from tests.support.clients import HANG_S
@@ -150,6 +150,7 @@ class _Pending:
     ) -> None:
         self.waits = waits or {}
         self.waiting = set(progress)
+        self.answers: dict[int, Any] = {}
         self.started = started
         self.progress = progress.__getitem__
         self.stage = ""
@@ -164,7 +165,7 @@ def test_the_live_view_says_at_once_how_a_cell_is_being_ended(
     monkeypatch.setattr(live_views, "time", clock)
     live = LiveView(4, looked_at=True)
     monkeypatch.setattr(live, "show", shown.append)
-    pending: Any = _Pending(clock.now, {1: mcnb.messages.Progress("", 3)})
+    pending: Any = _Pending(clock.now, {1: mcnb.messages.Progress(line=3)})
     clock.now += 0.4 * FIRST_S
     live(pending)
     assert shown == []  # the first second has not passed
@@ -188,18 +189,18 @@ def test_the_live_view_says_who_runs_since_when() -> None:
     pending: Any = _Pending(
         started=100.0,
         progress={
-            0: mcnb.messages.Progress("step 7", 3, 0.0),
-            1: mcnb.messages.Progress("", 4, 0.0),
-            2: mcnb.messages.Progress("", 5, 1.5),
+            0: mcnb.messages.Progress(line=3),
+            1: mcnb.messages.Progress(line=4),
+            2: mcnb.messages.Progress(line=5, waits_s=1.5),
         },
         waits={1: Waits(ProcessState("waits", Launch("sum", "1", (0, 1, 2)), line=4), since=108.0)},
     )
-    assert progress_text(pending, 112.4, 4) == (
-        "Processes 0-2 have been running for 12 s\n"
-        "[0] line 3 · step 7\n"
-        "[1] waiting for 4 s in sum, line 4, until processes 0,2 reach it\n"
-        "[2] line 5 waits inside JAX, for 2 s"
-    )
+    assert progress_lines(pending, 112.4, 4) == [
+        "Processes 0-2 have been running for 12 s",
+        "[0] line 3",
+        "[1] waiting for 4 s in sum, line 4, until processes 0,2 reach it",
+        "[2] line 5 waits inside JAX, for 2 s",
+    ]
 
 
 def test_nobody_looks_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,4 +226,5 @@ def test_a_process_reports_where_it_stands(cluster: mcnb.Cluster, tmp_path: Path
     cell = "import os, time\nprint('newest')\n"
     cell += f"while not os.path.exists({str(enough)!r}): time.sleep(0.5)"
     cluster.run(cell, watcher=watch, timeout=HANG_S).raise_for_errors()
-    assert {(one.newest_line, one.waits_s) for one in reports} == {("newest", 0.0)}
+    newest = mcnb.messages.Recent(1, ("newest",))
+    assert {(one.recent, one.waits_s) for one in reports} == {(newest, 0.0)}

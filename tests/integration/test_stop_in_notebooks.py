@@ -40,7 +40,7 @@ for source, stop_at in json.loads(sys.argv[1]):
             continue
         said[-1].append([message["msg_type"], message["content"]])
         shown = message["content"].get("data", {}).get("text/plain", "")
-        if stop_at and shown.count(stop_at) == 2:
+        if stop_at and all(f"[all 2] {one}" in shown for one in stop_at.split(" · ")):
             stop_at = None
             manager.interrupt_kernel()
         if message["content"].get("execution_state") == "idle":

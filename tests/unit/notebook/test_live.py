@@ -10,14 +10,15 @@ import pytest
 
 from mcnb.lockstep.model import Launch, ProcessState
 from mcnb.lockstep.server import Waits
-from mcnb.messages import Progress
+from mcnb.messages import Progress, Recent, Reply, Text
 from mcnb.notebook import live
 from mcnb.notebook.live import (
+    FIRST_OUTPUT_S,
     FIRST_S,
+    OUTPUT_PERIOD_S,
     PERIOD_S,
-    WIDEST_LINE,
     LiveView,
-    progress_text,
+    progress_lines,
     somebody_looks,
     waiting_text,
 )
@@ -36,6 +37,7 @@ class Pending:
         self, progress: dict[int, Progress], waits: dict[int, Waits] | None = None
     ) -> None:
         self.waiting = set(progress)
+        self.answers: dict[int, Any] = {}
         self.waits = waits or {}
         self.progress = progress.__getitem__
         self.started = 100.0
@@ -76,7 +78,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
 
 def test_progress_is_shown_after_a_second_and_then_now_and_again(screen: Screen) -> None:
     view = LiveView(4, looked_at=True)
-    pending: Any = Pending({1: Progress("", 3)})
+    pending: Any = Pending({1: Progress(line=3)})
     seen = []
     for after in (0.0, FIRST_S - 0.1, 0.2, PERIOD_S - 0.1, 0.2, 0.2, PERIOD_S):
         screen.now += after
@@ -103,22 +105,50 @@ def test_nothing_is_shown_of_a_cell_that_has_ended(screen: Screen) -> None:
     assert screen.times == 0
 
 
+def test_new_output_is_shown_soon(screen: Screen) -> None:
+    view = LiveView(2, looked_at=True)
+    said = {k: Progress(Recent(1, ("step 0",)), 3) for k in range(2)}
+    pending: Any = Pending(said)
+    screen.now += FIRST_OUTPUT_S - 0.1
+    view(pending)
+    assert screen.times == 0
+    screen.now += 0.1
+    view(pending)
+    shown = "[all 2] step 0\nBoth processes have been running for {} s\n[all 2] line 3"
+    assert (screen.times, screen.shown) == (1, shown.format(0))
+    screen.now += OUTPUT_PERIOD_S
+    view(pending)
+    assert screen.times == 1  # nothing is new
+    said[0] = Progress(Recent(2, ("step 0", "step 20")), 3)
+    view(pending)
+    assert screen.shown == (
+        "[all 2] step 0\n[0]     step 20\nBoth processes have been running for 0 s\n[all 2] line 3"
+    )
+    # A process that has finished has said everything.
+    pending.waiting.remove(1)
+    pending.answers[1] = Reply((Text("stdout", "step 0\nstep 20\ndone\n"),))
+    screen.now += OUTPUT_PERIOD_S
+    view(pending)
+    assert screen.shown == (
+        "[all 2] step 0\n        step 20\n[1]     done\n"
+        "Process 0 has been running for 1 s\n[0] line 3"
+    )
+
+
 def test_where_each_process_is() -> None:
     pending: Any = Pending(
         {
-            0: Progress("step 7", None),
-            3: Progress("x" * 200, 12),
-            10: Progress("", None, 3.2),
-            11: Progress(""),
+            0: Progress(line=12),
+            3: Progress(line=12),
+            10: Progress(waits_s=3.2),
+            11: Progress(),
         }
     )
-    assert progress_text(pending, 161.2, 16) == (
-        "Processes 0,3,10,11 have been running for 61 s\n"
-        "[0]  step 7\n"
-        f"[3]  line 12 · {'x' * WIDEST_LINE}\n"
-        "[10] waits inside JAX, for 3 s\n"
-        "[11]"
-    )
+    assert progress_lines(pending, 161.2, 16) == [
+        "Processes 0,3,10,11 have been running for 61 s",
+        "[0,3] line 12",
+        "[10]  waits inside JAX, for 3 s",
+    ]
 
 
 def waits(launch: Launch, **state: Any) -> Waits:

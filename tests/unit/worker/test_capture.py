@@ -12,9 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcnb.messages import STREAMS, Display, Stream, Text
+from mcnb.messages import STREAMS, Display, Recent, Stream, Text
 from mcnb.worker.capture import (
-    LONGEST_NEWEST_LINE,
     MOST_BYTES,
     MOST_JOINED_LINES,
     CrashLog,
@@ -144,10 +143,10 @@ def test_clear_output_may_wait_for_the_next(recorded: Recorded) -> None:
     record = recorded.record
     record.write("stdout", "a")
     record.clear(wait=True)
-    assert record.newest_line() == "a"
+    assert record.recent() == Recent(1, ("a",))
     record.write("stderr", "b")
     record.write("stderr", "c")
-    assert record.newest_line() == "bc"
+    assert record.recent() == Recent(1, ("bc",))
     record.clear(wait=True)
     record.display({"text/plain": "d"}, {})
     record.clear(wait=True)
@@ -181,40 +180,17 @@ def test_what_is_displayed_is_kept_as_it_was(record: Record) -> None:
     assert record.take() == (Display({"text/plain": "1"}),)
 
 
-@pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
-        ([], ""),
-        (["\n", "  \n"], ""),
-        (["a\n", "b\n"], "b"),
-        (["a\n", "b", " ", "c"], "b c"),
-        (["a", "\n", "\n"], "a"),
-        (["10%\r", "20%\r"], "20%"),
-        (["  a  \n"], "a"),
-    ],
-)
-def test_the_newest_line(record: Record, texts: list[str], expected: str) -> None:
-    for text in texts:
-        record.write("stdout", text)
-    assert record.newest_line() == expected
-
-
-def test_the_newest_line_over_streams_and_displays(recorded: Recorded) -> None:
+def test_the_newest_lines_over_streams_and_displays(recorded: Recorded) -> None:
     record = recorded.record
+    assert record.recent() == Recent()
     record.write("stdout", "a")
     record.write("stderr", "b")
-    assert record.newest_line() == "b"
+    assert record.recent() == Recent(2, ("a", "b"))
     record.display({"text/plain": "1"}, {})
-    assert record.newest_line() == "b"
     recorded.native("stdout", "c\n")
-    assert record.newest_line() == "c"
+    assert record.recent() == Recent(3, ("a", "b", "c"))
     record.take()
-    assert record.newest_line() == ""
-
-
-def test_the_newest_line_has_an_end(record: Record) -> None:
-    record.write("stdout", "x" * 10**6 + "y")
-    assert record.newest_line() == "x" * (LONGEST_NEWEST_LINE - 1) + "y"
+    assert record.recent() == Recent()
 
 
 def test_threads_lose_nothing(record: Record) -> None:

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from mcnb.lockstep.trace import Sample
-from mcnb.messages import Progress
+from mcnb.messages import Progress, Recent
 from mcnb.worker import monitor
 from mcnb.worker.monitor import (
     FIRST_LOOK_S,
@@ -29,6 +29,9 @@ from mcnb.worker.monitor import (
 )
 
 CELL_S = 60.0
+
+
+NEWEST = Recent(1, ("the newest line",))
 
 
 class Clock:
@@ -70,13 +73,13 @@ def test_a_report_follows_the_last_one_after_the_period(monkeypatch: pytest.Monk
     samples: list[float] = []
 
     def publish(progress: Progress) -> None:
-        assert progress.newest_line == "the newest line"
+        assert progress.recent == NEWEST
         reports.append(clock.now - 1000.0)
 
     def note(sample: Sample) -> None:
         samples.append(sample.at - 1000.0)
 
-    watch = Monitor(publish, lambda: "the newest line", note)
+    watch = Monitor(publish, lambda: NEWEST, note)
     with watch.watching("In[1]"):
         assert clock.over.wait(60)
     clock.left.set()
@@ -137,7 +140,7 @@ def reported(
     monkeypatch.setattr(Monitor, "_position", position or look)
     reports: list[Progress] = []
     samples: list[Sample] = []
-    watch = Monitor(reports.append, lambda: "", samples.append)
+    watch = Monitor(reports.append, Recent, samples.append)
     with watch.watching("1"):
         assert clock.over.wait(60)
     clock.left.set()

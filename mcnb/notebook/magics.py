@@ -45,12 +45,12 @@ from mcnb.output.log import log_text
 from mcnb.worker.introspection import defines
 
 _T = TypeVar("_T")
-COMPARE = "compare"
+COMPARE, PUSH, PULL = "compare", "push", "pull"
 # What the commands that work on something are given.
-OPERANDS = {RUN_FILE: "FILE", COMPARE: "NAME"}
+OPERANDS = {RUN_FILE: "FILE", COMPARE: "NAME", PUSH: "NAME ...", PULL: "NAME ..."}
 # Those whose operand is the rest of the line as it is written: an expression has its own quotes,
 # spaces and signs.
-AS_WRITTEN = (COMPARE,)
+AS_WRITTEN = (COMPARE, PUSH, PULL)
 
 
 def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Container[str]) -> str:
@@ -215,10 +215,14 @@ class McjaxMagics(Magics):
           run        run the cells of a notebook that was written for one process on all
                      processes: FILE.ipynb, Markdown, or Python with a cell after each "# %%"
           status     show the state of the cluster; so does %mcjax alone
+          last       show the output of the last cell again, for example after a reload of the page
           log        show the launches of the last cell that span processes
           vars       list the variables of the processes that hold data, and where they are the same
           compare    say where the variable NAME, or the value of an expression, first differs
                      between the processes
+          push       copy variables of the notebook kernel to all processes
+          pull       copy variables of the processes to the notebook kernel: of each a dictionary
+                     with the value on each process
           timeline   draw what each process did in the last cell, and when: a lane for each process,
                      joined where processes launch a computation together
           interrupt  interrupt the running cell
@@ -386,6 +390,9 @@ class McjaxMagics(Magics):
     def _interrupt(self, _: Any) -> None:
         clusters.current_cluster().interrupt()
 
+    def _show_last(self, _: Any) -> None:
+        _show_whole(self._last())
+
     def _log(self, args: Any) -> None:
         last = self._last()
         if last.launches:
@@ -402,6 +409,26 @@ class McjaxMagics(Magics):
                 "%mcjax compare: the variable's name is missing. For example: %mcjax compare params"
             )
         print(clusters.current_cluster().compare(args.operand))
+
+    def _push(self, args: Any) -> None:
+        names = _names(PUSH, args.operand)
+        for name in names:
+            if name not in self.shell.user_ns:
+                raise OptionError(
+                    f"%mcjax push {args.operand}: {name} is not defined in the notebook kernel"
+                )
+        cluster = clusters.current_cluster()
+        cluster.push({name: self.shell.user_ns[name] for name in names})
+        everybody = name_processes(range(cluster.options.processes), cluster.options.processes)
+        print(f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} on {everybody} now")
+
+    def _pull(self, args: Any) -> None:
+        names = _names(PULL, args.operand)
+        cluster = clusters.current_cluster()
+        values = {name: cluster.pull(name) for name in names}
+        self.shell.user_ns.update(values)
+        for name in names:
+            print(f"{name}: a dictionary with the value on each process, such as {name}[0]")
 
     def _timeline(self, args: Any) -> None:
         display(self._last().timeline(order=args.order))
@@ -468,9 +495,12 @@ class McjaxMagics(Magics):
         "connect": _connect,
         RUN_FILE: _run_file,
         "status": _status,
+        "last": _show_last,
         "log": _log,
         "vars": _vars,
         COMPARE: _compare,
+        PUSH: _push,
+        PULL: _pull,
         "timeline": _timeline,
         "interrupt": _interrupt,
         "heal": _heal,
@@ -517,6 +547,20 @@ _fill_in(
 def _show_prompted(cell: NotebookCell) -> None:
     """Show a cell of another notebook, before its output."""
     print(f"\n{cell.prompted}", flush=True)
+
+
+def _names(command: str, given: str) -> list[str]:
+    """Return the names that a command is given, with spaces or commas between them."""
+    names = given.replace(",", " ").split()
+    if not names:
+        raise OptionError(
+            f"%mcjax {command}: the variable's name is missing. For example: %mcjax {command} "
+            "params"
+        )
+    for name in names:
+        if not name.isidentifier():
+            raise OptionError(f"%mcjax {command} {given}: {name} is not the name of a variable")
+    return names
 
 
 def _show_whole(result: Result) -> None:

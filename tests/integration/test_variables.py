@@ -68,6 +68,19 @@ def test_a_table_of_variables(prepared_cluster: mcnb.Cluster, notebook: Notebook
     ]
 
 
+def test_variables_are_copied(prepared_cluster: mcnb.Cluster, notebook: Notebook) -> None:
+    notebook.run("batch = [1, 2]\n%mcjax push batch")
+    assert notebook.run("%%mcjax\nbatch.append(k)").success
+    said = "batch: a dictionary with the value on each process, such as batch[0]\n"
+    assert notebook.run("%mcjax pull batch").stdout == said
+    assert notebook.run("print(batch)").stdout == f"{ {k: [1, 2, k] for k in range(4)} }\n"
+    notebook.run("%%mcjax\nprint('said once')")
+    assert notebook.run("%mcjax last").stdout == "[all 4] said once\n"
+    assert notebook.error("%mcjax pull nothing") == (
+        "CellError: all 4 processes raised NameError: name 'nothing' is not defined"
+    )
+
+
 def test_where_variables_differ(prepared_cluster: mcnb.Cluster, notebook: Notebook) -> None:
     for name, said in {
         "params": "params['b'][0] at [4500] differs: 4500.0 on processes 0,1,3 and 4501.0 on "

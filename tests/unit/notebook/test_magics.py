@@ -76,6 +76,13 @@ class FakeCluster:
         self._do("restart", replay)
         return self.failed
 
+    def push(self, values: dict[str, Any]) -> None:
+        self._do("push", values)
+
+    def pull(self, name: str) -> dict[int, Any]:
+        self._do("pull", name)
+        return dict.fromkeys(range(2), name)
+
     def run(self, source: str, watcher: object, **given: Any) -> Result:
         assert watcher is not None
         self._do(source, given)
@@ -308,6 +315,60 @@ def test_there_is_no_cluster_yet(magics: McjaxMagics, capsys: Captured) -> None:
         assert str(caught.value) == ("There is no cluster yet. Start one: %mcjax start -n 4 -d 2")
 
 
+def test_the_last_output_again(magics: McjaxMagics, cluster: FakeCluster, capsys: Captured) -> None:
+    with pytest.raises(ClusterError) as caught:
+        magics.mcjax("last")
+    assert str(caught.value) == "No cell has run yet. First run a cell that begins with %%mcjax"
+    cluster.last = result_of(said="hello\n")
+    magics.mcjax("last")
+    assert capsys.readouterr() == ("[all 2] hello\n", "")
+    error = ProcessError("ValueError", "no", 3, "the traceback")
+    cluster.last = result_of(error, error, said="hello\n")
+    magics.mcjax("last")
+    out, err = capsys.readouterr()
+    assert out == "[all 2] hello\n"
+    assert err == "[all 2] ValueError in line 3\nthe traceback\n"
+
+
+def test_variables_are_copied(magics: McjaxMagics, cluster: FakeCluster, capsys: Captured) -> None:
+    magics.shell.user_ns.update(batch=[1], scale=2)
+    magics.mcjax("push batch, scale")
+    magics.mcjax("push batch")
+    magics.mcjax("pull loss")
+    assert cluster.done == [
+        ("push", {"batch": [1], "scale": 2}),
+        ("push", {"batch": [1]}),
+        ("pull", "loss"),
+    ]
+    assert magics.shell.user_ns["loss"] == {0: "loss", 1: "loss"}
+    assert capsys.readouterr().out == (
+        "batch, scale are on both processes now\n"
+        "batch is on both processes now\n"
+        "loss: a dictionary with the value on each process, such as loss[0]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "push",
+            "%mcjax push: the variable's name is missing. For example: %mcjax push params",
+        ),
+        (
+            "pull",
+            "%mcjax pull: the variable's name is missing. For example: %mcjax pull params",
+        ),
+        ("pull a b.c", "%mcjax pull a b.c: b.c is not the name of a variable"),
+        ("push nobody", "%mcjax push nobody: nobody is not defined in the notebook kernel"),
+    ],
+)
+def test_variables_that_are_not_copied(magics: McjaxMagics, line: str, said: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        magics.mcjax(line)
+    assert str(caught.value) == said
+
+
 def test_the_log_and_the_timeline_are_those_of_the_last_cell(
     magics: McjaxMagics,
     cluster: FakeCluster,
@@ -352,13 +413,13 @@ def sentence(call: Callable[..., object], *words: str) -> str:
         (
             "strat -n 2",
             "%mcjax strat -n 2: there is no command strat. Did you mean start? Commands: start, "
-            "connect, run, status, log, vars, compare, timeline, interrupt, heal, restart, "
-            "stop. Help: %mcjax?",
+            "connect, run, status, last, log, vars, compare, push, pull, timeline, interrupt, "
+            "heal, restart, stop. Help: %mcjax?",
         ),
         (
             "xyz",
-            "%mcjax xyz: there is no command xyz. Commands: start, connect, run, status, log, "
-            "vars, compare, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
+            "%mcjax xyz: there is no command xyz. Commands: start, connect, run, status, last, "
+            "log, vars, compare, push, pull, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
             "stop --replay",

@@ -23,6 +23,7 @@ from mcnb.lockstep.messages import (
 from mcnb.lockstep.model import LaunchRecord, ProcessExit, Verdict
 from mcnb.lockstep.sameness import with_common_programs
 from mcnb.messages import ProcessError, Reply, Stream, Text
+from mcnb.output.chance import comparable
 from mcnb.output.fold import Block, fold_events
 from mcnb.output.text import entries, without_escapes
 
@@ -268,7 +269,8 @@ class Result:
         errors, stopped = self.errors, self.outcome.stopped
         first = sorted(errors, key=lambda k: (k in stopped, k))
         causes = {k: errors[k] for k in first if not self._is_consequence(k, errors[k])}
-        return [(sorted(group), error) for error, group in grouped(causes)]
+        alike = {k: (comparable(e.summary()), comparable(e.traceback)) for k, e in causes.items()}
+        return [(sorted(group), causes[group[0]]) for _, group in grouped(alike)]
 
     def _is_consequence(self, k: int, error: ProcessError) -> bool:
         """Return whether an error only results from a stopped process or a missing participant."""

@@ -2,7 +2,8 @@ r"""Fold the outputs of several processes into one sequence of blocks.
 
 A block is output that is identical on certain processes. The blocks of one process, read in order,
 are exactly its output: nothing is dropped or reordered. The same outputs always give the same
-blocks.
+blocks. What differs only by chance, an address or the order of a set, counts as identical: the
+block has the text of the first process.
 
 The algorithm first finds the items that all processes share, ignoring processes without output.
 If every process has equally many items, they are compared one by one; otherwise a common
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mcnb.messages import Display, Event, Text
+from mcnb.output.chance import comparable
 
 # Comparing sequences takes time quadratic in their length: for this limit, half a second.
 MOST_COMPARISONS = 2_000_000
@@ -109,7 +111,7 @@ def _fold(said: Iterable[tuple[tuple[int, ...], Sequence[Item]]]) -> list[Block]
     numbers: dict[Hashable, int] = {}
     voices = []
     for processes, items in said:
-        keys = ((i.stream, i.text) if isinstance(i, Line) else display_key(i) for i in items)
+        keys = (_key(item) for item in items)
         spoken = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
         voices.append(_Voice(processes, items, spoken))
     blocks: list[Block] = []
@@ -123,6 +125,14 @@ def _fold(said: Iterable[tuple[tuple[int, ...], Sequence[Item]]]) -> list[Block]
         else:
             blocks.append(part)
     return blocks
+
+
+def _key(item: Item) -> Hashable:
+    """Return a key that is equal for items that differ only by chance, if at all."""
+    if isinstance(item, Line):
+        return item.stream, comparable(item.text)
+    data = {k: comparable(v) if isinstance(v, str) else v for k, v in item.data.items()}
+    return display_key(Display(data, item.metadata, item.is_value))
 
 
 def display_key(display: Display) -> Hashable:

@@ -419,7 +419,8 @@ def sentence(call: Callable[..., object], *words: str) -> str:
         (
             "xyz",
             "%mcjax xyz: there is no command xyz. Commands: start, connect, run, status, last, "
-            "log, vars, compare, push, pull, timeline, interrupt, heal, restart, stop. Help: %mcjax?",
+            "log, vars, compare, push, pull, timeline, interrupt, heal, restart, stop. "
+            "Help: %mcjax?",
         ),
         (
             "stop --replay",

@@ -280,3 +280,32 @@ def test_only_a_newline_ends_a_line(text: str) -> None:
     assert "".join(cut) == text
     assert all("\n" not in line[:-1] for line in cut)
     assert all(line.endswith("\n") for line in cut[:-1])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("<Model object at 0x7f1b2c3d4e5f>", "<Model object at 0x7f0000000000>", True),
+        (
+            "<bound method A.f of <A at 0x7f1b2c3d4e5f>>",
+            "<bound method A.f of <A at 0x111111>>",
+            True,
+        ),
+        ("<Model object at 0x7f1b2c3d4e5f>", "<Other object at 0x7f1b2c3d4e5f>", False),
+        ("hash 0x7f1b2c3d4e5f", "hash 0x7f0000000000", False),
+        ("at 0x7f1b2c3d4e5f", "at 0x7f0000000000", False),
+        ("{'a', 'b'}", "{'b', 'a'}", True),
+        ("x {1, 2} {(3, 4), 5}", "x {2, 1} {5, (3, 4)}", True),
+        ("{'a', 'b'}", "{'a', 'c'}", False),
+        ("{'a': 1, 'b': 2}", "{'b': 2, 'a': 1}", False),
+        ("{a, b}", "{b, a}", False),
+    ],
+)
+def test_what_differs_by_chance_counts_as_the_same(one: str, other: str, alike: bool) -> None:
+    both = [((0, 2), [one]), ((1,), [other])]
+    said = {0: [one], 1: [other], 2: [one]}
+    assert folded(said) == ([((0, 1, 2), [one])] if alike else both)
+    values = {
+        k: [Display({"text/plain": t}, {}, is_value=True)] for k, t in enumerate((one, other))
+    }
+    assert len(fold(values)) == (1 if alike else 2)

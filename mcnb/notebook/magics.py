@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import inspect
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ from IPython.display import display
 from IPython.utils.process import arg_split
 
 from mcnb._lessons import read_notebook
-from mcnb._text import magic_first, name_processes
+from mcnb._text import magic_first, name_processes, plural
 from mcnb.cluster import cluster as clusters
 from mcnb.cluster.cluster import Cluster, connect
 from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of, starts_processes
@@ -51,6 +52,7 @@ OPERANDS = {RUN_FILE: "FILE", COMPARE: "NAME", PUSH: "NAME ...", PULL: "NAME ...
 # Those whose operand is the rest of the line as it is written: an expression has its own quotes,
 # spaces and signs.
 AS_WRITTEN = (COMPARE, PUSH, PULL)
+_IMPORTS_JAX = re.compile(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
 
 
 def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Container[str]) -> str:
@@ -81,6 +83,16 @@ def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Conta
     close = {error.close for error in errors.values()}
     meant = close.pop() if len(close) == 1 else ""
     return f"Hint: did you mean {meant}? If not, {run}" if meant else f"Hint: {run}"
+
+
+def imports_jax(cell: str) -> bool:
+    r"""Return whether a cell of the notebook kernel imports JAX.
+
+    Example:
+        >>> imports_jax("x = 1\nimport jax.numpy as jnp"), imports_jax("%%mcjax\nimport jax")
+        (True, False)
+    """
+    return not magic_first(cell).startswith("%%") and bool(_IMPORTS_JAX.search(cell))
 
 
 class SentenceParser(MagicArgumentParser):
@@ -175,6 +187,8 @@ class McjaxMagics(Magics):
         # versions of IPython increment it before the cell.
         self.number = max(int(shell.displayhook.prompt_count), 1)
         self.assistance = Assistance(shell, first_process)
+        # Whether it was said that the notebook kernel has a JAX of its own.
+        self._noted = False
         # IPython's events, and what is called then.
         self.followed = {"pre_run_cell": self.begin_cell, "post_run_cell": self.end_cell}
 
@@ -184,9 +198,23 @@ class McjaxMagics(Magics):
         self.number = int(self.shell.displayhook.prompt_count) if counted else self.number + 1
 
     def end_cell(self, result: Any) -> None:
-        """Say where a name is, if a cell of the notebook kernel lacks one of the processes'."""
+        """Say where a name is, if a cell of the notebook kernel lacks one of the processes'.
+
+        And once, if such a cell imports JAX while there are processes.
+        """
         error = result.error_in_exec
         cluster = clusters.current
+        source = str(getattr(result.info, "raw_cell", ""))
+        if cluster is not None and cluster.running and not self._noted and imports_jax(source):
+            self._noted = somebody_looks(self.shell)
+            if self._noted:
+                count = plural(cluster.options.processes, "process", "processes")
+                print(
+                    "Note: this cell used the notebook kernel's own JAX, with devices of its own. "
+                    f"To run a cell on the {count}, begin it with %%mcjax",
+                    file=sys.stderr,
+                    flush=True,
+                )
         if type(error) is not NameError or cluster is None or not error.name:
             return
         everyone = range(cluster.options.processes)

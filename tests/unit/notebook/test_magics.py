@@ -330,6 +330,32 @@ def test_the_last_output_again(magics: McjaxMagics, cluster: FakeCluster, capsys
     assert err == "[all 2] ValueError in line 3\nthe traceback\n"
 
 
+def test_the_kernels_own_jax_is_noted_once(
+    magics: McjaxMagics,
+    cluster: FakeCluster,
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def end(cell: str) -> str:
+        magics.end_cell(SimpleNamespace(info=SimpleNamespace(raw_cell=cell), error_in_exec=None))
+        return capsys.readouterr().err
+
+    note = (
+        "Note: this cell used the notebook kernel's own JAX, with devices of its own. To run a "
+        "cell on the 2 processes, begin it with %%mcjax\n"
+    )
+    looks = [False]
+    monkeypatch.setattr("mcnb.notebook.magics.somebody_looks", lambda shell: looks[0])
+    assert end("import jax") == ""  # nobody would read it
+    looks[0] = True
+    cluster.running = False
+    assert end("import jax") == ""
+    cluster.running = True
+    assert end("# first\n%%mcjax\nimport jax") == end("import jaxtyping") == ""
+    assert end("x = 1\nfrom jax import numpy as jnp") == note
+    assert end("import jax") == ""
+
+
 def test_variables_are_copied(magics: McjaxMagics, cluster: FakeCluster, capsys: Captured) -> None:
     magics.shell.user_ns.update(batch=[1], scale=2)
     magics.mcjax("push batch, scale")

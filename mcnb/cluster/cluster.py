@@ -429,9 +429,10 @@ class Cluster:
         Args:
             replay: Whether to re-run, in order, the cells that ran without an error since the
                 cluster was started or restarted, including those before a process died. The replay
-                stops at the first cell that fails.
+                leaves out cells with the comment `# mcnb: no-replay`, and stops at the first cell
+                that fails.
             watcher: Called about ten times a second while a cell is re-run.
-            tell: As for `start`.
+            tell: As for `start`; and called before each cell that is re-run.
 
         Returns:
             The result of the cell that failed in the replay, or None.
@@ -454,12 +455,19 @@ class Cluster:
                 self._lifetime.start(tell)
             if not replay:
                 return None
-            left_out, endless = tuple(self._history.left_out), tuple(self._history.endless)
+            history = self._history
+            left_out, endless, marked = map(
+                tuple, (history.left_out, history.endless, history.marked)
+            )
             ran: list[str] = []
             pushed: dict[str, None] = {}  # ordered and unique
             failed, stopped_at = None, ""
-            steps = iter(self._history.replayed())
+            ahead = history.replayed()
+            count = sum(isinstance(step, Cell) for step in ahead)
+            steps = iter(ahead)
             for step in steps:
+                if isinstance(step, Cell) and tell is not None:
+                    tell(f"Replaying {len(ran) + 1} of {count}: In[{step.label}]")
                 if isinstance(step, Push):
                     self.push(step.values, step.targets)
                     pushed |= dict.fromkeys(step.values)
@@ -469,7 +477,9 @@ class Cluster:
                     failed, stopped_at = result, step.label
                     break
             not_run = sum(isinstance(step, Cell) for step in steps)
-            self.replay = Replay(tuple(ran), tuple(pushed), stopped_at, not_run, left_out, endless)
+            self.replay = Replay(
+                tuple(ran), tuple(pushed), stopped_at, not_run, left_out, endless, marked
+            )
             return failed
 
     def stop(self) -> None:

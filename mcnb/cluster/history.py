@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from mcnb._text import plural
+
+# The comment in a cell that no replay is to run again.
+NO_REPLAY = re.compile(r"^[ \t]*#[ \t]*mcnb:[ \t]*no-replay\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class Replay:
         not_run: The number of cells after the failed cell.
         left_out: The labels of cells that were left out because they had failed before.
         endless: The labels of cells that were left out because their computations did not end.
+        marked: The labels of cells that were left out because a comment in them says so.
     """
 
     ran: tuple[str, ...]
@@ -68,6 +73,7 @@ class Replay:
     not_run: int = 0
     left_out: tuple[str, ...] = ()
     endless: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the summary in words.
@@ -89,6 +95,8 @@ not run. Left out, because they had failed before: In[2], In[3]
         if self.endless:
             its = "its computation" if len(self.endless) == 1 else "their computations"
             said.append(f"Left out, because {its} had to be ended{_listed(self.endless)}")
+        if self.marked:
+            said.append(f"Left out, as marked{_listed(self.marked)}")
         return ". ".join(said)
 
 
@@ -118,12 +126,16 @@ class History:
         self.steps: list[Step] = []
         self.left_out: list[str] = []
         self.endless: list[str] = []
+        self.marked: list[str] = []
         self._old = False
 
     def add(self, step: Step) -> None:
         """Add a step that succeeded."""
         self._forget_old()
-        self.steps.append(step)
+        if isinstance(step, Cell) and NO_REPLAY.search(step.source):
+            self.marked.append(step.label)
+        else:
+            self.steps.append(step)
 
     def leave_out(self, cell: Cell) -> None:
         """Record a cell that failed."""
@@ -138,7 +150,8 @@ class History:
 
     def _forget_old(self) -> None:
         if self._old:
-            self.steps, self.left_out, self.endless, self._old = [], [], [], False
+            self.steps, self.left_out, self.endless, self.marked = [], [], [], []
+            self._old = False
 
     @property
     def ahead(self) -> str:

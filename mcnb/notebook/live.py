@@ -35,6 +35,8 @@ class LiveView:
         now = time.monotonic()
         self._next, self._next_output = now + FIRST_S, now + FIRST_OUTPUT_S
         self._shown = False
+        # Shown above the rest.
+        self.title = ""
         self._stage = ""
         self._said: dict[int, Recent] = {}
         # The newest output of processes that have finished the call that began at this time.
@@ -55,7 +57,7 @@ class LiveView:
             self._stage, self._said = pending.stage, said
             self._next, self._next_output = now + PERIOD_S, now + OUTPUT_PERIOD_S
             lines = newest(said, self._count) + progress_lines(pending, now, self._count)
-            self.show("\n".join(lines))
+            self.show("\n".join([self.title, *lines] if self.title else lines))
 
     def _newest(self, pending: Pending) -> dict[int, Recent]:
         """Return the newest output of each process, also of those that have finished."""

@@ -371,8 +371,13 @@ class McjaxMagics(Magics):
         live = self._live()
         what = f"Starting {cluster.options.describe()}{then} …"
         live.show(what)
+
+        def tell(text: str) -> None:
+            live.title = text
+            live.show(f"{what}\n{text}")
+
         try:
-            return start(live, lambda waits: live.show(f"{what}\n{waits}"))
+            return start(live, tell)
         except KeyboardInterrupt:
             raise keyboard_interrupt(_of_an_interrupted_start(cluster)) from None
         finally:

@@ -127,16 +127,18 @@ def test_a_replay_runs_what_succeeded_in_its_order_and_where_it_ran(
     cluster.push({"n": 3}, processes=[1])
     cluster.run("fails")
     cluster.run("b", processes=2)
+    cluster.run("c\n  # mcnb: no-replay, it takes an hour")
     before = list(ran)
     ran.clear()
-    assert cluster.restart(replay=True) is None
+    told: list[str] = []
+    assert cluster.restart(replay=True, tell=told.append) is None
+    assert told == ["Replaying 1 of 2: In[1]", "Replaying 2 of 2: In[3]"]
     assert lifetime.done == ["end: was interrupted during its restart", "start"]
     assert ran == [before[0], before[1], before[3]]
     assert before[1] == ("push", {"n": 3}, (1,))
     assert str(cluster.replay) == (
         "2 cells ran again: In[1], In[3]. Restored variables: n. Left out, because it had failed "
-        "before: "
-        "In[2]"
+        "before: In[2]. Left out, as marked: In[4]"
     )
     assert cluster.replayable == "2 cells: In[1], In[3]"  # what was replayed is history, too
 

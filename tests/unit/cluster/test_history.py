@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -125,6 +126,26 @@ def test_a_cell_whose_computation_did_not_end_is_excluded() -> None:
     history.ended()
     history.add(THIRD)
     assert history.endless == []
+
+
+@pytest.mark.parametrize(
+    ("source", "marked"),
+    [
+        ("# mcnb: no-replay", True),
+        ("x = 1\n    #mcnb:no-replay", True),
+        ("x = 1  # mcnb: no-replay", False),
+        ("# mcnb: no-replays", False),
+    ],
+)
+def test_a_cell_that_is_marked_is_not_replayed(source: str, marked: bool) -> None:
+    history = History()
+    history.add(Cell(source, (0,), "7"))
+    assert ([cell.label for cell in history.steps if isinstance(cell, Cell)], history.marked) == (
+        ([], ["7"]) if marked else (["7"], [])
+    )
+    history.ended()
+    history.add(Cell("1", (0,), "8"))
+    assert history.marked == []
 
 
 def test_what_was_excluded_is_said() -> None:

@@ -56,6 +56,7 @@ PROCESSES = (
     "encodings.idna",
     "IPython.core.completerlib",
     "IPython.core.logger",
+    "IPython.core.magics.execution",
     "IPython.core.oinspect",
     "IPython.extensions.storemagic",
     "jaxlib.mlir.dialects.builtin",

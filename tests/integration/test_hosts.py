@@ -158,8 +158,11 @@ def test_doctor_finds_what_is_wrong(client: Path) -> None:
             f"Temporary failure in name resolution. Try: ssh -o BatchMode=yes -F {client} three",
             "missing  one can't connect to two at 10.97.0.3: Permission denied. mcnb and JAX use "
             "free ports. Fix it: ssh two 'sudo ufw allow from 10.97.0.2 to any proto tcp'",
+            # What one answers does not reach two either.
+            "missing  two can't connect to one at 10.97.0.2: no answer. mcnb and JAX use free "
+            "ports. Fix it: ssh one 'sudo ufw allow from 10.97.0.3 to any proto tcp'",
             SLICES,
-            "2 problems found, see above",
+            "3 problems found, see above",
         ],
     )
 

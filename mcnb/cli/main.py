@@ -139,6 +139,7 @@ def _parser() -> argparse.ArgumentParser:
         "doctor",
         help="say what is missing on this machine, and how to fix it",
         description="Say what is there, what is missing, and which command fixes it.",
+        usage="mcnb doctor [--hosts HOSTS [--launcher NAME] [--options '...']] [--quick]",
         allow_abbrev=False,
     )
     doctor.add_argument(

@@ -36,7 +36,10 @@ def test_help(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     ("command", "usage"),
     [
         ("lab", "usage: mcnb lab [FOLDER] [-- OPTIONS OF JUPYTERLAB]\n"),
-        ("doctor", "usage: mcnb doctor [-h] [--quick]\n"),
+        (
+            "doctor",
+            "usage: mcnb doctor [--hosts HOSTS [--launcher NAME] [--options '...']] [--quick]\n",
+        ),
     ],
 )
 def test_help_on_a_command(command: str, usage: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +77,8 @@ def test_help_on_a_command(command: str, usage: str, capsys: pytest.CaptureFixtu
         ),
         (
             "doctor --quik",
-            "mcnb doctor --quik: unknown option. Options: --quick, --help. Did you mean --quick?",
+            "mcnb doctor --quik: unknown option. Options: --hosts, --launcher, --options, --quick, "
+            "--help. Did you mean --quick?",
         ),
         (
             "lab --no-browser",

@@ -48,6 +48,16 @@ def filled(text: str, process: int, processes: int) -> str:
     return text.replace("{processes}", str(processes)).replace("{process}", str(process))
 
 
+def release(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, which compare as versions do.
+
+    Example:
+        >>> release("0.10.2"), release("0.12.0.dev3+local") > (0, 9)
+        ((0, 10, 2), True)
+    """
+    return tuple(map(int, re.findall(r"\d+", re.split(r"[^\d.]", version)[0])))
+
+
 def array_type(dtype: object, shape: Sequence[int]) -> str:
     """Return an array's type of elements and shape, as JAX writes them.
 

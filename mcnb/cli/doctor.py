@@ -17,8 +17,9 @@ from functools import partial
 from typing import Literal
 
 from mcnb._lessons import find_lessons
-from mcnb._text import plural
+from mcnb._text import plural, release
 from mcnb.errors import ClusterError, McnbError
+from mcnb.launchers.probe import SETTINGS
 from mcnb.options import Options
 
 OLDEST_PYTHON = (3, 11)
@@ -81,7 +82,7 @@ def package(requirement: str, brought_by: str = "") -> Finding:
     except importlib.metadata.PackageNotFoundError:
         mend = f'python -m pip install "{brought_by or requirement}"'
         return Finding("missing", f"{name} is not installed", mend)
-    if _numbers(version) < _numbers(oldest):
+    if release(version) < release(oldest):
         what = f"{name} {version} is too old: mcnb needs {oldest} or newer"
         return Finding("missing", what, f'python -m pip install --upgrade "{requirement}"')
     return Finding("ok", f"{name} {version}")
@@ -99,7 +100,7 @@ def jax() -> Finding:
     wanted = next((r for r in importlib.metadata.requires("jax") or () if r[:6] == "jaxlib"), "")
     fits = {"<=": operator.le, ">=": operator.ge, "==": operator.eq}
     bounds = re.findall(r"([<>=]=)\s*([\d.]+)", wanted)
-    if all(fits[relation](_numbers(lib), _numbers(bound)) for relation, bound in bounds):
+    if all(fits[relation](release(lib), release(bound)) for relation, bound in bounds):
         return Finding("ok", f"jax {version} with jaxlib {lib}")
     what = f"jax {version} does not work with jaxlib {lib}: it needs {wanted}"
     return Finding("missing", what, f'python -m pip install "jax=={version}" "{wanted}"')
@@ -167,7 +168,7 @@ def environment() -> Finding:
     settings = [
         f"{name}={value}"
         for name, value in sorted(process_environment(Options(), os.environ).items())
-        if name.startswith(("JAX_", "XLA_FLAGS")) and value != by_mcnb.get(name)
+        if name.startswith(SETTINGS) and value != by_mcnb.get(name)
     ]
     if not settings:
         return Finding("ok", "No settings of JAX or XLA in the environment")
@@ -203,7 +204,3 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     *(partial(package, requirement, "mcnb[lab]") for requirement in LAB),
     *(jax, system, capacity, temporary_folder, loopback, lessons, environment),
 )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", re.split(r"[^\d.]", version)[0])))

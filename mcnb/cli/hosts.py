@@ -1,17 +1,20 @@
-"""Judge what hosts told `mcnb doctor`: each alone, and whether processes on all can be one job."""
+"""Examine hosts for `mcnb doctor`: each alone, and whether processes on all can be one job."""
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from mcnb.cli.doctor import Finding
-from mcnb.launchers.questions import HERE, Answers, Report
+from mcnb.cli.doctor import Finding, cluster
+from mcnb.errors import OptionError
+from mcnb.launchers.questions import COMMANDS, HERE, Answers, Report, ask, own_report
+from mcnb.launchers.ssh_command import typed
 from mcnb.lockstep.network import is_loopback
+from mcnb.options import Options, host_list
 
 # By how much clocks may differ. Timelines of several hosts are put together by the clocks.
 APART_S = 2.0
@@ -19,6 +22,83 @@ APART_S = 2.0
 _IDENTITY = ("JAX_COORDINATOR", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "MEGASCALE_")
 # A function that returns the command line that runs a command on a host.
 _On = Callable[[str, str], str]
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Hosts to examine.
+
+    Attributes:
+        launcher: What starts programs on them, of `COMMANDS`.
+        names: The hosts, each once, in the launcher's words.
+        options: More options for the launcher's command, as they were given.
+    """
+
+    launcher: str
+    names: tuple[str, ...]
+    options: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """The options, as words."""
+        # Imported here, because `mcnb doctor` reports an ipyparallel that can't be imported.
+        from mcnb.launchers.batch import split_words
+
+        return split_words(self.options)
+
+
+def chosen(
+    hosts: str | None, launcher: str | None, options: str, environment: Mapping[str, str]
+) -> Hosts | None:
+    """Return the hosts to examine; None if there are none.
+
+    Args:
+        hosts: The hosts that were named; if there are none, those of this job are examined.
+        launcher: What starts programs on the named hosts; None for ssh.
+        options: More options for the launcher's command.
+        environment: The environment variables.
+
+    Raises:
+        OptionError: The words are not valid.
+
+    Example:
+        >>> chosen("one,two,one", None, "", {})
+        Hosts(launcher='ssh', names=('one', 'two'), options='')
+    """
+    if hosts is None:
+        if launcher or options:
+            given = "--launcher" if launcher else "--options"
+            raise OptionError(
+                f"mcnb doctor {given}: name the hosts, too. For example: --hosts one,two"
+            )
+        found, names = allocation(environment)
+        return Hosts(found, names) if len(names) > 1 else None
+    names = tuple(dict.fromkeys(host_list(hosts)))
+    if not names:
+        raise OptionError("mcnb doctor --hosts: name hosts. For example: --hosts alice@one,two")
+    Options(launcher="ssh", hosts=names, launcher_options=options)  # raises an error for others
+    if launcher is not None and launcher not in COMMANDS:
+        known = ", ".join(COMMANDS)
+        raise OptionError(f"mcnb doctor --launcher {launcher}: expected one of {known}")
+    return Hosts(launcher or "ssh", names, options)
+
+
+def examine(hosts: Hosts | None, quick: bool) -> Iterator[Finding]:
+    """Examine hosts, and whether a cluster starts on them.
+
+    Args:
+        hosts: The hosts; None for none.
+        quick: Whether to start no cluster.
+    """
+    if hosts is None:
+        return
+    answers = ask(hosts.launcher, hosts.names, hosts.words)
+    found = [*judge(hosts, answers, own_report())]
+    yield from found
+    if hosts.launcher == "ssh" and not quick and all(one.level != "missing" for one in found):
+        count = max(len(hosts.names), 2)
+        more = hosts.options
+        yield cluster(Options(count, 2, launcher="ssh", hosts=hosts.names, launcher_options=more))
 
 
 def allocation(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
@@ -42,21 +122,20 @@ def allocation(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     return "", ()
 
 
-def judge(launcher: str, answers: Sequence[Answers], here: Report) -> Iterator[Finding]:
+def judge(hosts: Hosts, answers: Sequence[Answers], here: Report) -> Iterator[Finding]:
     """Judge what hosts told.
 
     Args:
-        launcher: What starts programs on them.
+        hosts: The hosts.
         answers: What they told.
         here: What this machine is.
     """
+    words = hosts.words
 
     def on(host: str, command: str) -> str:
         if host == HERE:
             return command
-        return (
-            f"ssh {host} {shlex.quote(command)}" if launcher == "ssh" else f"on {host}: {command}"
-        )
+        return typed(host, words, command) if hosts.launcher == "ssh" else f"on {host}: {command}"
 
     for one in answers:
         yield from _of_one(one, here, on)
@@ -107,7 +186,18 @@ def _of_one(one: Answers, here: Report, on: _On) -> Iterator[Finding]:
             f"{host} sets {', '.join(left)} in the environment: programs that call "
             "jax.distributed.initialize() join another job there, or wait for it"
         )
-        yield Finding("note", what, f"unset {' '.join(left)}")
+        yield Finding("note", what, _unset(left, report.settings, here, on, host))
+
+
+def _unset(
+    names: Sequence[str], settings: Mapping[str, str], here: Report, on: _On, host: str
+) -> str:
+    """Return how to unset variables of a host's environment."""
+    if all(here.settings.get(name) == settings[name] for name in names):  # srun passes them on
+        return f"unset {' '.join(names)}"
+    files = "~/.bashrc ~/.profile ~/.ssh/environment /etc/environment"
+    found = on(host, f"grep -nE '{'|'.join(names)}' {files}")
+    return f"delete the lines that this command finds: {found}"
 
 
 def _versions(
@@ -123,9 +213,13 @@ def _versions(
     other = {name: version for name, version in here.items() if there[name] != version}
     other.pop("Python", None)
     for name, version in other.items():
-        has = f"{name} {there[name]}, and {HERE} {version}" if there[name] else f"no {name}"
-        command = f'{sys.executable} -m pip install "{name}=={version}"'
-        yield Finding("missing", f"{host} has {has}", on(host, command))
+        if version:
+            has = f"{name} {there[name]}, and {HERE} {version}" if there[name] else f"no {name}"
+            what, where = f"{host} has {has}", host
+        else:
+            what, where = f"{HERE.capitalize()} has no {name}, and {host} {there[name]}", HERE
+        command = f'{sys.executable} -m pip install "{name}=={version or there[name]}"'
+        yield Finding("missing", what, on(where, command))
     if not other:
         packages = " and ".join(f"{name} {there[name]}" for name in ("jax", "mcnb"))
         yield Finding("ok", f"{host} has {packages}, as {HERE} has")

@@ -9,7 +9,7 @@ import argparse
 import difflib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -173,8 +173,9 @@ def _open_lab(given: str | None, arguments: Sequence[str]) -> int:
 
 def _examine(options: argparse.Namespace) -> int:
     from mcnb.cli.doctor import BASE, CHECKS, Finding, cluster
+    from mcnb.cli.hosts import chosen, examine
 
-    hosts = _hosts(options)
+    hosts = chosen(options.hosts, options.launcher, options.options or "", os.environ)
     findings: list[Finding] = []
 
     def tell(finding: Finding) -> None:
@@ -183,7 +184,7 @@ def _examine(options: argparse.Namespace) -> int:
             print(finding, flush=True)  # now, because the next check may take some seconds
 
     def examine_hosts() -> Finding | None:
-        for finding in _examine_hosts(hosts, options.quick):
+        for finding in examine(hosts, options.quick):
             tell(finding)
         return None
 
@@ -200,53 +201,6 @@ def _examine(options: argparse.Namespace) -> int:
         return 1
     print("No problems found. To open the lessons: mcnb lab")
     return 0
-
-
-def _hosts(options: argparse.Namespace) -> tuple[str, tuple[str, ...], str]:
-    """Return the launcher, the hosts, by default those of this job, and the launcher's options.
-
-    Raises:
-        OptionError: They can't be asked.
-    """
-    from mcnb.cli.hosts import allocation
-    from mcnb.launchers.questions import COMMANDS
-    from mcnb.options import Options, host_list
-
-    more = options.options or ""
-    if options.hosts is not None:
-        hosts = host_list(options.hosts)
-        if not hosts:
-            raise OptionError("mcnb doctor --hosts: name hosts. For example: --hosts alice@one,two")
-        Options(launcher="ssh", hosts=hosts, launcher_options=more)  # raises an error for others
-        launcher = options.launcher or "ssh"
-        if launcher not in COMMANDS:
-            names = ", ".join(COMMANDS)
-            raise OptionError(f"mcnb doctor --launcher {launcher}: expected one of {names}")
-        return launcher, hosts, more
-    if options.launcher or more:
-        given = "--launcher" if options.launcher else "--options"
-        raise OptionError(f"mcnb doctor {given}: name the hosts, too. For example: --hosts one,two")
-    launcher, hosts = allocation(os.environ)
-    return launcher, hosts if len(hosts) > 1 else (), more
-
-
-def _examine_hosts(given: tuple[str, tuple[str, ...], str], quick: bool) -> Iterator[Finding]:
-    """Examine hosts, and whether a cluster starts on them."""
-    from mcnb.cli.doctor import cluster
-    from mcnb.cli.hosts import judge
-    from mcnb.launchers.batch import split_words
-    from mcnb.launchers.questions import ask, own_report
-    from mcnb.options import Options
-
-    launcher, hosts, more = given
-    if not hosts:
-        return
-    answers = ask(launcher, [*dict.fromkeys(hosts)], split_words(more))
-    found = [*judge(launcher, answers, own_report())]
-    yield from found
-    if launcher == "ssh" and not quick and all(one.level != "missing" for one in found):
-        count = max(len(hosts), 2)
-        yield cluster(Options(count, 2, launcher="ssh", hosts=hosts, launcher_options=more))
 
 
 def _unknown_sentence(command: str | None, word: str, options: argparse.Namespace) -> str:

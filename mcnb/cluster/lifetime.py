@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib.metadata
-import re
 import sys
 import threading
 import warnings
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from enum import Enum
 
+from mcnb._text import release
 from mcnb.cluster.outcome import Outcome, aftermath, died_sentence
 from mcnb.cluster.shielding import delayed_ctrl_c, in_thread, to_the_end
 from mcnb.cluster.workers import Processes, start_processes
@@ -39,7 +39,7 @@ def check_jax() -> None:
         except importlib.metadata.PackageNotFoundError:
             what = f"{package} is not installed for this Python"
             raise ClusterError.remedied(what, mend) from None
-        if tuple(int(n) for n in re.findall(r"\d+", version)[:2]) < OLDEST_JAX:
+        if release(version) < OLDEST_JAX:
             what = f"{package} {version} is too old: mcnb needs {wanted} or newer"
             raise ClusterError.remedied(what, mend)
 

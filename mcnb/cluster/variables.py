@@ -187,7 +187,10 @@ def difference(
     told = [f"{leaf.path}, {_SPLIT if leaf.shared else leaf.kind}" for leaf in unknown[:MOST_TOLD]]
     if len(unknown) > MOST_TOLD:
         told.append(f"and {len(unknown) - MOST_TOLD} more")
-    return f"{name} is the same on {who}, but not all of it can be compared: {'; '.join(told)}"
+    listed = "; ".join(told)
+    if len(unknown) == len(one.leaves):
+        return f"{name} has the same structure on {who}; no more of it can be compared: {listed}"
+    return f"{name} is the same on {who}, but not all of it can be compared: {listed}"
 
 
 def _first_unequal(held: Mapping[int, Variable]) -> tuple[str, dict[int, str]]:

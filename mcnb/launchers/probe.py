@@ -23,7 +23,7 @@ PACKAGES = ("jax", "jaxlib", "ipyparallel", "mcnb")
 # The question for the time; another one is a list of places to connect to.
 TIME = "time"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-_SETTINGS = ("JAX_", "XLA_FLAGS", "MEGASCALE_")
+SETTINGS = ("JAX_", "XLA_FLAGS", "MEGASCALE_")
 _ANY_PORT = 9
 
 
@@ -51,7 +51,7 @@ def report(asker: str, port: int) -> dict[str, Any]:
         "port": port,
         "boot_id": boot_id,
         "versions": versions(),
-        "settings": {k: v for k, v in sorted(os.environ.items()) if k.startswith(_SETTINGS)},
+        "settings": {k: v for k, v in sorted(os.environ.items()) if k.startswith(SETTINGS)},
     }
 
 

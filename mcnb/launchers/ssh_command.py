@@ -30,6 +30,21 @@ def command_on(host: str, words: Sequence[str], command: str) -> list[str]:
     return ["ssh", *_OPTIONS, *_login(host, words), command]
 
 
+def typed(host: str, words: Sequence[str], command: str) -> str:
+    """Return the command line by which a person runs a command on a host.
+
+    Args:
+        host: The host, with a port after a colon if it is not ssh's own.
+        words: More options for ssh.
+        command: The command, for a shell there.
+
+    Example:
+        >>> typed("one:2222", ["-4"], "date -u")
+        "ssh -4 -p 2222 one 'date -u'"
+    """
+    return shlex.join(["ssh", *_login(host, words), command])
+
+
 def failure(host: str, words: Sequence[str], code: int, stderr: str) -> ClusterError:
     """Return an error for a Python program on a host that ended with an exit code other than 0.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import mcnb
+from tests.support.command import MCNB
 
 SETUP = """
 import jax, jax.numpy as jnp, numpy as np
@@ -259,9 +259,8 @@ def test_a_hint_below_the_error_of_a_program(tmp_path: Path) -> None:
         "print(x.tolist())\n"
     )
     (tmp_path / "program.py").write_text(program)
-    code = "from mcnb.cli.main import main; raise SystemExit(main())"
     done = subprocess.run(
-        [sys.executable, "-c", code, "run", "program.py", "-n", "2", "-d", "1"],
+        [*MCNB, "run", "program.py", "-n", "2", "-d", "1"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -16,6 +16,7 @@ from mcnb.cli import main as cli
 from mcnb.cli.doctor import Finding
 from mcnb.cli.main import main
 from mcnb.errors import McnbError
+from tests.support.command import MCNB
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,12 +137,11 @@ def test_ctrl_c_ends_it_quietly(
 
 
 def test_a_pipe_that_nobody_reads_is_no_traceback() -> None:
-    command = [sys.executable, "-c", "from mcnb.cli.main import main; exit(main())"]
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write) as pipe:
         done = subprocess.run(
-            [*command, "doctor", "--quick"],
+            [*MCNB, "doctor", "--quick"],
             stdout=pipe,
             stderr=subprocess.PIPE,
             text=True,

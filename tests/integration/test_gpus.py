@@ -7,7 +7,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 
 import mcnb
 from mcnb.worker.gpus import share, visible_gpus
+from tests.support.command import MCNB
 
 HOST = socket.gethostname()
 
@@ -78,17 +78,7 @@ def test_a_script(tmp_path: Path) -> None:
 
     def run(*options: str) -> subprocess.CompletedProcess[str]:
         words = ("run", str(program), "--platform", "cuda", "--unchecked", *options)
-        return subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                "import sys; from mcnb.cli.main import main; sys.exit(main())",
-                *words,
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return subprocess.run([*MCNB, *words], capture_output=True, text=True, check=False)
 
     own = run("-n", "2", "-d", "1")
     assert sorted(own.stdout.splitlines()) == ["[0] GPU-00000000", "[1] GPU-11111111"]
@@ -197,12 +187,7 @@ def test_a_program_on_a_real_gpu(end: str, expected: tuple[str, str], tmp_path: 
         f"{SHARED}\n{end}\n"
     )
     run = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys; from mcnb.cli.main import main; sys.exit(main())",
-            *("run", str(program), "-n", "2", "-d", "1", "--platform", "cuda"),
-        ],
+        [*MCNB, "run", str(program), "-n", "2", "-d", "1", "--platform", "cuda"],
         capture_output=True,
         text=True,
         check=False,

@@ -20,6 +20,7 @@ from mcnb.export.write import export
 from tests.conftest import ROOT, once, wait_until
 from tests.integration.test_lessons_on_engines import START
 from tests.support import hosts, sshd
+from tests.support.command import MCNB
 from tests.support.launchers import ENDED_S, left
 
 pytestmark = pytest.mark.thorough("needs hosts in network namespaces")
@@ -99,8 +100,7 @@ def on_the_notebooks_host(*command: str) -> subprocess.CompletedProcess[str]:
 def doctor(hosts: str, client: Path, *words: str) -> tuple[int, list[str]]:
     """Return the exit code of `mcnb doctor`, and what it says of hosts."""
     done = on_the_notebooks_host(
-        *(sys.executable, "-c", "import sys; from mcnb.cli.main import main; sys.exit(main())"),
-        *("doctor", f"--hosts={hosts}", f"--options=-F {client}", *words),
+        *(*MCNB, "doctor", f"--hosts={hosts}", f"--options=-F {client}", *words),
     )
     assert done.stderr == ""
     lines = done.stdout.splitlines()

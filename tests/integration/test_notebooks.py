@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -14,6 +13,7 @@ import pytest
 from mcnb.output.text import without_escapes
 from tests.conftest import Notebook, wait_until
 from tests.integration.test_run import HANG_S, MOVE_IT
+from tests.support.command import MCNB
 
 GATHER = "jax.experimental.multihost_utils.process_allgather(x, tiled=True)"
 HINT = (
@@ -47,9 +47,8 @@ def written(folder: Path, *sources: str) -> Path:
 
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
-    code = "from mcnb.cli.main import main; raise SystemExit(main())"
     return subprocess.Popen(
-        [sys.executable, "-c", code, "run", *words],
+        [*MCNB, "run", *words],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

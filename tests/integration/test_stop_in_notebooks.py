@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import once
+from tests.support.people import STOP, at_a_notebook, executed
 
 pytestmark = [once, pytest.mark.thorough("executes notebooks")]
 
@@ -22,33 +20,6 @@ LOOP = (
     "lax.fori_loop(0, 10**9, lambda i, a: a @ a, jnp.ones((64, 64))))"
 )
 INTACT = "Both processes (line 4) were interrupted. The cluster is intact; all variables are kept"
-# The clients leave event loops and sockets to the garbage collector: they have processes of their
-# own. This one runs cells as JupyterLab does, and presses stop in some of them, when it sees that
-# both processes are there.
-PERSON = """
-import json, sys
-from jupyter_client.manager import start_new_kernel
-
-manager, client = start_new_kernel(kernel_name="python3")
-said = []
-for source, stop_at in json.loads(sys.argv[1]):
-    request = client.execute(source, allow_stdin=True)
-    said.append([])
-    while True:
-        message = client.get_iopub_msg(timeout=120)
-        if message["parent_header"].get("msg_id") != request:
-            continue
-        said[-1].append([message["msg_type"], message["content"]])
-        shown = message["content"].get("data", {}).get("text/plain", "")
-        if stop_at and all(f"[all 2] {one}" in shown for one in stop_at.split(" · ")):
-            stop_at = None
-            manager.interrupt_kernel()
-        if message["content"].get("execution_state") == "idle":
-            break
-client.stop_channels()
-manager.shutdown_kernel()
-json.dump(said, sys.stdout)
-"""
 # Nothing is shown to this one: it stops when the processes have made two folders.
 EXECUTE = """
 import json, os, signal, sys, threading, time
@@ -74,30 +45,16 @@ except CellExecutionError:
 """
 
 
-def run(client: str, *cells: tuple[str, str | None]) -> list[list[Any]]:
-    """Run cells, of which some are stopped at something; return what was said of each."""
-    ran = subprocess.run(
-        [sys.executable, "-c", client, json.dumps(cells)],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=True,
-    )
-    said: list[list[Any]] = json.loads(ran.stdout)
-    return said
-
-
-def errors(messages: list[Any]) -> list[str]:
+def errors(messages: list[tuple[str, Any]]) -> list[str]:
     return [content["evalue"] for kind, content in messages if kind == "error"]
 
 
 @pytest.mark.promise("the stop button")
 def test_what_a_person_is_shown() -> None:
-    _, stopped, after = run(
-        PERSON,
-        (START, None),
-        (SLEEP, "line 4 · slept a little"),
-        ("%%mcjax\nprint(1 + 1)", None),
+    _, stopped, after = at_a_notebook(
+        (START, []),
+        (SLEEP, [(["[all 2] line 4", "[all 2] slept a little"], STOP)]),
+        ("%%mcjax\nprint(1 + 1)", []),
     )
     texts = [c["data"]["text/plain"] for kind, c in stopped if kind == "display_data"]
     stages = [text.splitlines()[-2:] for text in texts if "Stopping" in text]
@@ -110,11 +67,10 @@ def test_what_a_person_is_shown() -> None:
 
 
 def test_the_next_cell_waits_for_new_processes() -> None:
-    _, stopped, after = run(
-        PERSON,
-        (START, None),
-        (LOOP, "line 4 · launched"),
-        ("%%mcjax\nprint(1 + 1)", None),
+    _, stopped, after = at_a_notebook(
+        (START, []),
+        (LOOP, [(["[all 2] line 4", "[all 2] launched"], STOP)]),
+        ("%%mcjax\nprint(1 + 1)", []),
     )
     [lost] = errors(stopped)
     assert "on device 0; the newest launch is fori_loop (In[2], line 4). A computation" in lost
@@ -135,7 +91,9 @@ def test_what_a_file_keeps(tmp_path: Path) -> None:
         "time.sleep(1000)",
         f"time.sleep(2); __import__('tempfile').mkdtemp(dir='{tmp_path}'); time.sleep(1000)",
     )
-    _, outputs, not_run = run(EXECUTE, (START, None), (sleep, str(tmp_path)), ("%%mcjax\n1", None))
+    _, outputs, not_run = executed(
+        EXECUTE, [(START, None), (sleep, str(tmp_path)), ("%%mcjax\n1", None)]
+    )
     assert [(one["output_type"], one.get("text", one.get("evalue"))) for one in outputs] == [
         ("stream", "[all 2] slept a little\n"),
         ("error", INTACT),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.command import MCNB
 
 pytestmark = pytest.mark.thorough("suites, each in new processes")
 
@@ -31,9 +32,8 @@ def run(folder: Path, tests: str, *words: str) -> tuple[int, dict[int, list[str]
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_it.py").write_text(f"{BEGIN}{tests}{END}")
     options = ("run", "-n", "3", "-d", "1", "-m", "pytest", "-p", "no:cacheprovider", "-rA", "-q")
-    code = "from mcnb.cli.main import main; raise SystemExit(main())"
     ran = subprocess.run(
-        [sys.executable, "-c", code, *options, "--no-header", *words],
+        [*MCNB, *options, "--no-header", *words],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -18,6 +18,7 @@ import pytest
 
 from mcnb.lockstep.network import SILENCE_S
 from tests.conftest import once
+from tests.support.command import MCNB
 
 # Only ends what hangs, on however busy a machine.
 HANG_S = 240
@@ -45,7 +46,6 @@ if "wait" in sys.argv:
     sys.stdin.readline()
     print("max", float(jnp.max(x)), flush=True)
 """
-RUN = "import sys; from mcnb.cli.main import main; sys.exit(main())"
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def by_command(
 ) -> subprocess.CompletedProcess[str]:
     (folder / "program.py").write_text(PROGRAM)
     return subprocess.run(
-        [*before, sys.executable, "-c", RUN, "run", "program.py", "-n", "2", "-d", "1", "--fold"],
+        [*before, *MCNB, "run", "program.py", "-n", "2", "-d", "1", "--fold"],
         cwd=folder,
         env={**os.environ, **(environment or {})},
         capture_output=True,
@@ -164,7 +164,7 @@ def test_the_limit_on_silence_reaches_jax(tmp_path: Path) -> None:
     """JAX's own function passes its default on to the method that mcnb replaces."""
     (tmp_path / "limits.py").write_text(LIMITS)
     done = subprocess.run(
-        [sys.executable, "-c", RUN, "run", "limits.py", "-n", "2", "-d", "1"],
+        [*MCNB, "run", "limits.py", "-n", "2", "-d", "1"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -181,12 +181,12 @@ def test_a_pause_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "cells.py").write_text(IN_A_NOTEBOOK)
     (tmp_path / "program.py").write_text(PROGRAM)
     commands = {
-        "notebook": ["cells.py"],
-        "mcnb run": ["-c", RUN, "run", "program.py", "-n", "2", "-d", "1", "wait"],
+        "notebook": [sys.executable, "cells.py"],
+        "mcnb run": [*MCNB, "run", "program.py", "-n", "2", "-d", "1", "wait"],
     }
     running = {
         way: subprocess.Popen(
-            [sys.executable, *words],
+            words,
             cwd=tmp_path,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -13,7 +13,7 @@ import pytest
 
 from mcnb.cli import hosts
 from mcnb.cli.doctor import Finding
-from mcnb.cli.hosts import allocation, judge
+from mcnb.cli.hosts import Hosts, allocation, chosen, judge
 from mcnb.cli.main import main
 from mcnb.launchers.questions import HERE, Answers, Report
 
@@ -29,8 +29,9 @@ def told(host: str, number: int, **report: Any) -> Answers:
     return Answers(host, "", replace(one, **report))
 
 
-def said(*answers: Answers, launcher: str = "ssh") -> list[str]:
-    return [*map(str, judge(launcher, answers, NOTEBOOK))]
+def said(*answers: Answers, launcher: str = "ssh", here: Report = NOTEBOOK) -> list[str]:
+    hosts = Hosts(launcher, tuple(one.host for one in answers))
+    return [*map(str, judge(hosts, answers, here))]
 
 
 def test_good_hosts() -> None:
@@ -136,14 +137,45 @@ def test_settings() -> None:
     left = {"JAX_PROCESS_ID": "3", "MEGASCALE_NUM_SLICES": "2", "JAX_ENABLE_X64": "1"}
     assert said(told("one", 2, settings=left), told("two", 3), told("three", 4))[1:] == [
         "note     one sets JAX_PROCESS_ID, MEGASCALE_NUM_SLICES in the environment: programs that "
-        "call jax.distributed.initialize() join another job there, or wait for it. Fix it: unset "
-        "JAX_PROCESS_ID MEGASCALE_NUM_SLICES",
+        "call jax.distributed.initialize() join another job there, or wait for it. Fix it: delete "
+        "the lines that this command finds: ssh one 'grep -nE "
+        "'\"'\"'JAX_PROCESS_ID|MEGASCALE_NUM_SLICES'\"'\"' ~/.bashrc ~/.profile ~/.ssh/environment "
+        "/etc/environment'",
         f"ok       two {SAME}",
         f"ok       three {SAME}",
         "note     JAX_ENABLE_X64 differs: '1' on one, not set on two, not set on three. Then JAX "
         "may compile different programs",
         "ok       one, two, three and this machine can connect to each other",
     ]
+
+
+def test_settings_that_a_launcher_passes_on() -> None:
+    left = {"JAX_PROCESS_ID": "3"}
+    here = replace(NOTEBOOK, settings=left)
+    line = said(told("one", 2, settings=left), launcher="slurm", here=here)[1]
+    assert line.endswith(". Fix it: unset JAX_PROCESS_ID")
+    line = said(told("one", 2, settings=left), launcher="slurm")[1]
+    assert line.endswith(
+        ". Fix it: delete the lines that this command finds: on one: grep -nE 'JAX_PROCESS_ID' "
+        "~/.bashrc ~/.profile ~/.ssh/environment /etc/environment"
+    )
+
+
+def test_commands_for_a_host_at_another_port() -> None:
+    answers = [told("one:2222", 2, versions={**VERSIONS, "jax": ""})]
+    hosts = Hosts("ssh", ("one:2222",), "-i 'my key'")
+    assert next(map(str, judge(hosts, answers, NOTEBOOK))) == (
+        "missing  one:2222 has no jax. Fix it: ssh -i 'my key' -p 2222 one "
+        f"'{sys.executable} -m pip install \"jax==0.10.2\"'"
+    )
+
+
+def test_a_package_that_this_machine_lacks() -> None:
+    here = replace(NOTEBOOK, versions={**VERSIONS, "jaxlib": ""})
+    assert said(told("one", 2), here=here)[0] == (
+        "missing  This machine has no jaxlib, and one 0.10.2. Fix it: "
+        f'{sys.executable} -m pip install "jaxlib==0.10.2"'
+    )
 
 
 def test_slices() -> None:
@@ -168,6 +200,19 @@ def test_the_hosts_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert allocation({"PBS_NODEFILE": str(nodefile)}) == ("mpi", ("node3", "node4"))
     monkeypatch.setattr(hosts.shutil, "which", lambda command: None)
     assert allocation({"SLURM_JOB_NODELIST": "n[1-2]", "PBS_NODEFILE": "nodes"}) == ("", ())
+
+
+def test_the_hosts_of_a_job_are_examined_if_none_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts.shutil, "which", lambda command: command)
+    nodefile = tmp_path / "nodes"
+    nodefile.write_text("node3\nnode3\nnode4\n")
+    job = {"PBS_NODEFILE": str(nodefile)}
+    assert chosen(None, None, "", job) == Hosts("mpi", ("node3", "node4"))
+    assert chosen("one", "slurm", "-p x", job) == Hosts("slurm", ("one",), "-p x")
+    nodefile.write_text("node3\nnode3\n")  # all processes on this machine
+    assert chosen(None, None, "", job) is None
 
 
 @pytest.mark.parametrize(
@@ -201,6 +246,7 @@ def test_hosts_that_cannot_be_asked(
 
 
 def test_a_finding_with_a_command() -> None:
-    (first, *_) = judge("mpi", [told("two", 3, versions={**VERSIONS, "mcnb": ""})], NOTEBOOK)
+    hosts = Hosts("mpi", ("two",))
+    (first, *_) = judge(hosts, [told("two", 3, versions={**VERSIONS, "mcnb": ""})], NOTEBOOK)
     mend = f'on two: {sys.executable} -m pip install "mcnb==0.1.0"'
     assert first == Finding("missing", "two has no mcnb", mend)

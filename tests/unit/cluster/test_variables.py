@@ -153,6 +153,11 @@ def test_a_table() -> None:
             "of which no two processes have a part in common",
         ),
         (
+            (tree(SPLIT),) * 2,
+            "v has the same structure on both processes; no more of it can be compared: ['w'], one "
+            "array, of which no two processes have a part in common",
+        ),
+        (
             (MIXED, MIXED),
             "v is the same on both processes, but not all of it can be compared: ['w'], one array, "
             "of which no two processes have a part in common; ['x'], Mine; ['y'], Mine; and 1 more",

@@ -1,0 +1,68 @@
+"""A person at a notebook, who acts when the notebook shows something."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+# What a person does: presses the stop button, or makes a file of this name.
+STOP = None
+# The client leaves event loops and sockets to the garbage collector: it has a process of its own.
+_PERSON = """
+import json, pathlib, sys
+from jupyter_client.manager import start_new_kernel
+
+manager, client = start_new_kernel(kernel_name="python3")
+said = []
+for source, awaited in json.loads(sys.argv[1]):
+    request = client.execute(source, allow_stdin=True)
+    said.append([])
+    while True:
+        message = client.get_iopub_msg(timeout=120)
+        if message["parent_header"].get("msg_id") != request:
+            continue
+        content = message["content"]
+        said[-1].append([message["msg_type"], content])
+        shown = content.get("data", {}).get("text/plain", "")
+        while awaited and all(text in shown for text in awaited[0][0]):
+            _, made = awaited.pop(0)
+            manager.interrupt_kernel() if made is None else pathlib.Path(made).touch()
+        if content.get("execution_state") == "idle":
+            break
+client.stop_channels()
+manager.shutdown_kernel()
+json.dump(said, sys.stdout)
+"""
+
+
+def at_a_notebook(
+    *cells: tuple[str, Sequence[tuple[Sequence[str], str | None]]],
+) -> list[list[tuple[str, Any]]]:
+    """Run cells as a person does, and return the type and content of each message to each cell.
+
+    Args:
+        cells: The source of each, and what the person waits for there, one after the other: texts
+            that are shown at once, and then `STOP` or the file to make.
+    """
+    return executed(_PERSON, cells)
+
+
+def executed(client: str, cells: Sequence[Any]) -> list[list[Any]]:
+    """Run a client of notebooks in a process of its own, and return what it has printed as JSON.
+
+    Args:
+        client: The client's program; its argument are the cells, as JSON.
+        cells: The cells.
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", client, json.dumps(cells)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=True,
+    )
+    said: list[list[Any]] = json.loads(ran.stdout)
+    return said

@@ -58,19 +58,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the thorough tests, unless --all is given or tests are named.
+    """Leave out the long tests, unless tests are named, and the thorough ones without --all.
 
     Of a file that is thorough as a whole, the tests of promises remain.
     """
-    if config.getoption("--all") or config.args_source is pytest.Config.ArgsSource.ARGS:
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
         return
-    few = config.getoption("--promises")
-    left_out = {
-        item
-        for item in items
-        if not item.get_closest_marker("promise")
-        and (item.get_closest_marker("thorough") or (few and INTEGRATION in item.path.parents))
-    }
+    left_out = {item for item in items if item.get_closest_marker("long")}
+    if not config.getoption("--all"):
+        few = config.getoption("--promises")
+        left_out |= {
+            item
+            for item in items
+            if not item.get_closest_marker("promise")
+            and (item.get_closest_marker("thorough") or (few and INTEGRATION in item.path.parents))
+        }
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
 

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcnb._lessons import read_notebook
-from mcnb.export.write import export
-from tests.conftest import ROOT, once, wait_until
-from tests.integration.test_lessons_on_engines import START
-from tests.support import hosts, sshd
+from tests.conftest import once
+from tests.support import hosts
 from tests.support.command import MCNB
-from tests.support.launchers import ENDED_S, left
+from tests.support.launchers import launcher_on_hosts
 
 pytestmark = pytest.mark.thorough("needs hosts in network namespaces")
 
-# Only ends what hangs, on however busy a machine.
-HANG_S = 240
-COORDINATOR = 8476  # a port of the hosts' own
 NOTEBOOK = """
 import json, os, sys
 import mcnb
@@ -59,47 +51,15 @@ print(json.dumps(said))
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    if not hosts.available():
-        pytest.skip(hosts.WHY_NOT)
-    if not sshd.available():
-        pytest.skip(sshd.WHY_NOT)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
-
-
-@pytest.fixture
-def client(home: Path) -> Iterator[Path]:
+def client(tmp_path: Path) -> Iterator[Path]:
     """The configuration of ssh for two hosts, to which the notebook's host can log in."""
-    with ExitStack() as stack:
-        stack.enter_context(hosts.hosts())
-        clients = []
-        for name in hosts.OTHERS:
-            folder = home / name
-            folder.mkdir()
-            address = hosts.ADDRESSES[name]
-            clients.append(stack.enter_context(sshd.sshd(folder, name, address, hosts.on(name))))
-        config = home / "ssh_config"
-        config.write_text("".join(one.read_text() for one in clients))
-        yield config
-        for place in (home, *(home / name for name in hosts.OTHERS)):
-            assert wait_until(lambda place=place: not left(place), ENDED_S), left(place)
-
-
-def on_the_notebooks_host(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        hosts.on(hosts.NOTEBOOK, *command),
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-        env={**os.environ, "JAX_PLATFORMS": ""},
-    )
+    with launcher_on_hosts("ssh", tmp_path):
+        yield tmp_path / "ssh_config"
 
 
 def doctor(hosts: str, client: Path, *words: str) -> tuple[int, list[str]]:
     """Return the exit code of `mcnb doctor`, and what it says of hosts."""
-    done = on_the_notebooks_host(
+    done = hosts.on_the_notebooks(
         *(*MCNB, "doctor", f"--hosts={hosts}", f"--options=-F {client}", *words),
     )
     assert done.stderr == ""
@@ -168,59 +128,8 @@ def test_doctor_finds_what_is_wrong(client: Path) -> None:
 
 
 @once
-@pytest.mark.parametrize("lesson", ["02_meshes", "06_assembling_arrays"])
-def test_a_lesson(client: Path, lesson: str, tmp_path: Path) -> None:
-    """Each cell gives the output that is stored for one host, by strict nbval."""
-    path = tmp_path / f"{lesson}.ipynb"
-    stored = (ROOT / "notebooks" / path.name).read_text()
-    assert stored.count(START) == 1
-    line = f"--launcher ssh --hosts one,two --options '-F {client}'"
-    path.write_text(stored.replace(START, f"{START} {line}"))
-    done = on_the_notebooks_host(
-        *(sys.executable, str(ROOT / ".ci" / "notebooks.py"), "-c", "/dev/null"),
-        *("--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-q", str(path)),
-    )
-    assert done.returncode == 0, done.stdout[:6000]
-
-
-@once
-def test_an_exported_program(tmp_path: Path) -> None:
-    """On two hosts, each process prints what it prints on one."""
-    if not hosts.available():
-        pytest.skip(hosts.WHY_NOT)
-    lesson = ROOT / "notebooks" / "03_shardings.md"
-    [program] = export(read_notebook(lesson).cells, lesson.name, "shardings.py")
-    (tmp_path / program.name).write_text(program.text)
-    printed = []
-    with hosts.hosts():
-        for names in (["one"] * 4, ["one", "one", "two", "two"]):
-            running = [
-                subprocess.Popen(
-                    hosts.on(
-                        *(name, sys.executable, str(tmp_path / program.name)),
-                        *(f"{hosts.ADDRESSES['one']}:{COORDINATOR}", str(k), "4"),
-                    ),
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-                for k, name in enumerate(names)
-            ]
-            try:
-                said = [one.communicate(timeout=HANG_S) for one in running]
-            finally:
-                for one in running:
-                    one.kill()
-                    one.wait()
-            assert [one.returncode for one in running] == [0] * 4, said
-            printed.append([out for out, _ in said])
-    assert printed[0] == printed[1]
-    assert all("P('a', 'b')" in out for out in printed[0])
-
-
-@once
 def test_a_notebook_and_two_other_hosts(client: Path) -> None:
-    done = on_the_notebooks_host(sys.executable, "-c", NOTEBOOK, f"-F {client}")
+    done = hosts.on_the_notebooks(sys.executable, "-c", NOTEBOOK, f"-F {client}")
     assert done.returncode == 0, done.stderr[-3000:]
     said: dict[str, Any] = json.loads(done.stdout)
     everybody = {"0": "120.0\n", "1": "120.0\n", "2": "120.0\n", "3": "120.0\n"}

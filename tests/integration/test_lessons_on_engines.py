@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +10,10 @@ import pytest
 
 from tests.conftest import ROOT, once
 from tests.support.launchers import NAMES, Engines, launcher_at_home
+from tests.support.notebooks import started_by, strictly
 
 pytestmark = [once, pytest.mark.thorough("lessons on every launcher")]
 LESSONS = ROOT / "notebooks"
-START = "%mcjax start -n 4 -d 2"
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -28,15 +27,9 @@ def launcher(
 @pytest.mark.parametrize("lesson", ["05_lockstep", "06_assembling_arrays"])
 def test_a_lesson(launcher: Engines, lesson: str, tmp_path: Path) -> None:
     """Each cell gives the output that is stored, by strict nbval."""
-    path = tmp_path / f"{lesson}.ipynb"
-    stored = (LESSONS / path.name).read_text()
-    assert stored.count(START) == 1
-    path.write_text(stored.replace(START, f"{START} {launcher.line}"))
+    path = started_by(launcher.line, LESSONS / lesson, tmp_path)
     done = subprocess.run(
-        [
-            *(sys.executable, str(ROOT / ".ci" / "notebooks.py"), "-c", "/dev/null"),
-            *("--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-q", str(path)),
-        ],
+        strictly(path),
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -43,7 +43,7 @@ def _boot_id(name: str) -> Path:
 
 def available() -> bool:
     """Return whether namespaces can be made here."""
-    if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "unshare", "hostname"))):
+    if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "nsenter", "unshare", "hostname"))):
         return False
     trial = namespace("trial")
     with contextlib.suppress(subprocess.CalledProcessError):
@@ -58,10 +58,27 @@ def available() -> bool:
 
 
 def on(name: str, *command: str) -> list[str]:
-    """Return the command line that runs a command on a host."""
-    inside = f'mount --bind {_boot_id(name)} {_BOOT_ID} && hostname "$0" && exec "$@"'
-    unshare = ("unshare", "--uts", "--mount", "sh", "-c", inside, name)
-    return ["ip", "netns", "exec", namespace(name), *unshare, *command]
+    """Return the command line that runs a command on a host.
+
+    It does what `ip netns exec` does, and leaves /sys as it is: Slurm looks for cgroups there.
+    """
+    own = {_settings(name) / "hosts": Path("/etc/hosts"), _boot_id(name): _BOOT_ID}
+    mounts = [f"mount --bind {ours} {place}" for ours, place in own.items()]
+    inside = " && ".join([*mounts, 'hostname "$0"', 'exec "$@"'])
+    enter = ("nsenter", f"--net=/run/netns/{namespace(name)}")
+    return [*enter, "unshare", "--uts", "--mount", "sh", "-c", inside, name, *command]
+
+
+def on_the_notebooks(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command on the notebook's host, with no platform chosen for JAX."""
+    return subprocess.run(
+        on(NOTEBOOK, *command),
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        env={**os.environ, "JAX_PLATFORMS": ""},
+    )
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.conftest import wait_until
-from tests.support import slurm, sshd
+from tests.support import hosts, slurm, sshd
 
 NAMES = ("mpi", "ssh", "slurm")
 ENDED_S = 30.0
@@ -100,6 +100,58 @@ def launcher_at_home(name: str, folder: Path) -> Iterator[Engines]:
         yield launcher
         assert wait_until(lambda: not left(folder), ENDED_S), left(folder)
         assert wait_until(lambda: launcher.jobs() == "", ENDED_S), launcher.jobs()
+
+
+@contextmanager
+def launcher_on_hosts(name: str, home: Path) -> Iterator[Engines]:
+    """Bring up two hosts beside the notebook's, and a launcher for them.
+
+    See that nothing is left of clusters.
+
+    Args:
+        name: ssh or slurm.
+        home: The home folder on the notebook's host, and with Slurm on the others.
+    """
+    if not hosts.available():
+        pytest.skip(hosts.WHY_NOT)
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setenv("HOME", str(home))
+        (home / ".cache").mkdir()
+        stack.enter_context(hosts.hosts())
+        if name == "ssh":
+            launcher, homes = _ssh_on_hosts(stack, home), [home, *map(home.joinpath, hosts.OTHERS)]
+        else:
+            launcher, homes = _slurm_on_hosts(stack, home), [home]
+            for variable, value in launcher.environment.items():
+                patch.setenv(variable, value)
+        yield launcher
+        for place in homes:
+            assert wait_until(lambda place=place: not left(place), ENDED_S), left(place)
+
+
+def _ssh_on_hosts(stack: ExitStack, home: Path) -> Engines:
+    if not sshd.available():
+        pytest.skip(sshd.WHY_NOT)
+    clients = []
+    for name in hosts.OTHERS:
+        folder = home / name
+        folder.mkdir()
+        address = hosts.ADDRESSES[name]
+        clients.append(stack.enter_context(sshd.sshd(folder, name, address, hosts.on(name))))
+    client = home / "ssh_config"
+    client.write_text("".join(one.read_text() for one in clients))
+    return Engines("ssh", {}, ",".join(hosts.OTHERS), f"-F {client}")
+
+
+def _slurm_on_hosts(stack: ExitStack, home: Path) -> Engines:
+    if not slurm.available():
+        pytest.skip(slurm.WHY_NOT)
+    controller, *nodes = (
+        slurm.Host(name, hosts.ADDRESSES[name], hosts.on(name)) for name in hosts.NAMES
+    )
+    environment = stack.enter_context(slurm.slurm(home, controller, nodes))
+    return Engines("slurm", {"SLURM_CONF": environment["SLURM_CONF"]}, "", "--nodes=2")
 
 
 def left(home: Path) -> list[object]:

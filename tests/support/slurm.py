@@ -1,4 +1,4 @@
-"""A Slurm of the tests' own, on this host: daemons, key, ports and folders are its own."""
+"""A Slurm of the tests' own, on this host or on several: daemons, key, ports and folders."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from tests.conftest import wait_until
-from tests.support.ports import reserved_port
+from tests.support.ports import LOOPBACK, reserved_port
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sinfo")
 WHY_NOT = "no Slurm, or not root: apt-get install slurmctld slurmd slurm-client munge"
 CONFIGURATION = """\
 ClusterName=tests
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={controller.name}({controller.address})
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
@@ -30,11 +31,11 @@ AuthInfo=socket={folder}/munge.socket
 SlurmctldPort={ports[0]}
 SlurmdPort={ports[1]}
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
@@ -47,9 +48,29 @@ TCPTimeout=60
 MessageTimeout=100
 BatchStartTimeout=250
 UnkillableStepTimeout=600
-NodeName={host} NodeAddr=127.0.0.1 CPUs=8 RealMemory=2000 State=UNKNOWN
-PartitionName=tests Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
+{nodes}
+PartitionName=tests Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
 """
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host of a Slurm.
+
+    Attributes:
+        name: Its name.
+        address: Its address.
+        on: What runs a command on it; nothing for this one.
+    """
+
+    name: str
+    address: str
+    on: Sequence[str] = ()
+
+
+def here() -> Host:
+    """Return this host."""
+    return Host(socket.gethostname().partition(".")[0], LOOPBACK)
 
 
 def available() -> bool:
@@ -63,44 +84,54 @@ def program(name: str) -> str | None:
 
 
 @contextmanager
-def slurm(folder: Path) -> Iterator[dict[str, str]]:
+def slurm(
+    folder: Path, controller: Host | None = None, nodes: Sequence[Host] = ()
+) -> Iterator[dict[str, str]]:
     """Run a Slurm; yield the environment in which its commands find it.
 
     Args:
         folder: Where its files go.
+        controller: The host where jobs are submitted; by default this one.
+        nodes: The hosts where they run; by default this one.
     """
-    for name in ("state", "spool"):
+    controller = controller or here()
+    nodes = nodes or (controller,)
+    for name in ("state", *(f"spool-{node.name}" for node in nodes)):
         (folder / name).mkdir(mode=0o700)
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
     key.chmod(0o400)
     with reserved_port() as one, reserved_port() as other:
         configuration = CONFIGURATION.format(
-            host=socket.gethostname().partition(".")[0],
+            controller=controller,
+            nodes="\n".join(
+                f"NodeName={node.name} NodeAddr={node.address} CPUs=8 RealMemory=2000 State=UNKNOWN"
+                for node in nodes
+            ),
             user=getpass.getuser(),
             folder=folder,
             ports=(one, other),
         )
         (folder / "slurm.conf").write_text(configuration)
-        with _daemons(folder) as environment:
+        with _daemons(folder, controller, nodes) as environment:
             yield environment
 
 
 @contextmanager
-def _daemons(folder: Path) -> Iterator[dict[str, str]]:
+def _daemons(folder: Path, controller: Host, nodes: Sequence[Host]) -> Iterator[dict[str, str]]:
     environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
     munge = [f"--{name}={folder}/munge.{name.split('-')[0]}" for name in _MUNGE_FILES]
-    commands = (
-        ["munged", "--foreground", "--force", "--num-threads=2", *munge],
-        ["slurmctld", "-D"],
-        ["slurmd", "-D"],
-    )
+    commands: list[tuple[Host, list[str]]] = [
+        (controller, ["munged", "--foreground", "--force", "--num-threads=2", *munge]),
+        (controller, ["slurmctld", "-D"]),
+        *((node, ["slurmd", "-D"]) for node in nodes),
+    ]
     daemons: list[subprocess.Popen[bytes]] = []
     try:
-        for command in commands:
+        for host, command in commands:
             daemons.append(
                 subprocess.Popen(
-                    [str(program(command[0])), *command[1:]],
+                    [*host.on, str(program(command[0])), *command[1:]],
                     env=environment,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -108,7 +139,8 @@ def _daemons(folder: Path) -> Iterator[dict[str, str]]:
             )
             if command[0] == "munged":
                 assert wait_until((folder / "munge.socket").exists, 60)
-        assert wait_until(lambda: "idle" in _states(environment), 120), _logs(folder)
+        ready = ["idle"] * len(nodes)
+        assert wait_until(lambda: _states(controller, environment) == ready, 120), _logs(folder)
         yield environment
     finally:
         for daemon in reversed(daemons):
@@ -136,15 +168,16 @@ def with_variable(name: str, value: str) -> list[psutil.Process]:
 _MUNGE_FILES = ("socket", "key-file", "pid-file", "log-file", "seed-file")
 
 
-def _states(environment: dict[str, str]) -> str:
+def _states(controller: Host, environment: dict[str, str]) -> list[str]:
+    """Return the state of each node."""
     done = subprocess.run(
-        [str(program("sinfo")), "--noheader", "--format=%T"],
+        [*controller.on, str(program("sinfo")), "--noheader", "--Node", "--format=%T"],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    return done.stdout
+    return done.stdout.split()
 
 
 def _logs(folder: Path) -> str:

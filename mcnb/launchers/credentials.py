@@ -13,7 +13,7 @@ from mcnb.worker.settings import IDENTITY, Credentials
 
 # Longer than any cluster lives; the key is removed with the cluster.
 _DAYS = 3650
-# The first version of JAX that uses them.
+# The first version of JAX with which they were tried.
 _SINCE = (0, 12)
 
 

@@ -143,7 +143,7 @@ def _write(credentials: Credentials, folder: Path) -> dict[str, str]:
 def protection(initialize: Callable[..., Any]) -> dict[str, str]:
     """Return arguments with which JAX protects its coordinator by TLS on both sides, if it can.
 
-    They are JAX's since version 0.12: https://docs.jax.dev/en/latest/501/security.html. What the
+    They are JAX's since version 0.11.2: https://docs.jax.dev/en/latest/501/security.html. What the
     user has set in the environment comes first.
 
     Args:

@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,43 @@ LOOPBACK = "127.0.0.1"
 # The variable that XLA takes as the number of cores, and so of threads for its CPU devices.
 THREADS = "NPROC"
 _THREADS_FOR_EACH, _MOST_THREADS = 8, 64
+# What counts of a pause, for limits of about a second.
+BRIEFLY_S = 0.25
 # How long a process that is told to end has for atexit handlers and open files.
 GRACE_S = 1.0
 # An address that belongs to no host: https://www.rfc-editor.org/rfc/rfc5737. Connecting to it by
 # UDP sends nothing, and shows the address that this host would use.
 _NOBODY = "192.0.2.1"
 _ANY_PORT = 9
+
+
+class Awake:
+    """A clock for time limits that stands still while this process is paused.
+
+    A process is paused with its machine, as a laptop whose lid is closed, or by a signal. Python's
+    monotonic clock may go on meanwhile: then all limits would be over at the end of the pause.
+
+    Args:
+        most_s: The most that counts between two looks at the clock, in seconds; more is a pause. It
+            has to be longer than the waits between looks.
+
+    Example:
+        >>> clock = Awake(0.5)
+        >>> began = clock()
+        >>> 0 <= clock() - began <= 0.5
+        True
+    """
+
+    def __init__(self, most_s: float = 2.0) -> None:
+        self._most_s = most_s
+        self._time, self._looked = 0.0, time.monotonic()
+
+    def __call__(self) -> float:
+        """Return the time in seconds; it begins at 0."""
+        now = time.monotonic()
+        self._time += min(now - self._looked, self._most_s)
+        self._looked = now
+        return self._time
 
 
 def prctl(option: int, value: Any) -> None:

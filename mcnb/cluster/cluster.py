@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from mcnb._system import Awake
 from mcnb.cluster.execution import Execution, Watcher
 from mcnb.cluster.history import Cell, History, Push, Replay
 from mcnb.cluster.lifetime import Absence, Lifetime
@@ -555,11 +555,11 @@ class Cluster:
 
 def _answered(asked: Pending, within_s: float) -> bool:
     """Wait for the answers to a call; return whether all have come."""
-    end = time.monotonic() + within_s
+    clock = Awake()
     with contextlib.suppress(ClusterError):
         while asked.waiting:
-            left = end - time.monotonic()
-            asked.wait(left)
+            left = within_s - clock()
+            asked.wait(min(left, 1.0))
             if left <= 0:
                 break
     return not asked.waiting

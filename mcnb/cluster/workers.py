@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mcnb._system import LOOPBACK
+from mcnb._system import LOOPBACK, Awake
 from mcnb._text import grouped, name_processes
 from mcnb.cluster.shielding import delayed_ctrl_c, in_thread
 from mcnb.errors import ClusterError
@@ -242,19 +242,19 @@ class WorkerClient:
             ClusterError: A process did not start, or `close` was called.
         """
         count = self.options.processes
-        deadline = time.monotonic() + START_TIMEOUT_S
+        clock = Awake()
         patience = PATIENCE_S
-        client = self._new_client(deadline)
+        client = self._new_client(clock)
         connected = time.monotonic()
         while len(client.ids) < count:
             self._awaited = "start", self._missing()
-            self._check(deadline, "start")
+            self._check(clock, "start")
             self._exit_seen.wait(REGISTRATION_POLL_S)
             if time.monotonic() - connected > patience:
                 # A client misses the engines that are published before it has subscribed. A new
                 # client receives all engines that are registered.
                 client.close()
-                client = self._new_client(deadline)
+                client = self._new_client(clock)
                 connected, patience = time.monotonic(), 2 * patience
         self._views = [client[engine] for engine in sorted(client.ids)]
         if not self._launcher.numbered or self.options.platform != "cpu":
@@ -269,7 +269,7 @@ class WorkerClient:
             self._views = [self._views[i] for i in order]
             self.where = [found[i] for i in order]
 
-    def _new_client(self, deadline: float) -> Any:
+    def _new_client(self, clock: Awake) -> Any:
         for tries_left in reversed(range(CONNECT_TRIES)):
             # Hold the lock, so that the controller is not ended meanwhile: that would cost 10 s.
             with self._turn:
@@ -281,7 +281,7 @@ class WorkerClient:
                         raise
                 else:
                     break
-            self._check(deadline, "start")
+            self._check(clock, "start")
         return self._client
 
     def _check_open(self) -> None:
@@ -309,7 +309,7 @@ class WorkerClient:
             ClusterError: A process could not reply.
         """
         pending = self.call(function, *args, processes=processes)
-        deadline = time.monotonic() + START_TIMEOUT_S
+        clock = Awake()
         again = time.monotonic() + again_s
 
         def patience() -> float | None:
@@ -317,7 +317,7 @@ class WorkerClient:
             if any(isinstance(answer, ProcessError) for answer in pending.answers.values()):
                 return None
             self._awaited = "connect to the others", sorted(pending.waiting)
-            self._check(deadline, *self._awaited)
+            self._check(clock, *self._awaited)
             if time.monotonic() >= again:
                 pending.replace(self.call(function, *args, processes=sorted(pending.waiting)))
                 again_s *= 2
@@ -336,7 +336,7 @@ class WorkerClient:
             raise ClusterError(f"{who} could not connect to the other processes. {summary}")
         return pending.answers
 
-    def _check(self, deadline: float, aim: str, missing: Sequence[int] = ()) -> None:
+    def _check(self, clock: Awake, aim: str, missing: Sequence[int] = ()) -> None:
         self._check_open()
         for name, how in self.exits.items():
             lines = last_lines(self.output(name))
@@ -345,7 +345,7 @@ class WorkerClient:
             )
         if failure := self._launcher.failure():
             raise ClusterError(failure)
-        if time.monotonic() > deadline and not (self._launcher.patient and not self._views):
+        if clock() > START_TIMEOUT_S and not (self._launcher.patient and not self._views):
             missing = missing or self._missing()
             name = process_name(missing[0])
             raise ClusterError(
@@ -543,17 +543,18 @@ class Processes:
         """
         budget = HEAL_S + HEAL_S_PER_GB * size / 1e9
         pending = self.client.call(heal, self._coordinator(), self.options.processes)
+        clock = Awake()
 
         def patience() -> float | None:
-            self._check_heal(pending, budget)
+            self._check_heal(pending, budget, clock)
             return HEAL_TICK_S
 
         follow(pending, patience)
-        self._check_heal(pending, budget)
+        self._check_heal(pending, budget, clock)
         self._communicator_ports = {port for _, port in pending.answers.values()} - {0}
         return {k: healed for k, (healed, _) in sorted(pending.answers.items())}
 
-    def _check_heal(self, pending: Pending, budget_s: float) -> None:
+    def _check_heal(self, pending: Pending, budget_s: float, clock: Awake) -> None:
         """Raise ClusterError if a heal has failed, or can't finish."""
         failed = [a for a in pending.answers.values() if isinstance(a, ProcessError)]
         left = sorted(pending.waiting)
@@ -564,7 +565,7 @@ class Processes:
             why = "a process ended"
         elif left and pending.all_inactive(HEAL_STANDS_STILL_S):
             why = f"{name} waited for the others and made no progress"
-        elif left and time.monotonic() > pending.started + budget_s:
+        elif left and clock() > budget_s:
             why = f"{name} did not finish within {budget_s:.0f} s"
         else:
             return

@@ -9,7 +9,6 @@ import logging
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import ipyparallel
 from ipyparallel.cluster.launcher import ControllerLauncher, EngineLauncher
 from traitlets.config import Config
 
-from mcnb._system import LOOPBACK, current_umask
+from mcnb._system import LOOPBACK, Awake, current_umask
 from mcnb.errors import ClusterError
 from mcnb.launchers.base import Launcher, OnExit, process_environment
 from mcnb.launchers.exits import CONTROLLER, FORKSERVER, last_lines, output_path, process_name
@@ -160,8 +159,8 @@ class ForkedController(ControllerLauncher):
 
         ipyparallel does not write the files atomically, so an existing file may be incomplete.
         """
-        deadline = time.monotonic() + (timeout or self.connection_info_timeout)
-        while time.monotonic() < deadline:
+        clock = Awake()
+        while clock() < (timeout or self.connection_info_timeout):
             try:
                 return {
                     kind: json.loads(Path(path).read_text())

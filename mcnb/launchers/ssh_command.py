@@ -11,8 +11,12 @@ from mcnb.errors import ClusterError
 
 FAILED = 255  # ssh's exit code if ssh itself failed
 _TIMEOUT_S = 60
-# There is no terminal for a password prompt. ServerAliveInterval detects a host that is down.
-_OPTIONS = ("-T", "-oBatchMode=yes", "-oConnectTimeout=20", "-oServerAliveInterval=15")
+# There is no terminal for a password prompt. A host that has been silent for ten minutes counts as
+# gone, as for the other connections of processes: it may be paused, or its network interrupted.
+_OPTIONS = (
+    *("-T", "-oBatchMode=yes", "-oConnectTimeout=20"),
+    *("-oServerAliveInterval=30", "-oServerAliveCountMax=20"),
+)
 
 
 def command_on(host: str, words: Sequence[str], command: str) -> list[str]:

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from mcnb._system import Awake
 from mcnb.errors import ClusterError
 from mcnb.lockstep.ranks import Identity
 from mcnb.lockstep.server import Server
@@ -71,11 +72,11 @@ def find(path: Path, wait_s: float = WAIT_S) -> Address:
     Raises:
         ClusterError: The file did not appear.
     """
-    deadline = time.monotonic() + wait_s
+    clock = Awake()
     while True:
         if (address := _read(path)) is not None:
             return address
-        if time.monotonic() > deadline:
+        if clock() > wait_s:
             raise ClusterError(
                 f"Process 0 stored the referee's address in {path.parent}, which this host does "
                 f"not see. Name a folder that all hosts share, and that only you can access, in "

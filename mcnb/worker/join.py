@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mcnb._system import local_end, reserve_port
+from mcnb._system import BRIEFLY_S, Awake, local_end, reserve_port
 from mcnb._text import filled, plural
 from mcnb.lockstep import _jax
 from mcnb.lockstep.abort import listening_ports
@@ -82,13 +82,13 @@ def numbers_are_right(salt: int, budget_s: float | None) -> bool:
 
     assert _gather is not None
     mesh, split, gather = _gather
-    deadline = None if budget_s is None else time.monotonic() + budget_s
+    clock = Awake(BRIEFLY_S)
     expected = np.arange(1, mesh.size + 1, dtype=np.int32) * 1009 + salt % 1000
     with jax.set_mesh(mesh):
         own = jax.make_array_from_callback((mesh.size,), split, expected.__getitem__)
         gathered = gather(own)
-    while deadline is not None and not gathered.is_ready():
-        if time.monotonic() > deadline:
+    while budget_s is not None and not gathered.is_ready():
+        if clock() > budget_s:
             return False
         time.sleep(POLL_S)
     return all(np.array_equal(shard.data, expected) for shard in gathered.addressable_shards)
@@ -269,8 +269,8 @@ def heal(shell: WorkerShell, address: str, processes: int) -> tuple[Healed, int]
     def rejoin() -> None:
         ports.append(_connect(address, processes, shell.worker.process_index))
 
-    deadline = time.monotonic() + CALLBACKS_S
-    while session.callbacks_run() and time.monotonic() < deadline:
+    clock = Awake(BRIEFLY_S)
+    while session.callbacks_run() and clock() < CALLBACKS_S:
         time.sleep(CONNECT_POLL_S)
     try:
         with shell.worker.monitor.watching():
@@ -298,6 +298,8 @@ def _connect(address: str, processes: int, process_index: int) -> int:
         num_processes=processes,
         process_id=process_index,
         cluster_detection_method="deactivate",
+        # The notebook kernel has limits of its own, in which a pause of the machine doesn't count.
+        initialization_timeout=SILENCE_S,
         heartbeat_timeout_seconds=SILENCE_S,
         **protection(initialize),
     )
@@ -315,12 +317,12 @@ def _connect(address: str, processes: int, process_index: int) -> int:
 
 def _wait_for_listener(address: str) -> None:
     host, port = host_of(address), int(address.rpartition(":")[2])
-    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    clock = Awake(BRIEFLY_S)
     while True:
         try:
             socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
         except ConnectionRefusedError:
-            if time.monotonic() > deadline:
+            if clock() > CONNECT_TIMEOUT_S:
                 raise
             time.sleep(CONNECT_POLL_S)
         else:

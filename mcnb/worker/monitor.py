@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mcnb._system import Awake
 from mcnb.lockstep.threads import current_frames
 from mcnb.lockstep.trace import Sample
 from mcnb.messages import Progress, Recent
@@ -189,6 +190,9 @@ class Monitor:
     def _follow(self, cell: tuple[str]) -> None:
         """Sample a cell repeatedly until it ends."""
         waits_since = None
+        # A pause of the machine is no waiting for others.
+        clock = Awake(2 * PERIOD_S)
+        reported_at = clock()
         began = looked = reported = time.monotonic()
         busy, cpu = self._busy_s(), _others_cpu_s()
         while True:
@@ -211,7 +215,7 @@ class Monitor:
                 if not (idle and in_jax and all_threads_sleep()):
                     waits_since = None
                 elif waits_since is None:
-                    waits_since = reported
-                reported = looked
-                waits_s = 0.0 if waits_since is None else looked - waits_since
+                    waits_since = reported_at
+                reported, reported_at = looked, clock()
+                waits_s = 0.0 if waits_since is None else reported_at - waits_since
                 self._publish(Progress(self._recent(), line, waits_s, inside_jax))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mcnb._system import BRIEFLY_S, Awake
 from mcnb.messages import Unfinished
 from mcnb.recovery.references import names_of
 from mcnb.worker import signals
@@ -68,50 +69,50 @@ def wind_down(shell: WorkerShell, ends: bool, heals: bool, budget_s: float) -> U
     """
     import jax
 
-    began = time.monotonic()
-    deadline = began + budget_s
+    clock = Awake(BRIEFLY_S)
+    deadline = budget_s
     session = shell.worker.session
     # Not armed: an interrupt of the cell may arrive late, and would hide what still runs.
     with shell.worker.monitor.watching(), session.suspended():
         if ends:
             for thread in session.threads_of_the_cell():
                 signals.raise_in(thread)
-        native, at, ran = native_busy_s(), began, native_busy_s(queued=False)
+        native, at, ran = native_busy_s(), clock(), native_busy_s(queued=False)
 
         def may_be_starved() -> bool:
             ran_s = _used(ran, native_busy_s(queued=False))
-            return not ends and ran_s < STARVED_RUN_S and time.monotonic() < began + STARVED_S
+            return not ends and ran_s < STARVED_RUN_S and clock() < STARVED_S
 
         compiled, marked = native, 0.0
         used = busy = True
         while True:
             devices = _pending_devices(jax.live_arrays())
-            now = time.monotonic()
+            now = clock()
             if now - at >= WINDOW_S:
                 last, native = native, native_busy_s()
                 used = _used(last, native) > BUSY_SHARE * (now - at)
                 # The system counts the time in the queue for a core only at its end.
                 busy, at = used or native_ready(), now
-            threads = ends and now < began + THREADS_S and session.threads_of_the_cell()
+            threads = ends and now < THREADS_S and session.threads_of_the_cell()
             idle = not (devices or busy or threads)
             if idle or (now > deadline and not may_be_starved()):
                 break
-            if ends and not marked and not devices and now > began + MARK_AFTER_S:
+            if ends and not marked and not devices and now > MARK_AFTER_S:
                 # A computation may run of which no array is alive.
                 compiled, marked = native_busy_s(COMPILERS), now
                 _launch_behind_all_others()
-                deadline = max(deadline, time.monotonic() + BUSY_S)
+                deadline = max(deadline, clock() + BUSY_S)
             time.sleep(POLL_S)
         if not devices and (busy or not heals):
-            compiled, marked = native_busy_s(COMPILERS), time.monotonic()
+            compiled, marked = native_busy_s(COMPILERS), clock()
             _launch_behind_all_others()
-            deadline = time.monotonic() + (BUSY_S if busy else IDLE_S)
+            deadline = clock() + (BUSY_S if busy else IDLE_S)
             while (devices := _pending_devices(_marks)) and (
-                time.monotonic() <= deadline or may_be_starved()
+                clock() <= deadline or may_be_starved()
             ):
                 time.sleep(POLL_S)
         compiles = _used(compiled, native_busy_s(COMPILERS))
-        if marked and compiles > BUSY_SHARE * (time.monotonic() - marked):
+        if marked and compiles > BUSY_SHARE * (clock() - marked):
             # Newer XLA compiles in threads of its own, and a launch waits for a free one.
             devices, used = set(), True
         if not devices:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from tests.support.command import MCNB
 
 pytestmark = [once, pytest.mark.long("a pause of five minutes")]
 
-PAUSE_S = float(__import__("os").environ.get("PS", "310"))
+PAUSE_S = 310
 # Only ends what hangs, on however busy a machine.
 HANG_S = 280
 BEGIN = """\
@@ -164,6 +165,7 @@ def is_paused(process: subprocess.Popen[str]) -> bool:
     return process.poll() is not None or family(process)[0].status() == psutil.STATUS_STOPPED
 
 
+XLA_COMPLAINS = re.compile(r"^[^\n]*\*{32}$.*?^\s*\*{32}\n", re.MULTILINE | re.DOTALL)
 PROGRAM = """\
 import os, jax, jax.numpy as jnp, time
 from pathlib import Path
@@ -202,4 +204,5 @@ def test_everything_goes_on(tmp_path: Path) -> None:
         said = {name: one.communicate(timeout=HANG_S)[0] for name, one in running.items()}
     program = sorted(said.pop("program").splitlines())
     assert program == ["[0] max 3.0", "[0] sum 6.0", "[1] max 3.0", "[1] sum 6.0"]
-    assert said == expected
+    # XLA complains of a compilation in which the pause was.
+    assert {name: XLA_COMPLAINS.sub("", text) for name, text in said.items()} == expected

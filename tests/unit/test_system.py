@@ -17,6 +17,7 @@ import pytest
 import mcnb
 from mcnb import _system
 from mcnb._system import (
+    Awake,
     address_toward,
     check_listen,
     current_umask,
@@ -140,3 +141,15 @@ def test_a_process_dies_with_its_parent_where_the_system_can(
     monkeypatch.setattr(sys, "platform", platform)
     die_with_parent()
     assert made == calls
+
+
+def test_a_clock_that_stands_still_in_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(_system.time, "monotonic", lambda: now)
+    clock = Awake(2.0)
+    assert clock() == 0
+    told = []
+    for step in (0.5, 2.0, 310.0, 0.25):
+        now += step
+        told.append(clock())
+    assert told == [0.5, 2.5, 4.5, 4.75]

@@ -161,8 +161,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     asked: list[Any] = []
     monkeypatch.setattr(execution, "Stopper", Stopper)
     monkeypatch.setattr(Stopper, "asked", asked, raising=False)
-    clock = SimpleNamespace(monotonic=lambda: 3.0, sleep=lambda seconds: None)
-    monkeypatch.setattr(execution, "time", clock)
+    monkeypatch.setattr(execution, "Awake", lambda: lambda: 3.0)
+    monkeypatch.setattr(execution, "time", SimpleNamespace(sleep=lambda seconds: None))
     return asked
 
 

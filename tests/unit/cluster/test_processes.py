@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mcnb._system import Awake
 from mcnb.cluster import workers
 from mcnb.cluster.workers import HEAL_S, Pending, Processes, WorkerClient
 from mcnb.errors import ClusterError
@@ -297,7 +298,7 @@ def test_why_processes_could_not_be_healed(
     processes = started(done)
     processes.client.pending = pending = Healing(answers, **more)
     processes.exits = exits
-    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: after_s))
+    monkeypatch.setattr(workers, "Awake", lambda: lambda: after_s)
 
     def follow(pending: Any, policy: Any) -> None:
         policy()
@@ -376,7 +377,7 @@ def test_why_a_start_can_not_succeed_is_told_at_once(launcher: Launcher) -> None
 def test_a_process_that_ends_during_the_start_is_named(launcher: Launcher) -> None:
     client = client_of(launcher, 0, 1, **{CONTROLLER: killed(15)})
     with pytest.raises(ClusterError) as caught:
-        client._check(float("inf"), "start")
+        client._check(Awake(), "start")
     assert str(caught.value) == ("ipyparallel's controller was killed by SIGTERM during the start.")
 
 
@@ -386,11 +387,12 @@ def test_processes_that_do_not_come_in_time_are_named(launcher: Launcher, patien
     launcher.numbered = launcher.watched = False
     client = client_of(launcher, 0, 5, 6)
     client._client = Engines(5, 6)
+    late: Any = lambda: 300.1  # noqa: E731 (a clock)
     if patient:
-        client._check(0.0, "start")
+        client._check(late, "start")
         return
     with pytest.raises(ClusterError) as caught:
-        client._check(0.0, "start")
+        client._check(late, "start")
     assert str(caught.value) == ("process 2 did not start within 300 seconds. Its output:\nqueued")
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from mcnb.lockstep import _jax
 from mcnb.worker import join as joining
 from mcnb.worker.join import Location, heal, in_order, join, locate, numbers_are_right
+from tests.support.timing import awake_by
 
 RANKS = ("MCNB_TRIAL_RANK", "MCNB_TRIAL_PROCID")
 
@@ -179,6 +180,7 @@ def test_the_coordinator_may_come_later(
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(joining, "time", clock)
+    monkeypatch.setattr(joining, "Awake", awake_by(clock.monotonic))
     asked: list[tuple[str, int]] = []
 
     def connect(address: tuple[str, int], timeout: float) -> Any:
@@ -205,6 +207,7 @@ def test_a_heal_gives_callbacks_a_moment(
     """If they still run, JAX's client is kept, whose computations call them."""
     clock = Clock()
     monkeypatch.setattr(joining, "time", clock)
+    monkeypatch.setattr(joining, "Awake", awake_by(clock.monotonic))
     monkeypatch.setattr(joining, "_connect", lambda *words: words)
     done: list[Any] = []
 
@@ -248,6 +251,7 @@ def gathering(
         )
 
     monkeypatch.setattr(joining, "time", clock)
+    monkeypatch.setattr(joining, "Awake", awake_by(clock.monotonic))
     monkeypatch.setattr(joining, "_gather", (mesh, split, gather))
 
 
@@ -291,6 +295,7 @@ def test_how_a_process_connects(
         "num_processes": processes,
         "process_id": index,
         "cluster_detection_method": "deactivate",
+        "initialization_timeout": 14 * 24 * 3600,
         "heartbeat_timeout_seconds": 14 * 24 * 3600,
     }
     # Process 0 is the one that listens.

@@ -89,11 +89,13 @@ class SshEngines(EngineLauncher):
 
     def first_exit(self) -> ProcessExit | None:
         """Return the exit reason of the first process that failed; None if none has failed."""
-        code = next((code for p in self.processes if (code := p.poll())), None)
+        places = (host for host, count in self.hosts.items() for _ in range(count))
+        ended = ((p.poll(), host) for p, host in zip(self.processes, places, strict=True))
+        code, host = next(((code, host) for code, host in ended if code), (None, ""))
         if code is None:
             return None
         if code == FAILED:
-            return ProcessExit(ExitSource.DISCONNECTED)
+            return ProcessExit(ExitSource.DISCONNECTED, reason=host)
         return ProcessExit(ExitSource.LAUNCHER, 128 - code if code > 128 else code)
 
     def get_output(self, remove: bool = False) -> str:

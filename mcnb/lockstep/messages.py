@@ -59,7 +59,7 @@ def exit_text(how: ProcessExit, *, plural: bool = False) -> str:
             ExitSource.OBSERVED: f"{was} killed",
             ExitSource.LAUNCHER: f"ended ({how.reason})",
             ExitSource.SLURM: f"{was} ended by Slurm: {_SLURM_REASONS.get(how.reason)}",
-            ExitSource.DISCONNECTED: f"{was} lost: the ssh connection broke",
+            ExitSource.DISCONNECTED: f"{was} lost: the ssh connection to {how.reason} broke",
             ExitSource.FOLLOWED: "exited after another process had died",
             ExitSource.NOT_STARTED: f"could not be started ({how.reason})",
             ExitSource.UNKNOWN: "ended, and the reason is not known",

@@ -196,8 +196,8 @@ class ProcessExit:
         source: The source of this information.
         status: The exit code, or minus the signal that killed the process; None if not known.
         reason: The reason, if there is no status. For a process that was not started: the error.
-            For Slurm: `"cancelled"`, `"time limit"`, `"preempted"` or `"node failure"`. For another
-            launcher: its message.
+            For Slurm: `"cancelled"`, `"time limit"`, `"preempted"` or `"node failure"`. For a
+            broken connection: the host. For another launcher: its message.
         line: The line of the cell at which the process crashed, or None.
     """
 

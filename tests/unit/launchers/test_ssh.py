@@ -164,13 +164,14 @@ def test_the_address_is_the_one_that_the_hosts_see(
         ([None, 0], 0, None),
         ([0, 3], 0, ProcessExit(ExitSource.LAUNCHER, 3)),
         ([None, 137], 137, ProcessExit(ExitSource.LAUNCHER, -9)),
-        ([255, 3], 255, ProcessExit(ExitSource.DISCONNECTED)),
+        ([255, 3], 255, ProcessExit(ExitSource.DISCONNECTED, reason="one")),
+        ([0, 255], 0, ProcessExit(ExitSource.DISCONNECTED, reason="two")),
     ],
 )
 def test_the_exit_reason_is_that_of_the_first_that_failed(
     codes: list[int | None], ended: int | None, reason: ProcessExit | None
 ) -> None:
     processes = [SimpleNamespace(poll=lambda code=code: code) for code in codes]
-    engines: Any = SimpleNamespace(processes=processes)
+    engines: Any = SimpleNamespace(processes=processes, hosts={"one": 1, "two": 1})
     assert SshEngines.poll(engines) == ended
     assert SshEngines.first_exit(engines) == reason

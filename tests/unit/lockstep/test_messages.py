@@ -371,9 +371,9 @@ def test_nothing_more_to_say_leaves_no_blank_line() -> None:
             "were ended by Slurm: a node failed",
         ),
         (
-            ProcessExit(ExitSource.DISCONNECTED),
-            "was lost: the ssh connection broke",
-            "were lost: the ssh connection broke",
+            ProcessExit(ExitSource.DISCONNECTED, reason="node1"),
+            "was lost: the ssh connection to node1 broke",
+            "were lost: the ssh connection to node1 broke",
         ),
         (
             ProcessExit(ExitSource.FOLLOWED),

@@ -6,7 +6,7 @@
     python tools/dev.py lesson 05            execute a lesson and store its outputs
     python tools/dev.py gallery              draw the pictures of notebooks/gallery.md again
     python tools/dev.py screenshots          run the lessons in JupyterLab, and photograph them
-    python tools/dev.py bench start          a benchmark: start, lockstep, sides, stopping, training
+    python tools/dev.py bench start          a benchmark: start, lockstep, hosts, stopping, training
     python tools/dev.py guests jax=CHECKOUT  other projects' tests, with the check and without it
     python tools/dev.py pin                  pin what CI installs to today's newest releases
 

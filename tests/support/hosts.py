@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.wire import wire
+
 WHY_NOT = "no network or mount namespaces here, or not root"
 NOTEBOOK, *OTHERS = NAMES = ("notebook", "one", "two")
 ADDRESSES = {name: f"10.97.0.{i}" for i, name in enumerate(NAMES, 1)}
@@ -82,8 +84,13 @@ def on_the_notebooks(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def hosts() -> Iterator[None]:
-    """Make the hosts."""
+def hosts(delay_s: float = 0.0) -> Iterator[None]:
+    """Make the hosts.
+
+    Args:
+        delay_s: How long a frame takes between the notebook's host and another one.
+    """
+    wires = contextlib.ExitStack()
     try:
         for number, name in enumerate(NAMES, 1):
             folder = _settings(name)
@@ -99,12 +106,17 @@ def hosts() -> Iterator[None]:
         _ip("-netns", hub, "link", "set", "bridge", "up")
         for name in OTHERS:
             own = namespace(name)
-            _ip("-netns", hub, "link", "add", name, "type", "veth", "peer", "eth0", "netns", own)
+            if delay_s:
+                wires.enter_context(wire((hub, name), (own, "eth0"), delay_s))
+            else:
+                peer = ("type", "veth", "peer", "eth0", "netns", own)
+                _ip("-netns", hub, "link", "add", name, *peer)
             _ip("-netns", hub, "link", "set", name, "master", "bridge", "up")
             _ip("-netns", own, "addr", "add", f"{ADDRESSES[name]}/24", "dev", "eth0")
             _ip("-netns", own, "link", "set", "eth0", "up")
         yield
     finally:
+        wires.close()
         for name in NAMES:
             with contextlib.suppress(subprocess.CalledProcessError):
                 _ip("netns", "del", namespace(name))

@@ -103,7 +103,7 @@ def launcher_at_home(name: str, folder: Path) -> Iterator[Engines]:
 
 
 @contextmanager
-def launcher_on_hosts(name: str, home: Path) -> Iterator[Engines]:
+def launcher_on_hosts(name: str, home: Path, delay_s: float = 0.0) -> Iterator[Engines]:
     """Bring up two hosts beside the notebook's, and a launcher for them.
 
     See that nothing is left of clusters.
@@ -111,6 +111,7 @@ def launcher_on_hosts(name: str, home: Path) -> Iterator[Engines]:
     Args:
         name: ssh or slurm.
         home: The home folder on the notebook's host, and with Slurm on the others.
+        delay_s: How long a message takes between the notebook's host and another one.
     """
     if not hosts.available():
         pytest.skip(hosts.WHY_NOT)
@@ -118,7 +119,7 @@ def launcher_on_hosts(name: str, home: Path) -> Iterator[Engines]:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("HOME", str(home))
         (home / ".cache").mkdir()
-        stack.enter_context(hosts.hosts())
+        stack.enter_context(hosts.hosts(delay_s))
         if name == "ssh":
             launcher, homes = _ssh_on_hosts(stack, home), [home, *map(home.joinpath, hosts.OTHERS)]
         else:

@@ -136,6 +136,9 @@ class WorkerShell(ZMQInteractiveShell):
         self.compile.label = label
         self.compile.first_line = first_line + leading_blank_lines(source)
         self.displayhook.source, self.displayhook.value_text = source, None
+        # At the end of a cell that has closed a descriptor, a thread may just have had a file open
+        # under its number.
+        self.worker.record.reopen()
         error: BaseException | None
         try:
             with signals.armed():

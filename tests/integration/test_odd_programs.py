@@ -12,6 +12,7 @@ import mcnb
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.server import Server
 from mcnb.lockstep.source import Place
+from tests.conftest import wait_until
 from tests.integration.test_divergences import NEXT, SETUP
 from tests.support.clients import F, G, Learner
 
@@ -201,6 +202,22 @@ def test_a_cell_that_closes_its_output_gets_it_back(
     assert result.stdout == dict.fromkeys(range(4), f"{shown}\n" if shown else "")
     after = odd_cluster.run("print('c', flush=True); os.write(1, b'd\\n'); os.system('echo e')")
     assert after.stdout == dict.fromkeys(range(4), "c\nd\ne\n")
+    assert goes_on(odd_cluster)
+
+
+def test_a_number_that_a_thread_had_for_a_while(odd_cluster: mcnb.Cluster) -> None:
+    """Of a file that was open under it when the cell ended, as those are that mcnb reads."""
+    odd_cluster.run(
+        "import os, threading, time\n"
+        "os.close(1)\n"
+        "file, closed = os.open(os.devnull, os.O_RDONLY), threading.Event()\n"
+        "def later():\n    time.sleep(0.2)\n    os.close(file)\n    closed.set()\n"
+        "threading.Thread(target=later).start()"
+    ).raise_for_errors()
+    assert set(odd_cluster.pull("file").values()) == {1}
+    assert wait_until(lambda: all(odd_cluster.pull("closed.is_set()").values()))
+    after = odd_cluster.run("written = os.write(1, b'd\\n')")
+    assert after.text() == "[all 4] d\n"
     assert goes_on(odd_cluster)
 
 

@@ -168,6 +168,7 @@ class Cluster:
         values: bool | None = None,
         timeout: float | None = None,
         watcher: Watcher | None = None,
+        cell_id: str = "",
     ) -> Result:
         """Run a cell on the processes; return when every process has finished or can't finish.
 
@@ -184,6 +185,7 @@ class Cluster:
                 by default, as the cluster was started.
             timeout: The time limit of the cell in seconds; by default, none.
             watcher: Called about ten times a second while the cell runs.
+            cell_id: The notebook's id of the cell. A replay runs only the last version of a cell.
 
         Returns:
             The result of the cell. An error in the cell is stored in the result, not raised.
@@ -204,6 +206,7 @@ class Cluster:
                 self.options.checked if checked is None else checked,
                 None if timeout is None else seconds("--timeout", timeout),
                 self.options.values if values is None else values,
+                cell_id,
             )
             return self._run(now, cell, watcher)
 
@@ -429,8 +432,8 @@ class Cluster:
         Args:
             replay: Whether to re-run, in order, the cells that ran without an error since the
                 cluster was started or restarted, including those before a process died. The replay
-                leaves out cells with the comment `# mcnb: no-replay`, and stops at the first cell
-                that fails.
+                leaves out earlier versions of cells that were changed, and cells with the comment
+                `# mcnb: no-replay`, and stops at the first cell that fails.
             watcher: Called about ten times a second while a cell is re-run.
             tell: As for `start`; and called before each cell that is re-run.
 
@@ -456,8 +459,8 @@ class Cluster:
             if not replay:
                 return None
             history = self._history
-            left_out, endless, marked = map(
-                tuple, (history.left_out, history.endless, history.marked)
+            left_out, *others = map(
+                tuple, (history.left_out, history.endless, history.marked, history.replaced)
             )
             ran: list[str] = []
             pushed: dict[str, None] = {}  # ordered and unique
@@ -477,9 +480,7 @@ class Cluster:
                     failed, stopped_at = result, step.label
                     break
             not_run = sum(isinstance(step, Cell) for step in steps)
-            self.replay = Replay(
-                tuple(ran), tuple(pushed), stopped_at, not_run, left_out, endless, marked
-            )
+            self.replay = Replay(tuple(ran), tuple(pushed), stopped_at, not_run, left_out, *others)
             return failed
 
     def stop(self) -> None:

@@ -26,6 +26,8 @@ class Cell:
         timeout: The time limit in seconds; None if there is none.
         values: Whether to compare the values of replicated arguments at each launch, or never; None
             for the first launch of a computation, and for a sample of the others.
+        id: The notebook's id of the cell, which stays when the cell is changed; empty if it is not
+            known.
     """
 
     source: str
@@ -35,6 +37,7 @@ class Cell:
     checked: bool = True
     timeout: float | None = None
     values: bool | None = None
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class Replay:
         left_out: The labels of cells that were left out because they had failed before.
         endless: The labels of cells that were left out because their computations did not end.
         marked: The labels of cells that were left out because a comment in them says so.
+        replaced: The labels of cells that were left out because they ran again after a change.
     """
 
     ran: tuple[str, ...]
@@ -74,6 +78,7 @@ class Replay:
     left_out: tuple[str, ...] = ()
     endless: tuple[str, ...] = ()
     marked: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the summary in words.
@@ -97,7 +102,14 @@ not run. Left out, because they had failed before: In[2], In[3]
             said.append(f"Left out, because {its} had to be ended{_listed(self.endless)}")
         if self.marked:
             said.append(f"Left out, as marked{_listed(self.marked)}")
+        if self.replaced:
+            said.append(f"Left out, as a newer version ran{_listed(self.replaced)}")
         return ". ".join(said)
+
+
+def _older(one: Cell, other: Cell) -> bool:
+    """Return whether one cell is another one before its last change."""
+    return bool(one.id) and one.id == other.id and one.source != other.source
 
 
 def _listed(labels: Sequence[str]) -> str:
@@ -127,15 +139,27 @@ class History:
         self.left_out: list[str] = []
         self.endless: list[str] = []
         self.marked: list[str] = []
+        self.replaced: list[str] = []
         self._old = False
 
     def add(self, step: Step) -> None:
-        """Add a step that succeeded."""
+        """Add a step that succeeded.
+
+        A cell that was changed takes the place of its earlier versions, because the cells between
+        them may need the names that it defines. A cell that runs again unchanged is another step.
+        """
         self._forget_old()
-        if isinstance(step, Cell) and NO_REPLAY.search(step.source):
-            self.marked.append(step.label)
-        else:
-            self.steps.append(step)
+        place = len(self.steps)
+        if isinstance(step, Cell):
+            older = [one for one in self.steps if isinstance(one, Cell) and _older(one, step)]
+            if older:
+                self.replaced += [one.label for one in older]
+                place = self.steps.index(older[0])
+                self.steps = [one for one in self.steps if one not in older]
+            if NO_REPLAY.search(step.source):
+                self.marked.append(step.label)
+                return
+        self.steps.insert(place, step)
 
     def leave_out(self, cell: Cell) -> None:
         """Record a cell that failed."""
@@ -150,8 +174,8 @@ class History:
 
     def _forget_old(self) -> None:
         if self._old:
-            self.steps, self.left_out, self.endless, self.marked = [], [], [], []
-            self._old = False
+            self.steps, self._old = [], False
+            self.left_out, self.endless, self.marked, self.replaced = [], [], [], []
 
     @property
     def ahead(self) -> str:

@@ -132,11 +132,28 @@ def somebody_looks(shell: Any) -> bool:
     A program that executes notebooks, such as nbclient or nbval, declares with each cell that it
     can't answer `input()`; a notebook that a person has open declares that it can.
     """
+    request = _request(shell)
+    if request is None:
+        return bool(sys.stdout.isatty())
+    return bool(request.get("content", {}).get("allow_stdin", False))
+
+
+def cell_id(shell: Any) -> str:
+    """Return the id of the cell that runs; empty where the front end does not tell it.
+
+    JupyterLab and VS Code do: "cellId" in the metadata of the request.
+    """
+    request = _request(shell) or {}
+    return str(request.get("metadata", {}).get("cellId", ""))
+
+
+def _request(shell: Any) -> Mapping[str, Any] | None:
+    """Return the message that asked the kernel to run the cell; None without a kernel."""
     kernel = getattr(shell, "kernel", None)
     if kernel is None:
-        return bool(sys.stdout.isatty())
+        return None
     try:
-        parent = kernel.get_parent("shell")
+        request: Mapping[str, Any] = kernel.get_parent("shell")
     except TypeError:
-        parent = kernel.get_parent()
-    return bool(parent.get("content", {}).get("allow_stdin", False))
+        request = kernel.get_parent()
+    return request

@@ -29,7 +29,7 @@ from mcnb.lockstep.advice import IMPORTS
 from mcnb.messages import ProcessError
 from mcnb.notebook.assistance import PATIENCE_S, Assistance
 from mcnb.notebook.display import show
-from mcnb.notebook.live import LiveView, somebody_looks
+from mcnb.notebook.live import LiveView, cell_id, somebody_looks
 from mcnb.options import (
     CELL,
     LOCAL,
@@ -315,6 +315,7 @@ class McjaxMagics(Magics):
                 **field_values(CELL, vars(args)),
                 timeout=args.timeout,
                 watcher=live,
+                cell_id=cell_id(self.shell),
             )
         except KeyboardInterrupt:
             live.remove()

@@ -16,6 +16,7 @@ import mcnb
 from mcnb.cluster.history import Cell
 from tests.conftest import Notebook, wait_until
 from tests.support.clients import HANG_S
+from tests.support.people import at_a_notebook
 
 
 @pytest.fixture(scope="module")
@@ -188,3 +189,21 @@ def test_a_cell_whose_computation_never_ended_is_left_out(
     assert fresh.restart(replay=True) is None
     assert str(fresh.replay).endswith("Left out, because its computation had to be ended: In[8]")
     assert fresh.pull("(kept, 'z' in globals())") == {0: (1, False), 1: (1, False)}
+
+
+@pytest.mark.thorough("executes a notebook")
+def test_a_notebook_tells_which_cell_was_changed() -> None:
+    *_, replayed, shown = at_a_notebook(
+        ("%load_ext mcnb\n%mcjax start -n 2 -d 1", []),
+        ("%%mcjax\nsteps = [1]", [], "first"),
+        ("%%mcjax\nsteps.append(3)", [], "second"),
+        ("%%mcjax\nsteps = [2]", [], "first"),
+        ("%%mcjax\nsteps.append(4)", [], "second"),
+        ("%mcjax restart --replay", []),
+        ("%%mcjax\nprint(steps)", []),
+    )
+    texts = ["".join(c.get("text", "") for _, c in one) for one in (replayed, shown)]
+    assert texts[0].startswith(
+        "2 cells ran again: In[4], In[5]. Left out, as a newer version ran: In[2], In[3]\n"
+    )
+    assert texts[1] == "[all 2] [2, 4]\n"

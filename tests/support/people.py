@@ -17,8 +17,13 @@ from jupyter_client.manager import start_new_kernel
 
 manager, client = start_new_kernel(kernel_name="python3")
 said = []
-for source, awaited in json.loads(sys.argv[1]):
-    request = client.execute(source, allow_stdin=True)
+for source, awaited, *cell in json.loads(sys.argv[1]):
+    content = {"code": source, "silent": False, "store_history": True, "allow_stdin": True}
+    content |= {"user_expressions": {}, "stop_on_error": True}
+    metadata = {"cellId": cell[0]} if cell else {}
+    message = client.session.msg("execute_request", content, metadata=metadata)
+    client.shell_channel.send(message)
+    request = message["header"]["msg_id"]
     said.append([])
     while True:
         message = client.get_iopub_msg(timeout=120)
@@ -39,13 +44,15 @@ json.dump(said, sys.stdout)
 
 
 def at_a_notebook(
-    *cells: tuple[str, Sequence[tuple[Sequence[str], str | None]]],
+    *cells: tuple[str, Sequence[tuple[Sequence[str], str | None]]]
+    | tuple[str, Sequence[tuple[Sequence[str], str | None]], str],
 ) -> list[list[tuple[str, Any]]]:
     """Run cells as a person does, and return the type and content of each message to each cell.
 
     Args:
         cells: The source of each, and what the person waits for there, one after the other: texts
-            that are shown at once, and then `STOP` or the file to make.
+            that are shown at once, and then `STOP` or the file to make. Then the id of the cell,
+            if the front end tells it.
     """
     return executed(_PERSON, cells)
 

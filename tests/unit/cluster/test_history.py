@@ -181,3 +181,37 @@ def test_only_cells_are_announced_for_a_replay() -> None:
 
 def test_a_replay_that_stops_at_the_last_cell_names_no_cells_after_it() -> None:
     assert str(Replay(("1",), stopped_at="2")) == "1 cell ran again: In[1]. In[2] failed"
+
+
+def version(label: str, source: str, name: str = "a") -> Cell:
+    return Cell(source, (0,), label, id=name)
+
+
+def test_only_the_last_version_of_a_cell_is_replayed_in_its_place() -> None:
+    other, unknown = version("2", "y = x", "b"), version("3", "z", "")
+    history = of(version("1", "x = 1"), other, SECOND, unknown, version("4", "x = 2"))
+    assert history.steps == [version("4", "x = 2"), other, SECOND, unknown]
+    assert history.replaced == ["1"]
+    history.add(version("5", "z = 1", ""))  # of cells without an id, nothing is known
+    assert history.steps[-2:] == [unknown, version("5", "z = 1", "")]
+
+
+def test_a_cell_that_runs_again_unchanged_is_replayed_as_often() -> None:
+    first, again, other = version("1", "n += 1"), version("2", "n += 1"), version("3", "m", "b")
+    assert of(first, again, other).steps == [first, again, other]
+    changed = version("4", "n += 2")
+    history = of(first, again, other, changed, changed)
+    assert history.steps == [changed, other, changed]
+    assert history.replaced == ["1", "2"]
+
+
+def test_a_cell_that_is_marked_later_is_not_replayed() -> None:
+    history = of(version("1", "x = 1"), FIRST, version("2", "x = 1  \n# mcnb: no-replay"))
+    assert history.steps == [FIRST]
+    assert (history.replaced, history.marked) == (["1"], ["2"])
+
+
+def test_versions_that_were_left_out_are_listed() -> None:
+    assert str(Replay(("4",), replaced=("1", "2"))) == (
+        "1 cell ran again: In[4]. Left out, as a newer version ran: In[1], In[2]"
+    )

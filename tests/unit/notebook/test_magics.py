@@ -490,6 +490,7 @@ def test_a_cell_is_run_as_its_line_says(
                 "checked": False,
                 "values": False,
                 "timeout": "3",
+                "cell_id": "",
             },
         ),
         ("y", {"processes": None, "label": "7", "first_line": 2, "timeout": None}),

@@ -493,7 +493,7 @@ def test_a_cell_is_run_as_its_line_says(
                 "cell_id": "",
             },
         ),
-        ("y", {"processes": None, "label": "7", "first_line": 2, "timeout": None}),
+        ("y", {"processes": None, "label": "7", "first_line": 2, "timeout": None, "cell_id": ""}),
     ]
     assert capsys.readouterr().out == "[all 2] mine\n" * 2
     assert (view.shown, view.now) == ([], "")

@@ -17,7 +17,7 @@ from tests.conftest import once
 from tests.support.fuzzing import SETUP, Program, program
 
 # How many random programs are run, in all.
-PROGRAMS = int(os.environ.get("MCNB_PROGRAMS", "300"))
+PROGRAMS = int(os.environ.get("MCNB_PROGRAMS", "120"))
 # A program that takes longer than this hangs, in seconds.
 HANG_S = 120.0
 # The number of processes, and of devices of each. Each has an equal share of the programs.

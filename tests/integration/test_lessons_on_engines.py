@@ -16,7 +16,14 @@ pytestmark = [once, pytest.mark.thorough("lessons on every launcher")]
 LESSONS = ROOT / "notebooks"
 
 
-@pytest.fixture(scope="module", params=NAMES)
+# By ssh and by Slurm, test_lessons_on_hosts.py executes some, on two hosts.
+ELSEWHERE = pytest.mark.long("lessons on every launcher")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=ELSEWHERE if name != "mpi" else ()) for name in NAMES],
+)
 def launcher(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Engines]:

@@ -14,6 +14,7 @@ import pytest
 
 from mcnb._system import reserved_port
 from mcnb.export.write import Program, export
+from tests.conftest import once
 from tests.support import slurm
 from tests.support.programs import HANG_S, LESSONS, compare, in_a_shell, labelled, printed, run
 
@@ -46,6 +47,7 @@ def launcher(
     yield [mpirun, "--oversubscribe", "-np"], {**os.environ, **allowed}
 
 
+@once
 @pytest.mark.parametrize("lesson", UNDER_LAUNCHERS, ids=lambda path: path.stem)
 def test_a_lesson_under_a_launcher(
     lesson: Path, tmp_path: Path, launcher: tuple[list[str], dict[str, str]]

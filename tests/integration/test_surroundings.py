@@ -175,7 +175,7 @@ def test_the_limit_on_silence_reaches_jax(tmp_path: Path) -> None:
     assert said == [f"[{k}] {SILENCE_S}" for k in (0, 0, 1)], done.stderr
 
 
-@pytest.mark.thorough("a pause of two minutes")
+@pytest.mark.long("a pause of two minutes; test_pauses.py has one of five")
 @once
 def test_a_pause_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "cells.py").write_text(IN_A_NOTEBOOK)

@@ -7,13 +7,16 @@ import re
 
 # As in "<function step at 0x7f1b2c3d4e5f>". Other hexadecimal numbers may mean something.
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-fA-F]{6,16}(?=>)")
+# In JAX's errors on tracers: "This BatchTracer with object id 139908830018048 was created on line:".
+_TRACER = re.compile(r"(?<=Tracer with object id )\d+")
 _SET = re.compile(r"\{[^{}:\n]{1,2000}\}")
 
 
 def comparable(text: str) -> str:
     """Return a text without what differs between processes by chance.
 
-    That is the address in the text of an object, and the order in which a set is printed.
+    That is the address in the text of an object, the number of a tracer in JAX's errors, and the
+    order in which a set is printed.
 
     Example:
         >>> comparable("<Model object at 0x7f1b2c3d4e5f>"), comparable("{'b', 'a'} {'b': 'a'}")
@@ -21,6 +24,8 @@ def comparable(text: str) -> str:
     """
     if " at 0x" in text:
         text = _ADDRESS.sub("0x", text)
+    if "Tracer with object id " in text:
+        text = _TRACER.sub("", text)
     return _SET.sub(_in_order, text) if "{" in text else text
 
 

@@ -292,6 +292,12 @@ def test_only_a_newline_ends_a_line(text: str) -> None:
             True,
         ),
         ("<Model object at 0x7f1b2c3d4e5f>", "<Other object at 0x7f1b2c3d4e5f>", False),
+        (
+            "This BatchTracer with object id 139908830018048 was created",
+            "This BatchTracer with object id 139908829850752 was created",
+            True,
+        ),
+        ("with object id 139908830018048", "with object id 139908829850752", False),
         ("hash 0x7f1b2c3d4e5f", "hash 0x7f0000000000", False),
         ("at 0x7f1b2c3d4e5f", "at 0x7f0000000000", False),
         ("{'a', 'b'}", "{'b', 'a'}", True),

@@ -7,7 +7,7 @@ import re
 
 # As in "<function step at 0x7f1b2c3d4e5f>". Other hexadecimal numbers may mean something.
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-fA-F]{6,16}(?=>)")
-# In JAX's errors on tracers: "This BatchTracer with object id 139908830018048 was created on line:".
+# "This BatchTracer with object id 139908830018048 was created on line:", in errors of JAX.
 _TRACER = re.compile(r"(?<=Tracer with object id )\d+")
 _SET = re.compile(r"\{[^{}:\n]{1,2000}\}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import linecache
 import os
@@ -75,6 +76,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         }
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(autouse=True)
+def as_long_as_it_takes(request: pytest.FixtureRequest) -> None:
+    """Take the second time limit, which ends pytest, from long tests; they keep the first one."""
+    if request.node.get_closest_marker("long"):
+        faulthandler.cancel_dump_traceback_later()
 
 
 def descendants() -> set[psutil.Process]:

@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import once, wait_until
 from tests.support.command import MCNB
 
-pytestmark = [once, pytest.mark.long("a pause of five minutes")]
+pytestmark = [once, pytest.mark.long("a pause of five minutes"), pytest.mark.timeout(900)]
 
 PAUSE_S = 310
 # Only ends what hangs, on however busy a machine.

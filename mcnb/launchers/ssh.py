@@ -90,7 +90,8 @@ class SshEngines(EngineLauncher):
     def first_exit(self) -> ProcessExit | None:
         """Return the exit reason of the first process that failed; None if none has failed."""
         places = (host for host, count in self.hosts.items() for _ in range(count))
-        ended = ((p.poll(), host) for p, host in zip(self.processes, places, strict=True))
+        # Not all of them may have been started.
+        ended = ((p.poll(), host) for p, host in zip(self.processes, places, strict=False))
         code, host = next(((code, host) for code, host in ended if code), (None, ""))
         if code is None:
             return None

@@ -70,8 +70,15 @@ def test_an_error_of_a_signal_handler_is_the_cells_own(
     odd_cluster: mcnb.Cluster, launch: str, launched_before: bool
 ) -> None:
     before = f"for _ in range(3): {launch}\n" if launched_before else "pass\n"
+    # The others launch when the error has been raised: if they did so before it, all would make
+    # the launch, and the error would be raised after it.
     result = odd_cluster.run(
-        f"{before}if k == 2: when_waiting(late)\nelse: until_called()\n{launch}\ntime.sleep(0.2)"
+        f"{before}raised = Path(marker + ' raised')\n"
+        "if k == 2: when_waiting(late)\n"
+        "while k != 2 and not raised.exists(): time.sleep(0.005)\n"
+        f"try: {launch}\n"
+        "finally: raised.touch()\n"
+        "time.sleep(0.2)"
     )
     assert (result.errors[2].name, result.errors[2].message) == ("TimeoutError", "late")
     assert result.verdict is not None

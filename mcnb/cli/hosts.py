@@ -196,7 +196,7 @@ def _unset(
     if all(here.settings.get(name) == settings[name] for name in names):  # srun passes them on
         return f"unset {' '.join(names)}"
     files = "~/.bashrc ~/.profile ~/.ssh/environment /etc/environment"
-    found = on(host, f"grep -nE '{'|'.join(names)}' {files}")
+    found = on(host, f'grep -nE "{"|".join(names)}" {files}')
     return f"delete the lines that this command finds: {found}"
 
 

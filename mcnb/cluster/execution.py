@@ -16,7 +16,6 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from mcnb._system import Awake
 from mcnb._text import grouped
 from mcnb.cluster.history import Cell
 from mcnb.cluster.outcome import Outcome
@@ -55,7 +54,6 @@ class Execution:
         self._presses = Presses(processes.client.wake)
         self._reported: set[int] = set()
         self._late = False
-        self._clock = Awake()
         self._watched_by = 0  # the id of the thread that is calling the watcher, or 0
         self.asked_by_ctrl_c = False
         self.stage = ""
@@ -200,7 +198,7 @@ class Execution:
         if self._processes.exits or not pending.waiting:
             return True
         limit = self._cell.timeout
-        self._late = limit is not None and self._clock() > limit
+        self._late = limit is not None and pending.awake() > limit
         if self._presses or self._late:
             outcome.interrupted = bool(self._presses)
             outcome.time_limit = None if self._presses else limit

@@ -92,7 +92,7 @@ class Pending:
         self._inactive: dict[int, float] = {}  # as first reported when all processes were inactive
         self.waiting = set(results)
         self.answers: dict[int, Any] = {}
-        self.started = time.monotonic()
+        self.started, self.awake = time.monotonic(), Awake()
         self.waits: dict[int, Waits] = {}
         self.stage = ""
         self.replaceable = False
@@ -543,18 +543,17 @@ class Processes:
         """
         budget = HEAL_S + HEAL_S_PER_GB * size / 1e9
         pending = self.client.call(heal, self._coordinator(), self.options.processes)
-        clock = Awake()
 
         def patience() -> float | None:
-            self._check_heal(pending, budget, clock)
+            self._check_heal(pending, budget)
             return HEAL_TICK_S
 
         follow(pending, patience)
-        self._check_heal(pending, budget, clock)
+        self._check_heal(pending, budget)
         self._communicator_ports = {port for _, port in pending.answers.values()} - {0}
         return {k: healed for k, (healed, _) in sorted(pending.answers.items())}
 
-    def _check_heal(self, pending: Pending, budget_s: float, clock: Awake) -> None:
+    def _check_heal(self, pending: Pending, budget_s: float) -> None:
         """Raise ClusterError if a heal has failed, or can't finish."""
         failed = [a for a in pending.answers.values() if isinstance(a, ProcessError)]
         left = sorted(pending.waiting)
@@ -565,7 +564,7 @@ class Processes:
             why = "a process ended"
         elif left and pending.all_inactive(HEAL_STANDS_STILL_S):
             why = f"{name} waited for the others and made no progress"
-        elif left and clock() > budget_s:
+        elif left and pending.awake() > budget_s:
             why = f"{name} did not finish within {budget_s:.0f} s"
         else:
             return

@@ -66,8 +66,9 @@ def test_hosts(capsys: pytest.CaptureFixture[str]) -> None:
         "refused. Try: ssh -o BatchMode=yes gone",
         f"ok       full {same}",
         "note     full sets JAX_PROCESS_ID in the environment: programs that call "
-        "jax.distributed.initialize() join another job there, or wait for it. Fix it: unset "
-        "JAX_PROCESS_ID",
+        "jax.distributed.initialize() join another job there, or wait for it. Fix it: delete the "
+        'lines that this command finds: ssh full \'grep -nE "JAX_PROCESS_ID" ~/.bashrc ~/.profile '
+        "~/.ssh/environment /etc/environment'",
         "missing  The host bare can't run mcnb: sh: 1: python: not found. It needs the same Python "
         f"as this one, at the same path, with mcnb: {sys.executable}",
         "ok       one, full and this machine can connect to each other",

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 import mcnb
+from mcnb._system import Awake
 from mcnb.cluster.execution import Execution
 from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.workers import Pending
@@ -202,7 +203,7 @@ def limit_from(monkeypatch: pytest.MonkeyPatch, seen: Callable[[Pending], bool])
 
     def over_when_seen(self: Execution, pending: Pending, outcome: Outcome) -> bool:
         if not seen(pending):
-            pending.started = time.monotonic()
+            pending.awake = Awake()
         return over(self, pending, outcome)
 
     monkeypatch.setattr(Execution, "_over", over_when_seen)
@@ -263,9 +264,9 @@ def stop_cell(
 
     def watch(pending: Pending) -> None:
         if how == "time limit" and not asked:
-            pending.started = time.monotonic()
+            pending.awake = Awake()
             if runs():
-                asked.append(pending.started + TIME_LIMIT_S)
+                asked.append(time.monotonic() + TIME_LIMIT_S)
         if pending.stage and not told:
             told.append(time.monotonic())
 

@@ -139,7 +139,7 @@ def test_settings() -> None:
         "note     one sets JAX_PROCESS_ID, MEGASCALE_NUM_SLICES in the environment: programs that "
         "call jax.distributed.initialize() join another job there, or wait for it. Fix it: delete "
         "the lines that this command finds: ssh one 'grep -nE "
-        "'\"'\"'JAX_PROCESS_ID|MEGASCALE_NUM_SLICES'\"'\"' ~/.bashrc ~/.profile ~/.ssh/environment "
+        '"JAX_PROCESS_ID|MEGASCALE_NUM_SLICES" ~/.bashrc ~/.profile ~/.ssh/environment '
         "/etc/environment'",
         f"ok       two {SAME}",
         f"ok       three {SAME}",
@@ -156,7 +156,7 @@ def test_settings_that_a_launcher_passes_on() -> None:
     assert line.endswith(". Fix it: unset JAX_PROCESS_ID")
     line = said(told("one", 2, settings=left), launcher="slurm")[1]
     assert line.endswith(
-        ". Fix it: delete the lines that this command finds: on one: grep -nE 'JAX_PROCESS_ID' "
+        '. Fix it: delete the lines that this command finds: on one: grep -nE "JAX_PROCESS_ID" '
         "~/.bashrc ~/.profile ~/.ssh/environment /etc/environment"
     )
 

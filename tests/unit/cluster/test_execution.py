@@ -47,7 +47,7 @@ class Call:
     waits: Mapping[int, Any] = field(default_factory=dict)
     stage: str = ""
     replaceable: bool = False
-    started: float = 0.0
+    awake: Callable[[], float] = lambda: 3.0
     timeouts: list[float] = field(default_factory=list)
 
     @property
@@ -161,7 +161,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     asked: list[Any] = []
     monkeypatch.setattr(execution, "Stopper", Stopper)
     monkeypatch.setattr(Stopper, "asked", asked, raising=False)
-    monkeypatch.setattr(execution, "Awake", lambda: lambda: 3.0)
     monkeypatch.setattr(execution, "time", SimpleNamespace(sleep=lambda seconds: None))
     return asked
 

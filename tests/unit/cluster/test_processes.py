@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import signal
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -244,9 +245,8 @@ def test_processes_are_ended_in_order(launcher: Launcher, done: list[Any], watch
 class Healing:
     """A call to heal, with the answers so far."""
 
-    started = 0.0
-
     def __init__(self, answers: dict[int, Any], *, inactive: bool = False) -> None:
+        self.awake: Callable[[], float] = lambda: 0.0
         self.answers = answers
         self.waiting = {0, 1} - set(answers)
         self.inactive = inactive
@@ -298,7 +298,7 @@ def test_why_processes_could_not_be_healed(
     processes = started(done)
     processes.client.pending = pending = Healing(answers, **more)
     processes.exits = exits
-    monkeypatch.setattr(workers, "Awake", lambda: lambda: after_s)
+    pending.awake = lambda: after_s
 
     def follow(pending: Any, policy: Any) -> None:
         policy()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
 from tests.conftest import ROOT
 
-_START = re.compile(r"%mcjax start -n \d+ -d \d+")
+_START = re.compile(r"^%mcjax start -n \d+ -d \d+", re.MULTILINE)
 
 
 def started_by(line: str, lesson: Path, folder: Path) -> Path:
-    """Copy a lesson into a folder, with other processes.
+    """Copy a lesson into a folder, with other processes, and the program that it reads.
 
     Args:
         line: More options for each `%mcjax start`.
@@ -20,10 +22,17 @@ def started_by(line: str, lesson: Path, folder: Path) -> Path:
         folder: The folder.
     """
     path = folder / f"{lesson.stem}.ipynb"
-    stored = lesson.with_suffix(".ipynb").read_text()
-    text, count = _START.subn(lambda found: f"{found[0]} {line}", stored)
-    assert count == stored.count("%mcjax start") > 0
-    path.write_text(text)
+    notebook = json.loads(lesson.with_suffix(".ipynb").read_text())
+    started = 0
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            source, count = _START.subn(lambda found: f"{found[0]} {line}", "".join(cell["source"]))
+            assert count == source.count("%mcjax start")
+            cell["source"] = source
+            started += count
+    assert started > 0
+    path.write_text(json.dumps(notebook))
+    shutil.copy(lesson.with_name("toy.py"), folder)
     return path
 
 

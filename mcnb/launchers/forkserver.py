@@ -133,11 +133,8 @@ def why_not(spec: Spec) -> str:
         if _jax.backends_are_initialized():
             return "JAX has been initialized"
     try:
-        # A trial fork: libraries that end their threads before a fork then have ended them. Python
-        # 3.12 and later warn of such threads.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = os.fork()
+        # A trial fork: libraries that end their threads before a fork then have ended them.
+        child = _fork_without_warning()
         if child == 0:
             os._exit(0)
         os.waitpid(child, 0)
@@ -149,6 +146,17 @@ def why_not(spec: Spec) -> str:
     while (threads := len(list(_TASKS.iterdir()))) > 1 and time.monotonic() < deadline:
         time.sleep(THREAD_POLL_S)
     return f"the fork server has {threads} threads, so it can't fork safely" if threads > 1 else ""
+
+
+def _fork_without_warning() -> int:
+    """Fork, without the warning of threads that Python 3.12 and later give.
+
+    Python counts the threads after the fork. BLAS ends its own before a fork, but on a busy machine
+    the system may still list them. `why_not` reports all others.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def fork(spec: Spec) -> int:
@@ -173,7 +181,7 @@ def fork(spec: Spec) -> int:
     ]
     try:
         parent = os.getpid()
-        child = os.fork()
+        child = _fork_without_warning()
         if child == 0:
             _become(spec, parent, files)
     finally:
@@ -222,13 +230,13 @@ def _execute(spec: Spec) -> int:
             cwd=spec.cwd,
             start_new_session=True,
             umask=spec.umask,
-            preexec_fn=_as_after_login,
+            preexec_fn=_restore_signals,
         )
     process.returncode = 0  # or Popen would wait for the process, too, and keep its status
     return process.pid
 
 
-def _as_after_login() -> None:
+def _restore_signals() -> None:
     """Undo what a process would inherit of the fork server, which ignores these signals."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_DFL)

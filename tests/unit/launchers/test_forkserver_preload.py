@@ -44,8 +44,8 @@ def test_a_process_that_can_be_forked_has_been_tried(forkable: list[int]) -> Non
 
 
 @on_linux
-def test_a_trial_is_allowed_to_meet_threads(
-    forkable: list[int], monkeypatch: pytest.MonkeyPatch
+def test_pythons_warning_of_threads_that_are_ending_is_not_shown(
+    forkable: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fork() -> int:
         warnings.warn("This process is multi-threaded", DeprecationWarning, stacklevel=2)
@@ -54,6 +54,7 @@ def test_a_trial_is_allowed_to_meet_threads(
     monkeypatch.setattr(os, "fork", fork)
     assert why_not(ONE) == ""
     assert forkable == [12]
+    assert forkserver.fork(replace(ONE, output=str(tmp_path / "process"))) == 12
 
 
 @on_linux

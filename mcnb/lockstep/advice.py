@@ -11,7 +11,8 @@ import linecache
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
+from types import FrameType, TracebackType
+from typing import Any
 
 # How to get the elements of an array whose shards are in several processes.
 _ALL = "jax.experimental.multihost_utils.process_allgather(x, tiled=True)"
@@ -101,6 +102,8 @@ class Rule:
         says: The advice.
         file: The end of the name of the file that raises it; empty for any.
         line: What is found in the line that raises it; empty for any.
+        shards: Whether this process has shards of the array whose method raises it; None for any
+            error, of arrays or not.
     """
 
     kinds: tuple[str, ...]
@@ -108,12 +111,18 @@ class Rule:
     says: str
     file: str = ""
     line: str = ""
+    shards: bool | None = None
 
 
-def _rule(kinds: str, pattern: str, says: str, **where: str) -> Rule:
+def _rule(kinds: str, pattern: str, says: str, **where: Any) -> Rule:
     return Rule(tuple(kinds.split()), re.compile(pattern), says, **where)
 
 
+_NO_SHARD = (
+    "this process has no shard of the array, whose devices belong to other processes. Only those "
+    f"processes can read it: if x.sharding.addressable_devices: print({_ALL}). For an array with "
+    "shards in every process, make a mesh of all devices"
+)
 _EXPLICIT = (
     "; or let the compiler choose, by a mesh whose axes are not explicit: jax.make_mesh(shape, "
     "names, axis_types=(jax.sharding.AxisType.Auto,) * len(names))"
@@ -140,6 +149,19 @@ RULES = (
         "the processes of mcnb have joined already; after jax.distributed.shutdown() in a cell, "
         "%mcjax heal connects them again",
     ),
+    _rule(
+        "RuntimeError AssertionError",
+        r"^Fetching value for `jax.Array` that spans non-addressable|^$",
+        _NO_SHARD,
+        file="jax/_src/array.py",
+        shards=False,
+    ),
+    _rule(
+        "JaxRuntimeError",
+        r"^FAILED_PRECONDITION: FullyReplicatedShard: Array has no addressable shards",
+        _NO_SHARD,
+    ),
+    _rule("IndexError", r"^list index out of range", _NO_SHARD, line=r"\.addressable_shards\["),
     _rule(
         "RuntimeError",
         r"^Fetching value for `jax.Array` that spans non-addressable",
@@ -269,23 +291,30 @@ def _by_rule(error: BaseException) -> str:
     if not candidates:
         return ""
     text = str(error)
-    places = _places(error.__traceback__)
-    file, line = places[-1] if places else ("", 0)
+    frame, line = _innermost(error.__traceback__)
+    file = frame.f_code.co_filename if frame else ""
     source = linecache.getline(file, line)
     for rule in candidates:
         found = rule.pattern.search(text) and re.search(rule.line, source)
-        if found and file.endswith(rule.file):
+        if found and file.endswith(rule.file) and rule.shards in (None, _has_shards(frame)):
             return rule.says
     return ""
 
 
-def _places(trace: TracebackType | None) -> list[tuple[str, int]]:
-    """Return the file and line of each frame of a traceback, from the outermost."""
-    places = []
+def _innermost(trace: TracebackType | None) -> tuple[FrameType | None, int]:
+    """Return the frame that raised an error, and its line."""
+    frame, line = None, 0
     while trace is not None:
-        places.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+        frame, line = trace.tb_frame, trace.tb_lineno
         trace = trace.tb_next
-    return places
+    return frame, line
+
+
+def _has_shards(frame: FrameType | None) -> bool | None:
+    """Return whether this process has shards of the array whose method a frame runs, if it does."""
+    array = frame.f_locals.get("self") if frame else None
+    sharding = getattr(array, "sharding", None)
+    return bool(sharding.addressable_devices) if sharding is not None else None
 
 
 def _by_name(error: BaseException) -> str:

@@ -20,12 +20,20 @@ explicit = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2
 x = jax.device_put(np.arange(16.0), NamedSharding(auto, P("x")))
 a = jax.device_put(np.ones((8, 8)), NamedSharding(explicit, P("x", "y")))
 local = jax.device_put(np.arange(16.0), jax.local_devices()[0])
+half = Mesh(np.array(jax.devices()[:4]), "x")
+h = jax.device_put(np.arange(8.0), NamedSharding(half, P("x")))
 """
 GATHER = "jax.experimental.multihost_utils.process_allgather(x, tiled=True)"
 SHARDS = (
     f"the array has shards in other processes. {GATHER} returns all of it, if every process calls "
     "it; x.addressable_shards has the shards of this process"
 )
+NO_SHARD = (
+    "this process has no shard of the array, whose devices belong to other processes. Only those "
+    f"processes can read it: if x.sharding.addressable_devices: print({GATHER}). For an array with "
+    "shards in every process, make a mesh of all devices"
+)
+READ = "if h.sharding.addressable_devices: print(multihost_utils.process_allgather(h, tiled=True))"
 AUTO = (
     "; or let the compiler choose, by a mesh whose axes are not explicit: jax.make_mesh(shape, "
     "names, axis_types=(jax.sharding.AxisType.Auto,) * len(names))"
@@ -47,6 +55,21 @@ CASES = {
     "a value": ("np.asarray(x)", SHARDS, f"np.asarray({GATHER})"),
     "a list": ("x.tolist()", SHARDS, "[shard.data.tolist() for shard in x.addressable_shards]"),
     "a loop": ("for v in x:\n    pass", SHARDS, f"for v in {GATHER}:\n    pass"),
+    "a value in other processes": (
+        "jax.device_put(h, NamedSharding(half, P())).tolist()",
+        NO_SHARD,
+        READ,
+    ),
+    "a gather of what is in other processes": (
+        "multihost_utils.process_allgather(h, tiled=True)",
+        NO_SHARD,
+        READ,
+    ),
+    "a shard in other processes": (
+        "h.addressable_shards[0].data",
+        NO_SHARD,
+        "[shard.data for shard in h.addressable_shards]",
+    ),
     "one device": (
         "jax.device_put(x, jax.devices()[0])",
         "the array has shards in other processes. To have all of it on every device: "

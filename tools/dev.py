@@ -8,6 +8,7 @@
     python tools/dev.py screenshots          run the lessons in JupyterLab, and photograph them
     python tools/dev.py bench start          a benchmark: start, lockstep, hosts, stopping, training
     python tools/dev.py guests jax=CHECKOUT  other projects' tests, with the check and without it
+    python tools/dev.py pages PAGE...        pages of documentation, on one process and on several
     python tools/dev.py pin                  pin what CI installs to today's newest releases
 
 What all of it checks: python .ci/check.py, and python .ci/check.py --all.
@@ -83,8 +84,9 @@ def command_line(words: Sequence[str]) -> list[str]:
     commands.add_parser("gallery")
     commands.add_parser("screenshots")
     commands.add_parser("pin")
-    guests = commands.add_parser("guests", add_help=False)
-    guests.add_argument("words", nargs=argparse.REMAINDER)
+    for name in ("guests", "pages"):
+        own = commands.add_parser(name, add_help=False)
+        own.add_argument("words", nargs=argparse.REMAINDER)
     bench = commands.add_parser("bench")
     bench.add_argument("name", choices=sorted(p.stem[6:] for p in TOOLS.glob("bench_*.py")))
     arguments = parser.parse_args(words)
@@ -101,7 +103,7 @@ def command_line(words: Sequence[str]) -> list[str]:
     if arguments.command is None:
         parser.print_help()
         return []
-    words = arguments.words if arguments.command == "guests" else []
+    words = vars(arguments).get("words", [])
     return [sys.executable, str(TOOLS / f"{arguments.command}.py"), *words]
 
 

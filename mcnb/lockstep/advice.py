@@ -204,6 +204,13 @@ RULES = (
     ),
     _rule(
         "ValueError",
+        r"^Received incompatible devices for jitted computation.* and jit's context mesh with ",
+        "while a mesh is set, every computation runs on all its devices. For a part of this "
+        "process, use NumPy: numpy.asarray(shard.data). For equal values on every process: "
+        "jax.device_put(numpy.asarray(y), jax.P())",
+    ),
+    _rule(
+        "ValueError",
         r"^Received incompatible devices for jitted computation",
         "all arguments have to be on the same devices, in the same order: "
         "jax.device_put(y, x.sharding). If y is on devices of this process alone: "
@@ -222,6 +229,12 @@ RULES = (
         r"^(Contracting dimensions are sharded|dot_general requires contracting dimensions)",
         "with explicit axes, JAX does not choose how a product is sharded. Name it: "
         f"jnp.matmul(a, b, out_sharding=jax.P('x', None)){_EXPLICIT}",
+    ),
+    _rule(
+        "ShardingTypeError",
+        r"^\w+ got incompatible shardings for broadcasting",
+        "with explicit axes, JAX moves no array by itself. Give both the same sharding: "
+        f"jax.reshard(y, jax.typeof(x).sharding){_EXPLICIT}",
     ),
     _rule(
         "ShardingTypeError",

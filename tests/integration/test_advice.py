@@ -118,6 +118,20 @@ CASES = {
         f"b, out_sharding=jax.P('x', None)){AUTO}",
         "jnp.matmul(a, a.T, out_sharding=NamedSharding(explicit, P('x', None)))",
     ),
+    "two layouts": (
+        "b = jax.device_put(np.ones((8, 8)), NamedSharding(explicit, P('y', 'x')))\na + b",
+        "with explicit axes, JAX moves no array by itself. Give both the same sharding: "
+        f"jax.reshard(y, jax.typeof(x).sharding){AUTO}",
+        "a + jax.reshard(b, jax.typeof(a).sharding)",
+    ),
+    "a part of this process while a mesh is set": (
+        "with jax.set_mesh(explicit):\n    a.addressable_shards[0].data + 1",
+        "while a mesh is set, every computation runs on all its devices. For a part of this "
+        "process, use NumPy: numpy.asarray(shard.data). For equal values on every process: "
+        "jax.device_put(numpy.asarray(y), jax.P())",
+        "np.asarray(a.addressable_shards[0].data) + 1\n"
+        "with jax.set_mesh(explicit):\n    a + jax.device_put(np.asarray(local)[:8], jax.P())",
+    ),
     "an index": (
         "a[jnp.array([0, 1])]",
         "with explicit axes, JAX does not choose how the result of indexing is sharded. Name it: "

@@ -85,13 +85,19 @@ def of_function(hint: Hint) -> Hint:
     return hinted
 
 
-def mesh_of(axes: Sequence[str], shape: Sequence[int] = ()) -> Any:
-    """Return a mesh of all devices with `Auto` axes; by default, of processes by local devices."""
+def mesh_of(axes: Sequence[str], shape: Sequence[int] = (), *, explicit: bool = False) -> Any:
+    """Return a mesh of all devices.
+
+    Args:
+        axes: Names of its axes.
+        shape: Their sizes; by default, those of processes by local devices.
+        explicit: Whether the axes are `Explicit` rather than `Auto`.
+    """
     import jax
 
     sizes = tuple(shape) or (jax.process_count(), jax.local_device_count())
-    kinds = (jax.sharding.AxisType.Auto,) * len(axes)
-    return jax.make_mesh(sizes, tuple(axes), axis_types=kinds)
+    kind = jax.sharding.AxisType.Explicit if explicit else jax.sharding.AxisType.Auto
+    return jax.make_mesh(sizes, tuple(axes), axis_types=(kind,) * len(axes))
 
 
 def sharded(whole: np.ndarray[Any, Any], mesh: Any, *spec: Any) -> Any:

@@ -142,8 +142,8 @@ def _product(value: Any) -> object:
             return f"an array of shape {factor.shape}, which is not (8, 8)"
     try:
         program = _compiled(lambda left, right: left @ right, *value)
-    except ValueError:
-        return "two arrays that JAX does not multiply as they lie"
+    except Exception as error:  # ShardingTypeError is not public
+        return f"two arrays that can't be multiplied as they are placed: {type(error).__name__}"
     same = all(
         np.array_equal(np.asarray(shard.data), _numbers()[shard.index])
         for factor in value
@@ -160,7 +160,10 @@ def _numbers_squared(_process: int, processes: int, devices: int) -> SeenProduct
 
 def _product_hint(seen: object, *_: object) -> str:
     if not isinstance(seen, SeenProduct):
-        return "factors is a pair of arrays on one mesh, left and right, made by put(numbers, ...)."
+        return (
+            "factors is a pair of arrays, left and right, each made by jax.device_put(numbers, "
+            "P(...)), such that left @ right is possible without out_sharding."
+        )
     if not seen.numbers:
         return "both factors hold numbers as they are. Lay them out, and change nothing in them."
     if seen.collectives:
@@ -182,9 +185,11 @@ def _matrix(processes: int) -> np.ndarray[Any, Any]:
 def _result(variance: Any) -> object:
     import jax
 
-    x = sharded(_matrix(jax.process_count()), mesh_of(("a", "b")), "a", None)
-    program = _compiled(variance, x)
-    result = program(x)
+    mesh = mesh_of(("a", "b"), explicit=True)
+    with jax.set_mesh(mesh):
+        x = sharded(_matrix(jax.process_count()), mesh, "a", None)
+        program = _compiled(variance, x)
+        result = program(x)
     if not isinstance(result, jax.Array):
         return f"a function that returns {looks.kind(result, 'jax.Array')}"
     own = np.asarray(result.addressable_shards[0].data)

@@ -233,7 +233,7 @@ RULES = (
     _rule(
         "ShardingTypeError",
         r"^\w+ got incompatible shardings for broadcasting",
-        "with explicit axes, JAX moves no array by itself. Give both the same sharding: "
+        "with explicit axes, JAX does not choose which array moves. Give both one sharding: "
         f"jax.reshard(y, jax.typeof(x).sharding){_EXPLICIT}",
     ),
     _rule(

@@ -11,18 +11,13 @@ predicted = [
 # %% 04.2
 import jax
 import numpy as np
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Explicit,) * 2)
 numbers = np.arange(-32, 32, dtype=np.float32).reshape(8, 8)
-
-
-def put(x, *spec):
-    return jax.device_put(x, NamedSharding(mesh, P(*spec)))
-
-
-factors = put(numbers, "b", None), put(numbers, None, "a")
+with jax.set_mesh(mesh):
+    factors = jax.device_put(numbers, P("b", None)), jax.device_put(numbers, P(None, "a"))
 
 # %% 04.3
 import jax.numpy as jnp

@@ -120,7 +120,7 @@ CASES = {
     ),
     "two layouts": (
         "b = jax.device_put(np.ones((8, 8)), NamedSharding(explicit, P('y', 'x')))\na + b",
-        "with explicit axes, JAX moves no array by itself. Give both the same sharding: "
+        "with explicit axes, JAX does not choose which array moves. Give both one sharding: "
         f"jax.reshard(y, jax.typeof(x).sharding){AUTO}",
         "a + jax.reshard(b, jax.typeof(a).sharding)",
     ),

@@ -6,13 +6,16 @@ _SPEC = "from jax.sharding import PartitionSpec as P\n"
 _PUT = """
 import jax, numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Explicit,) * 2)
 numbers = np.arange(-32, 32, dtype=np.float32).reshape(8, 8)
 def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 """
 _FOUR = 'predicted is a list of four pairs, each such as (P("a", "b"), 3).'
-_PAIR = "factors is a pair of arrays on one mesh, left and right, made by put(numbers, ...)."
+_PAIR = (
+    "factors is a pair of arrays, left and right, each made by jax.device_put(numbers, P(...)), "
+    "such that left @ right is possible without out_sharding."
+)
 _FUNCTION = "variance is a function of one array, and returns one, made by jnp."
 _ONE_SUM_WAITS = (
     "one sum waits for the result of another. There is a formula for the variance with two sums "
@@ -62,7 +65,7 @@ WRONG = {
             "nothing is communicated, but the product lies otherwise. Its rows come from one "
             "factor, its columns from the other."
         ),
-        f"{_PUT}factors = put(numbers, 'b', 'a'), put(numbers, 'b', 'a')": (
+        f"{_PUT}factors = put(numbers, 'b', 'a'), put(numbers)": (
             "XLA had to communicate. Which dimension of the left factor is summed with which of "
             "the right one, and are they whole on each device?"
         ),
@@ -70,6 +73,8 @@ WRONG = {
             "both factors hold numbers as they are. Lay them out, and change nothing in them."
         ),
         f"{_PUT}factors = put(numbers, 'b', 'a')": _PAIR,
+        # JAX does not choose how a sum over 'a' is split.
+        f"{_PUT}factors = put(numbers, 'b', 'a'), put(numbers, 'a', None)": _PAIR,
         f"{_PUT}factors = P('b', None), P(None, 'a')": _PAIR,
         f"{_PUT}factors = put(numbers[:4], None, None), put(numbers, None, 'a')": _PAIR,
         # Each on a mesh of its own, in another order.
@@ -89,7 +94,7 @@ def variance(x):
         f"""{_PUT}
 import jax.numpy as jnp
 def variance(x):
-    return jnp.var(jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P())))
+    return jnp.var(jax.reshard(x, P()))
 """: "only partial sums need to be sent. mcnb.show(variance, rows) shows it.",
         """
 import jax.numpy as jnp

@@ -34,7 +34,7 @@ _NOBODY = "192.0.2.1"
 _ANY_PORT = 9
 
 
-class Awake:
+class RunningClock:
     """A clock for time limits that stands still while this process is paused.
 
     A process is paused with its machine, as a laptop whose lid is closed, or by a signal. Python's
@@ -45,7 +45,7 @@ class Awake:
             has to be longer than the waits between looks.
 
     Example:
-        >>> clock = Awake(0.5)
+        >>> clock = RunningClock(0.5)
         >>> began = clock()
         >>> 0 <= clock() - began <= 0.5
         True

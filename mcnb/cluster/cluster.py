@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from mcnb._system import Awake
+from mcnb._system import RunningClock
 from mcnb.cluster.execution import Execution, Watcher
 from mcnb.cluster.history import Cell, History, Push, Replay
 from mcnb.cluster.lifetime import Absence, Lifetime
@@ -556,7 +556,7 @@ class Cluster:
 
 def _answered(asked: Pending, within_s: float) -> bool:
     """Wait for the answers to a call; return whether all have come."""
-    clock = Awake()
+    clock = RunningClock()
     with contextlib.suppress(ClusterError):
         while asked.waiting:
             left = within_s - clock()

@@ -198,7 +198,7 @@ class Execution:
         if self._processes.exits or not pending.waiting:
             return True
         limit = self._cell.timeout
-        self._late = limit is not None and pending.awake() > limit
+        self._late = limit is not None and pending.clock() > limit
         if self._presses or self._late:
             outcome.interrupted = bool(self._presses)
             outcome.time_limit = None if self._presses else limit

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mcnb._system import LOOPBACK, Awake
+from mcnb._system import LOOPBACK, RunningClock
 from mcnb._text import grouped, name_processes
 from mcnb.cluster.shielding import delayed_ctrl_c, in_thread
 from mcnb.errors import ClusterError
@@ -92,7 +92,7 @@ class Pending:
         self._inactive: dict[int, float] = {}  # as first reported when all processes were inactive
         self.waiting = set(results)
         self.answers: dict[int, Any] = {}
-        self.started, self.awake = time.monotonic(), Awake()
+        self.started, self.clock = time.monotonic(), RunningClock()
         self.waits: dict[int, Waits] = {}
         self.stage = ""
         self.replaceable = False
@@ -242,7 +242,7 @@ class WorkerClient:
             ClusterError: A process did not start, or `close` was called.
         """
         count = self.options.processes
-        clock = Awake()
+        clock = RunningClock()
         patience = PATIENCE_S
         client = self._new_client(clock)
         connected = time.monotonic()
@@ -269,7 +269,7 @@ class WorkerClient:
             self._views = [self._views[i] for i in order]
             self.where = [found[i] for i in order]
 
-    def _new_client(self, clock: Awake) -> Any:
+    def _new_client(self, clock: RunningClock) -> Any:
         for tries_left in reversed(range(CONNECT_TRIES)):
             # Hold the lock, so that the controller is not ended meanwhile: that would cost 10 s.
             with self._turn:
@@ -309,7 +309,7 @@ class WorkerClient:
             ClusterError: A process could not reply.
         """
         pending = self.call(function, *args, processes=processes)
-        clock = Awake()
+        clock = RunningClock()
         again = time.monotonic() + again_s
 
         def patience() -> float | None:
@@ -336,7 +336,7 @@ class WorkerClient:
             raise ClusterError(f"{who} could not connect to the other processes. {summary}")
         return pending.answers
 
-    def _check(self, clock: Awake, aim: str, missing: Sequence[int] = ()) -> None:
+    def _check(self, clock: RunningClock, aim: str, missing: Sequence[int] = ()) -> None:
         self._check_open()
         for name, how in self.exits.items():
             lines = last_lines(self.output(name))
@@ -564,7 +564,7 @@ class Processes:
             why = "a process ended"
         elif left and pending.all_inactive(HEAL_STANDS_STILL_S):
             why = f"{name} waited for the others and made no progress"
-        elif left and pending.awake() > budget_s:
+        elif left and pending.clock() > budget_s:
             why = f"{name} did not finish within {budget_s:.0f} s"
         else:
             return

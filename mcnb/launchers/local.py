@@ -17,7 +17,7 @@ import ipyparallel
 from ipyparallel.cluster.launcher import ControllerLauncher, EngineLauncher
 from traitlets.config import Config
 
-from mcnb._system import LOOPBACK, Awake, current_umask
+from mcnb._system import LOOPBACK, RunningClock, current_umask
 from mcnb.errors import ClusterError
 from mcnb.launchers.base import Launcher, OnExit, process_environment
 from mcnb.launchers.exits import CONTROLLER, FORKSERVER, last_lines, output_path, process_name
@@ -159,7 +159,7 @@ class ForkedController(ControllerLauncher):
 
         ipyparallel does not write the files atomically, so an existing file may be incomplete.
         """
-        clock = Awake()
+        clock = RunningClock()
         while clock() < (timeout or self.connection_info_timeout):
             try:
                 return {

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from mcnb._system import Awake
+from mcnb._system import RunningClock
 from mcnb.errors import ClusterError
 from mcnb.lockstep.ranks import Identity
 from mcnb.lockstep.server import Server
@@ -72,7 +72,7 @@ def find(path: Path, wait_s: float = WAIT_S) -> Address:
     Raises:
         ClusterError: The file did not appear.
     """
-    clock = Awake()
+    clock = RunningClock()
     while True:
         if (address := _read(path)) is not None:
             return address

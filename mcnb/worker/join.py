@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mcnb._system import BRIEFLY_S, Awake, local_end, reserve_port
+from mcnb._system import BRIEFLY_S, RunningClock, local_end, reserve_port
 from mcnb._text import filled, plural
 from mcnb.lockstep import _jax
 from mcnb.lockstep.abort import listening_ports
@@ -82,7 +82,7 @@ def numbers_are_right(salt: int, budget_s: float | None) -> bool:
 
     assert _gather is not None
     mesh, split, gather = _gather
-    clock = Awake(BRIEFLY_S)
+    clock = RunningClock(BRIEFLY_S)
     expected = np.arange(1, mesh.size + 1, dtype=np.int32) * 1009 + salt % 1000
     with jax.set_mesh(mesh):
         own = jax.make_array_from_callback((mesh.size,), split, expected.__getitem__)
@@ -269,7 +269,7 @@ def heal(shell: WorkerShell, address: str, processes: int) -> tuple[Healed, int]
     def rejoin() -> None:
         ports.append(_connect(address, processes, shell.worker.process_index))
 
-    clock = Awake(BRIEFLY_S)
+    clock = RunningClock(BRIEFLY_S)
     while session.callbacks_run() and clock() < CALLBACKS_S:
         time.sleep(CONNECT_POLL_S)
     try:
@@ -317,7 +317,7 @@ def _connect(address: str, processes: int, process_index: int) -> int:
 
 def _wait_for_listener(address: str) -> None:
     host, port = host_of(address), int(address.rpartition(":")[2])
-    clock = Awake(BRIEFLY_S)
+    clock = RunningClock(BRIEFLY_S)
     while True:
         try:
             socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()

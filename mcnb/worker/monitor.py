@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mcnb._system import Awake
+from mcnb._system import RunningClock
 from mcnb.lockstep.threads import current_frames
 from mcnb.lockstep.trace import Sample
 from mcnb.messages import Progress, Recent
@@ -191,7 +191,7 @@ class Monitor:
         """Sample a cell repeatedly until it ends."""
         waits_since = None
         # A pause of the machine is no waiting for others.
-        clock = Awake(2 * PERIOD_S)
+        clock = RunningClock(2 * PERIOD_S)
         reported_at = clock()
         began = looked = reported = time.monotonic()
         busy, cpu = self._busy_s(), _others_cpu_s()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcnb._system import BRIEFLY_S, Awake
+from mcnb._system import BRIEFLY_S, RunningClock
 from mcnb.messages import Unfinished
 from mcnb.recovery.references import names_of
 from mcnb.worker import signals
@@ -69,7 +69,7 @@ def wind_down(shell: WorkerShell, ends: bool, heals: bool, budget_s: float) -> U
     """
     import jax
 
-    clock = Awake(BRIEFLY_S)
+    clock = RunningClock(BRIEFLY_S)
     deadline = budget_s
     session = shell.worker.session
     # Not armed: an interrupt of the cell may arrive late, and would hide what still runs.

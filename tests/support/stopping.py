@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import mcnb
-from mcnb._system import Awake
+from mcnb._system import RunningClock
 from mcnb.cluster.execution import Execution
 from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.workers import Pending
@@ -203,7 +203,7 @@ def limit_from(monkeypatch: pytest.MonkeyPatch, seen: Callable[[Pending], bool])
 
     def over_when_seen(self: Execution, pending: Pending, outcome: Outcome) -> bool:
         if not seen(pending):
-            pending.awake = Awake()
+            pending.clock = RunningClock()
         return over(self, pending, outcome)
 
     monkeypatch.setattr(Execution, "_over", over_when_seen)
@@ -264,7 +264,7 @@ def stop_cell(
 
     def watch(pending: Pending) -> None:
         if how == "time limit" and not asked:
-            pending.awake = Awake()
+            pending.clock = RunningClock()
             if runs():
                 asked.append(time.monotonic() + TIME_LIMIT_S)
         if pending.stage and not told:

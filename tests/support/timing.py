@@ -17,8 +17,8 @@ def since(began: float) -> float:
     return time.monotonic() - began
 
 
-def awake_by(monotonic: Callable[[], float]) -> Callable[..., Callable[[], float]]:
-    """Return a stand-in for `Awake` whose clocks go by a test's own clock, in leaps, too."""
+def running_clock_by(monotonic: Callable[[], float]) -> Callable[..., Callable[[], float]]:
+    """Return a stand-in for `RunningClock` whose clocks go by a test's own clock, in leaps, too."""
 
     def clock(most_s: float = 0.0) -> Callable[[], float]:
         del most_s

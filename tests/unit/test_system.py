@@ -17,7 +17,7 @@ import pytest
 import mcnb
 from mcnb import _system
 from mcnb._system import (
-    Awake,
+    RunningClock,
     address_toward,
     check_listen,
     current_umask,
@@ -146,7 +146,7 @@ def test_a_process_dies_with_its_parent_where_the_system_can(
 def test_a_clock_that_stands_still_in_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(_system.time, "monotonic", lambda: now)
-    clock = Awake(2.0)
+    clock = RunningClock(2.0)
     assert clock() == 0
     told = []
     for step in (0.5, 2.0, 310.0, 0.25):

@@ -47,7 +47,7 @@ class Call:
     waits: Mapping[int, Any] = field(default_factory=dict)
     stage: str = ""
     replaceable: bool = False
-    awake: Callable[[], float] = lambda: 3.0
+    clock: Callable[[], float] = lambda: 3.0
     timeouts: list[float] = field(default_factory=list)
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcnb._system import Awake
+from mcnb._system import RunningClock
 from mcnb.cluster import workers
 from mcnb.cluster.workers import HEAL_S, Pending, Processes, WorkerClient
 from mcnb.errors import ClusterError
@@ -246,7 +246,7 @@ class Healing:
     """A call to heal, with the answers so far."""
 
     def __init__(self, answers: dict[int, Any], *, inactive: bool = False) -> None:
-        self.awake: Callable[[], float] = lambda: 0.0
+        self.clock: Callable[[], float] = lambda: 0.0
         self.answers = answers
         self.waiting = {0, 1} - set(answers)
         self.inactive = inactive
@@ -298,7 +298,7 @@ def test_why_processes_could_not_be_healed(
     processes = started(done)
     processes.client.pending = pending = Healing(answers, **more)
     processes.exits = exits
-    pending.awake = lambda: after_s
+    pending.clock = lambda: after_s
 
     def follow(pending: Any, policy: Any) -> None:
         policy()
@@ -377,7 +377,7 @@ def test_why_a_start_can_not_succeed_is_told_at_once(launcher: Launcher) -> None
 def test_a_process_that_ends_during_the_start_is_named(launcher: Launcher) -> None:
     client = client_of(launcher, 0, 1, **{CONTROLLER: killed(15)})
     with pytest.raises(ClusterError) as caught:
-        client._check(Awake(), "start")
+        client._check(RunningClock(), "start")
     assert str(caught.value) == ("ipyparallel's controller was killed by SIGTERM during the start.")
 
 

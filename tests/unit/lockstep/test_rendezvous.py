@@ -20,7 +20,7 @@ from mcnb.lockstep import rendezvous
 from mcnb.lockstep.ranks import Identity
 from mcnb.lockstep.rendezvous import find, leave, main, meeting_point
 from mcnb.lockstep.wire import Address
-from tests.support.timing import awake_by
+from tests.support.timing import running_clock_by
 
 OLD, ADDRESS = (Address(host="10.0.0.1", port=port, key="secret") for port in (1, 2))
 JOB = Identity(0, 2, "10.0.0.1:99", one_host=False)
@@ -98,7 +98,7 @@ def test_an_address_that_appears_late_is_waited_for(
         step()
 
     monkeypatch.setattr(rendezvous, "time", SimpleNamespace(sleep=sleep))
-    monkeypatch.setattr(rendezvous, "Awake", awake_by(lambda: now))
+    monkeypatch.setattr(rendezvous, "RunningClock", running_clock_by(lambda: now))
     with pytest.raises(ClusterError) as raised:
         find(path, wait_s=20.0)
     assert str(raised.value) == (

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mcnb.lockstep import _jax
 from mcnb.worker import join as joining
 from mcnb.worker.join import Location, heal, in_order, join, locate, numbers_are_right
-from tests.support.timing import awake_by
+from tests.support.timing import running_clock_by
 
 RANKS = ("MCNB_TRIAL_RANK", "MCNB_TRIAL_PROCID")
 
@@ -180,7 +180,7 @@ def test_the_coordinator_may_come_later(
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(joining, "time", clock)
-    monkeypatch.setattr(joining, "Awake", awake_by(clock.monotonic))
+    monkeypatch.setattr(joining, "RunningClock", running_clock_by(clock.monotonic))
     asked: list[tuple[str, int]] = []
 
     def connect(address: tuple[str, int], timeout: float) -> Any:
@@ -207,7 +207,7 @@ def test_a_heal_gives_callbacks_a_moment(
     """If they still run, JAX's client is kept, whose computations call them."""
     clock = Clock()
     monkeypatch.setattr(joining, "time", clock)
-    monkeypatch.setattr(joining, "Awake", awake_by(clock.monotonic))
+    monkeypatch.setattr(joining, "RunningClock", running_clock_by(clock.monotonic))
     monkeypatch.setattr(joining, "_connect", lambda *words: words)
     done: list[Any] = []
 
@@ -251,7 +251,7 @@ def gathering(
         )
 
     monkeypatch.setattr(joining, "time", clock)
-    monkeypatch.setattr(joining, "Awake", awake_by(clock.monotonic))
+    monkeypatch.setattr(joining, "RunningClock", running_clock_by(clock.monotonic))
     monkeypatch.setattr(joining, "_gather", (mesh, split, gather))
 
 

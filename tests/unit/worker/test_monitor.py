@@ -27,7 +27,7 @@ from mcnb.worker.monitor import (
     native_busy_s,
     native_ready,
 )
-from tests.support.timing import awake_by
+from tests.support.timing import running_clock_by
 
 CELL_S = 60.0
 
@@ -69,7 +69,7 @@ def test_a_report_follows_the_last_one_after_the_period(monkeypatch: pytest.Monk
             pthread_getcpuclockid=lambda thread: 0,
         ),
     )
-    monkeypatch.setattr(monitor, "Awake", awake_by(clock.monotonic))
+    monkeypatch.setattr(monitor, "RunningClock", running_clock_by(clock.monotonic))
     monkeypatch.setattr(monitor, "_task_busy_s", lambda task: 0.0)
     reports: list[float] = []
     samples: list[float] = []
@@ -137,7 +137,7 @@ def reported(
             pthread_getcpuclockid=lambda thread: 0,
         ),
     )
-    monkeypatch.setattr(monitor, "Awake", awake_by(clock.monotonic))
+    monkeypatch.setattr(monitor, "RunningClock", running_clock_by(clock.monotonic))
     monkeypatch.setattr(monitor, "_task_busy_s", lambda task: busy * clock.now)
     monkeypatch.setattr(monitor, "all_threads_sleep", lambda: asleep)
     monkeypatch.setattr(Monitor, "_position", position or look)

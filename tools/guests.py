@@ -7,8 +7,9 @@
 Nothing is fetched or installed: the checkouts are there, and `--python` has what their tests need,
 and what mcnb needs. Both sides run under `mcnb run`, so that they differ in the check alone. For
 each suite there is a line of a Markdown table; tests whose outcomes differ are listed after it.
-With `--diverge`, process 1 makes a launch of its own in the middle of one test of each suite: that
-test has to fail, and no other.
+With `--values`, the checked side compares replicated arguments at every launch. With `--diverge`,
+process 1 makes a launch of its own in the middle of one test of each suite: that test has to fail,
+and no other.
 """
 
 from __future__ import annotations
@@ -151,7 +152,15 @@ def outcomes_in(report: Path) -> dict[str, tuple[str, str]]:
     return found
 
 
-def run(suite: Suite, python: str, limit_s: float, *, checked: bool, diverge: bool = False) -> Run:
+def run(
+    suite: Suite,
+    python: str,
+    limit_s: float,
+    *,
+    checked: bool,
+    values: bool = False,
+    diverge: bool = False,
+) -> Run:
     """Run a suite once."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -160,11 +169,11 @@ def run(suite: Suite, python: str, limit_s: float, *, checked: bool, diverge: bo
         words = [] if suite.joins else ["-p", "guests_join"]
         words += ["-p", "guests_diverge"] if diverge else []
         sizes = ["-n", str(suite.processes), "-d", str(suite.devices), "--fold"]
-        unchecked = [] if checked else ["--unchecked"]
+        check = ["--values"] * values if checked else ["--unchecked"]
         report = [f"--junitxml={folder}/{{process}}.xml", "-o", "junit_family=xunit1", "-q"]
         paths = (str(folder), suite.variables.get("PYTHONPATH", ""), str(ROOT))
         variables = {**suite.variables, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        command = [python, "-c", MCNB, "run", *sizes, *unchecked, "-m", "pytest", *words]
+        command = [python, "-c", MCNB, "run", *sizes, *check, "-m", "pytest", *words]
         command += [*report, "-p", "no:cacheprovider", "--color=no", *suite.tests]
         with (folder / "said").open("w") as said:
             process = subprocess.Popen(
@@ -205,6 +214,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds for each run")
+    parser.add_argument("--values", action="store_true")
     parser.add_argument("--diverge", action="store_true")
     parser.add_argument("--only", default="", help="a part of the names of suites")
     parser.add_argument("-k", default="", help="for pytest")
@@ -229,9 +239,15 @@ def _compare(suite: Suite, arguments: argparse.Namespace) -> list[str]:
         suite = Suite(**{**vars(suite), "tests": (*suite.tests, "-k", arguments.k)})
     for number in range(arguments.rounds):
         for checked in (False, True) if number % 2 == 0 else (True, False):
-            diverge = arguments.diverge and checked
             sides[checked].append(
-                run(suite, arguments.python, arguments.limit, checked=checked, diverge=diverge)
+                run(
+                    suite,
+                    arguments.python,
+                    arguments.limit,
+                    checked=checked,
+                    values=arguments.values,
+                    diverge=arguments.diverge and checked,
+                )
             )
     plain, checked_run = sides[False][0], sides[True][0]
     medians = [statistics.median(one.seconds for one in sides[side]) for side in (False, True)]

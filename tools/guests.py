@@ -28,8 +28,14 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 MCNB = "from mcnb.cli.main import main; raise SystemExit(main())"
-# A plugin of pytest for suites that expect that somebody has called this before.
+# Plugins of pytest: for suites that expect that somebody has called this before, and for JAX's own,
+# whose tests expect the flags of its test runner as well.
 JOIN = "import jax\njax.distributed.initialize()\n"
+JOIN_JAX = f"""{JOIN}
+from absl import flags
+from jax._src import test_multiprocess
+flags.FLAGS(["pytest", f"--num_processes={{jax.process_count()}}"])
+"""
 # A plugin of pytest: one process makes a launch of its own in a test.
 DIVERGE = """\
 import pytest
@@ -56,7 +62,7 @@ class Suite:
         tests: The arguments for pytest.
         processes: The number of processes.
         devices: The number of devices of each process.
-        joins: Whether the tests join the processes themselves.
+        plugin: The source of a plugin of pytest that joins the processes; empty if the tests do.
         variables: Environment variables.
     """
 
@@ -65,7 +71,7 @@ class Suite:
     tests: Sequence[str]
     processes: int = 2
     devices: int = 2
-    joins: bool = True
+    plugin: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -117,7 +123,7 @@ def orbax(checkout: Path) -> Iterator[Suite]:
                 words = ("--import-mode=importlib", "-p", "no:warnings", *of_part)
                 name = f"Orbax {part}, {processes} processes"
                 paths = {"PYTHONPATH": str(folder)}
-                yield Suite(name, folder, words, processes, 8 // processes, False, paths)
+                yield Suite(name, folder, words, processes, 8 // processes, JOIN, paths)
 
 
 def jaxdecomp(checkout: Path) -> Iterator[Suite]:
@@ -126,8 +132,9 @@ def jaxdecomp(checkout: Path) -> Iterator[Suite]:
 
 
 def jax(checkout: Path) -> Iterator[Suite]:
-    """JAX: its tests of several processes."""
-    yield Suite("JAX, tests/multiprocess", checkout, ("tests/multiprocess",), 4, 2, joins=False)
+    """JAX: its tests of several processes, each file by itself, as its own runner does."""
+    for path in sorted(checkout.glob("tests/multiprocess/*_test.py")):
+        yield Suite(f"JAX, {path.name}", checkout, (str(path),), 4, 1, JOIN_JAX)
 
 
 GUESTS: Mapping[str, Callable[[Path], Iterator[Suite]]] = {
@@ -164,9 +171,9 @@ def run(
     """Run a suite once."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "guests_join.py").write_text(JOIN)
+        (folder / "guests_join.py").write_text(suite.plugin)
         (folder / "guests_diverge.py").write_text(DIVERGE)
-        words = [] if suite.joins else ["-p", "guests_join"]
+        words = ["-p", "guests_join"] if suite.plugin else []
         words += ["-p", "guests_diverge"] if diverge else []
         sizes = ["-n", str(suite.processes), "-d", str(suite.devices), "--fold"]
         check = ["--values"] * values if checked else ["--unchecked"]

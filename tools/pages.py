@@ -5,8 +5,8 @@
 
 A page is Markdown, MyST or a notebook, and its blocks run as they are, one after the other: first
 on one process that has all the devices, which is what most pages are written for, then on several.
-For each page there is a line of a Markdown table; every block that does not run on several
-processes stands in a list after it. A block is counted as
+For each page there is a line of a Markdown table on stdout. stderr has a line or two for every
+block that does not run on several processes. A block is counted as
 
 - run: it runs, or fails where the page itself says so (tag raises-exception);
 - alike: it fails on one process, too, with an error of the same type: it needs a package that is
@@ -156,16 +156,16 @@ def main(words: Sequence[str]) -> int:
     arguments = parser.parse_args(words)
     print(f"| page | blocks | {' | '.join(KINDS)} |")
     print(f"| --- | --- | {' | '.join('---' for _ in KINDS)} |", flush=True)
-    said: list[str] = []
+    is_open = False
     for page in arguments.pages:
         try:
             line, *more = table(page.expanduser(), arguments.n, arguments.d, arguments.limit)
         except McnbError as error:
-            line, *more = f"| {page.name} | | | | | | |", str(error)
+            line, more = f"| {page.name} | | | | | | |", [f"{page.name}: {error}"]
         print(line, flush=True)
-        said += more
-    print("", *said, sep="\n")
-    return int(any(", open: " in line for line in said))
+        print(*more, sep="\n", file=sys.stderr, flush=True)
+        is_open = is_open or any(", open: " in one for one in more)
+    return int(is_open)
 
 
 if __name__ == "__main__":

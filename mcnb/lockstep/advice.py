@@ -7,6 +7,9 @@ today. The error itself stays as it is: the sentence is shown below it.
 
 from __future__ import annotations
 
+import ast
+import builtins
+import contextlib
 import linecache
 import re
 from collections.abc import Callable
@@ -262,6 +265,13 @@ RULES = (
         "x = jax.device_put(x, jax.NamedSharding(mesh, jax.P('x')))",
     ),
     _rule(
+        "AttributeError",
+        r"^'NamedSharding' object has no attribute '(reshape|replicate|transpose|T)'",
+        "a PositionalSharding had a shape; now the mesh has it, and the spec names its axes: "
+        "jax.NamedSharding(jax.make_mesh((4, 2), ('x', 'y')), jax.P('x', 'y')). To replicate over "
+        "an axis, leave it out of the spec: jax.P('x')",
+    ),
+    _rule(
         "TypeError",
         r"^shard_map\(\) got an unexpected keyword argument 'check_rep'",
         "jax.shard_map calls it check_vma",
@@ -335,8 +345,10 @@ def _by_name(error: BaseException) -> str:
     names: list[str] = []
     if isinstance(error, NameError):
         if error.name in IMPORTS:
-            imports = IMPORTS[error.name]
-            return f"import it first: {imports}; or run the cell that does"
+            undefined = _undefined(error)
+            imports = [line for name, line in IMPORTS.items() if name in undefined]
+            it = "it" if len(imports) == 1 else "them"
+            return f"import {it} first: {'; '.join(imports)}; or run the cell that does"
         names = [name for name in REMOVED if name.rpartition(".")[2] == error.name]
     elif isinstance(error, ModuleNotFoundError):
         names = [error.name or ""]
@@ -352,6 +364,31 @@ def _by_name(error: BaseException) -> str:
             since, instead = REMOVED[name]
             return f"{name} was removed in JAX {since}: {instead}"
     return ""
+
+
+def _undefined(error: NameError) -> set[str]:
+    """Return the global names that the code of an error reads, and that nothing defines.
+
+    A block from a page often lacks several imports, and Python reports one at a time.
+    """
+    found = {error.name or ""}
+    frame, _ = _innermost(error.__traceback__)
+    if frame is not None:
+        with contextlib.suppress(SyntaxError):  # a cell with IPython's own syntax
+            tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
+            read: set[str] = set()
+            bound: set[str] = set()
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Name):
+                    if isinstance(node.ctx, ast.Load):
+                        read.add(node.id)
+                    elif isinstance(node.ctx, ast.Store):
+                        bound.add(node.id)
+                elif isinstance(node, (ast.alias, ast.FunctionDef, ast.ClassDef, ast.arg)):
+                    name = node.arg if isinstance(node, ast.arg) else node.name
+                    bound.add(getattr(node, "asname", None) or name.partition(".")[0])
+            found |= read - bound - {*frame.f_globals} - {*vars(builtins)}
+    return found
 
 
 def _by_package(error: BaseException) -> str:

@@ -178,6 +178,16 @@ CASES = {
         "jax.NamedSharding(jax.make_mesh((8,), ('x',)), jax.P('x'))",
         "jax.NamedSharding(jax.make_mesh((8,), ('x',)), jax.P('x'))",
     ),
+    "the shape of an older sharding": (
+        "x.sharding.reshape(2, 4)",
+        "a PositionalSharding had a shape; now the mesh has it, and the spec names its axes: "
+        "jax.NamedSharding(jax.make_mesh((4, 2), ('x', 'y')), jax.P('x', 'y')). To replicate over "
+        "an axis, leave it out of the spec: jax.P('x')",
+        "jax.device_put(np.ones((8, 8)), jax.NamedSharding(jax.make_mesh((4, 2), ('x', 'y')), "
+        "jax.P('x', 'y')))\n"
+        "jax.device_put(np.ones(8), jax.NamedSharding(jax.make_mesh((4, 2), ('x', 'y')), "
+        "jax.P('x')))",
+    ),
     "a module that is imported": (
         "from jax.experimental.maps import xmap",
         "jax.experimental.maps was removed in JAX 0.4.36: use jax.shard_map for xmap, and "
@@ -200,6 +210,16 @@ CASES = {
         "del Mesh\nMesh",
         "import it first: from jax.sharding import Mesh; or run the cell that does",
         "from jax.sharding import Mesh",
+    ),
+    "names that are not imported": (
+        "del Mesh, NamedSharding, P\n"
+        "NamedSharding(Mesh(np.array(jax.devices()), 'd'), P('d'))\n"
+        "lax = 3",
+        "import them first: from jax.sharding import PartitionSpec as P; from jax.sharding import "
+        "Mesh; from jax.sharding import NamedSharding; or run the cell that does",
+        "from jax.sharding import PartitionSpec as P; from jax.sharding import Mesh; "
+        "from jax.sharding import NamedSharding\n"
+        "NamedSharding(Mesh(np.array(jax.devices()), 'd'), P('d'))",
     ),
     "a name of an older JAX that is not imported": (
         "PositionalSharding(jax.devices())",

@@ -58,7 +58,7 @@ class Side:
     Attributes:
         blocks: The numbers of the page's blocks of Python, as they stand in it.
         failures: Those that failed, by their numbers.
-        end: Why later blocks did not run; empty if all did.
+        end: Which blocks did not run, and why; empty if all did.
     """
 
     blocks: Sequence[str]

@@ -164,7 +164,14 @@ RULES = (
         r"^FAILED_PRECONDITION: FullyReplicatedShard: Array has no addressable shards",
         _NO_SHARD,
     ),
-    _rule("IndexError", r"^list index out of range", _NO_SHARD, line=r"\.addressable_shards\["),
+    _rule(
+        "IndexError",
+        r"^list index out of range",
+        "addressable_shards has a shard for each device of this process that holds a part of the "
+        "array, so its length depends on the process, and may be 0. Go through them: for shard in "
+        "x.addressable_shards: ...",
+        line=r"\.addressable_shards\[",
+    ),
     _rule(
         "RuntimeError",
         r"^Fetching value for `jax.Array` that spans non-addressable",

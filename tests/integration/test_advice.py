@@ -33,6 +33,11 @@ NO_SHARD = (
     f"processes can read it: if x.sharding.addressable_devices: print({GATHER}). For an array with "
     "shards in every process, make a mesh of all devices"
 )
+FEWER = (
+    "addressable_shards has a shard for each device of this process that holds a part of the "
+    "array, so its length depends on the process, and may be 0. Go through them: for shard in "
+    "x.addressable_shards: ..."
+)
 READ = "if h.sharding.addressable_devices: print(multihost_utils.process_allgather(h, tiled=True))"
 AUTO = (
     "; or let the compiler choose, by a mesh whose axes are not explicit: jax.make_mesh(shape, "
@@ -67,8 +72,13 @@ CASES = {
     ),
     "a shard in other processes": (
         "h.addressable_shards[0].data",
-        NO_SHARD,
-        "[shard.data for shard in h.addressable_shards]",
+        FEWER,
+        "for shard in h.addressable_shards: shard.data",
+    ),
+    "more shards than this process has": (
+        "x.addressable_shards[2].data",
+        FEWER,
+        "for shard in x.addressable_shards: shard.data",
     ),
     "one device": (
         "jax.device_put(x, jax.devices()[0])",

@@ -50,7 +50,7 @@ def meet() -> None:
     a missing connection can't be freed as reliably as one that waits in a computation.
 
     Raises:
-        RuntimeError: The gathered numbers are wrong.
+        RuntimeError: The processes can't communicate, or the gathered numbers are wrong.
     """
     global _gather
     import jax
@@ -77,6 +77,9 @@ def numbers_are_right(salt: int, budget_s: float | None) -> bool:
 
     Returns:
         Whether every number arrived in time and is right.
+
+    Raises:
+        RuntimeError: The processes can't communicate; JAX raises it, and says why.
     """
     import jax
 
@@ -91,7 +94,9 @@ def numbers_are_right(salt: int, budget_s: float | None) -> bool:
         if clock() > budget_s:
             return False
         time.sleep(POLL_S)
-    return all(np.array_equal(shard.data, expected) for shard in gathered.addressable_shards)
+    # Fetched before they are compared, because numpy.array_equal takes an error for a difference.
+    values = [np.asarray(shard.data) for shard in gathered.addressable_shards]
+    return all(np.array_equal(one, expected) for one in values)
 
 
 def _itself(v: Any) -> Any:

@@ -142,5 +142,5 @@ def probe(shell: WorkerShell, salt: int, budget_s: float) -> bool:
     try:
         with shell.worker.monitor.watching(), shell.worker.session.suspended(), signals.armed():
             return numbers_are_right(salt, budget_s)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError):  # a stop, or what JAX raises for a lost connection
         return False

@@ -137,11 +137,14 @@ def gpu_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     (tmp_path / "sitecustomize.py").write_text(
-        "import os\n"
-        "def be_a_host():\n"
-        "    os.environ['NCCL_HOSTID'] = str(os.getpid())\n"
+        "import os, sys\n"
+        "def be_a_host(event='os.putenv', what=(b'CUDA_VISIBLE_DEVICES', b'')):\n"
+        "    if event == 'os.putenv' and what[0] == b'CUDA_VISIBLE_DEVICES':\n"
+        "        os.environ['NCCL_HOSTID'] = str(os.getpid())\n"
         "be_a_host()\n"
         "os.register_at_fork(after_in_child=be_a_host)\n"
+        "# A process of a cluster replaces its environment after the fork, and then gets its GPU.\n"
+        "sys.addaudithook(be_a_host)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

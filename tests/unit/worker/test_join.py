@@ -265,6 +265,19 @@ def test_whether_processes_can_compute_together(monkeypatch: pytest.MonkeyPatch)
     assert not numbers_are_right(3, 1.0)
 
 
+def test_numbers_that_do_not_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lost:
+        def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+            raise RuntimeError("NCCL operation failed")
+
+    gathering(monkeypatch, Clock(), 0.0, 0)
+    mesh, split, _ = joining._gather
+    lost = SimpleNamespace(is_ready=lambda: True, addressable_shards=[SimpleNamespace(data=Lost())])
+    monkeypatch.setattr(joining, "_gather", (mesh, split, lambda own: lost))
+    with pytest.raises(RuntimeError, match=r"^NCCL operation failed$"):
+        numbers_are_right(3, 1.0)
+
+
 @pytest.mark.parametrize(
     ("index", "processes", "opened", "port"),
     [(0, 1, {5}, 5), (0, 2, {5}, 5), (2, 4, {5}, 5), (1, 2, set(), 0), (1, 2, {5, 6}, 0)],

@@ -13,17 +13,19 @@ block that does not run on several processes. A block is counted as
   not installed, or another block, or another version of JAX;
 - hinted: it fails on several processes only, with a hint;
 - following: it needs a name of a block that failed;
-- open: it fails on several processes only, and nothing says what to do.
+- open: it fails on several processes only, and nothing says what to do;
+- not run: a block before it ended the run, on several processes.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +35,7 @@ from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of
 from mcnb.cluster.result import Result
 from mcnb.errors import McnbError
 
-KINDS = ("run", "alike", "hinted", "following", "open")
+KINDS = ("run", "alike", "hinted", "following", "open", "not run")
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,14 @@ class Side:
     Attributes:
         blocks: The numbers of the page's blocks of Python, as they stand in it.
         failures: Those that failed, by their numbers.
-        end: Which blocks did not run, and why; empty if all did.
+        not_run: Those that did not run, because the run ended early.
+        end: Which blocks did not run, and why, in a line; empty if all did.
     """
 
     blocks: Sequence[str]
     failures: Mapping[str, Failure]
-    end: str
+    not_run: Container[str] = ()
+    end: str = ""
 
 
 def run(page: Path, processes: int, devices: int, limit_s: float) -> Side:
@@ -82,14 +86,14 @@ def run(page: Path, processes: int, devices: int, limit_s: float) -> Side:
     def note(result: Result) -> None:
         kinds[current[-1].label] = frozenset(error.name for error in result.errors.values())
 
-    # Pages write files, and read those of their own folder.
+    # Pages read the files of their own folder, and write some.
     with (
         tempfile.TemporaryDirectory() as folder,
         contextlib.chdir(folder),
         Cluster(processes, devices) as cluster,
     ):
-        for beside in page.parent.iterdir():
-            Path(folder, beside.name).symlink_to(beside.resolve())
+        hidden = shutil.ignore_patterns(".*")
+        shutil.copytree(page.parent, folder, dirs_exist_ok=True, ignore=hidden)
         ran = NotebookRun(cluster, cells, page.name)
         ran.run(current.append, note, timeout=limit_s)
     failures = {
@@ -97,7 +101,8 @@ def run(page: Path, processes: int, devices: int, limit_s: float) -> Side:
         for cell, (sentence, hint) in ran.failed.items()
     }
     ends = [line for line in ran.report("") if line.startswith("Not run")]
-    return Side([cell.label for cell in cells], failures, "".join(ends))
+    not_run = {cell.label for cell in ran.not_run}
+    return Side([cell.label for cell in cells], failures, not_run, "".join(ends))
 
 
 def kind_of(label: str, one: Side, several: Side) -> str:
@@ -110,11 +115,13 @@ def kind_of(label: str, one: Side, several: Side) -> str:
 
     Example:
         >>> error = Failure(frozenset({"NameError"}), "all raised NameError: x", "")
-        >>> kind_of("1", Side(["1"], {}, ""), Side(["1"], {"1": error}, ""))
+        >>> kind_of("1", Side(["1"], {}), Side(["1"], {"1": error}))
         'open'
-        >>> kind_of("1", Side(["1"], {"1": error}, ""), Side(["1"], {"1": error}, ""))
+        >>> kind_of("1", Side(["1"], {"1": error}), Side(["1"], {"1": error}))
         'alike'
     """
+    if label in several.not_run:
+        return "not run"
     failure = several.failures.get(label)
     if failure is None:
         return "run"
@@ -145,7 +152,7 @@ def table(page: Path, processes: int, devices: int, limit_s: float) -> Iterator[
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the pages and print the table; return 0 if no block is open."""
+    """Run the pages and print the table; return 0 if every block ran, or something says why not."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -161,10 +168,10 @@ def main(words: Sequence[str]) -> int:
         try:
             line, *more = table(page.expanduser(), arguments.n, arguments.d, arguments.limit)
         except McnbError as error:
-            line, more = f"| {page.name} | | | | | | |", [f"{page.name}: {error}"]
+            line, more = f"| {page.name} |{' |' * (len(KINDS) + 1)}", [f"{page.name}: {error}"]
         print(line, flush=True)
         print(*more, sep="\n", file=sys.stderr, flush=True)
-        is_open = is_open or any(", open: " in one for one in more)
+        is_open = is_open or any(", open: " in one or ": Not run" in one for one in more)
     return int(is_open)
 
 

@@ -155,6 +155,7 @@ class NotebookRun:
     Attributes:
         failed: The cells that failed, with a sentence and a hint, which may be empty.
         interrupted: Whether Ctrl-C ended the run.
+        not_run: The cells that did not run, because the run ended early.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class NotebookRun:
         self._alone: list[NotebookCell] = []
         self._different: list[NotebookCell] = []
         self._end = ""  # why the run ended early
-        self._not_run: Sequence[NotebookCell] = ()
+        self.not_run: Sequence[NotebookCell] = ()
 
     def run(
         self,
@@ -201,7 +202,7 @@ class NotebookRun:
                 continue
             ran = self._run_one(cell, after, timeout)
             if self._end:
-                self._not_run = self._cells[number + ran :]
+                self.not_run = self._cells[number + ran :]
                 return
 
     def _label(self, cell: NotebookCell) -> str:
@@ -283,7 +284,7 @@ class NotebookRun:
                 )
                 for why in (TAGGED, OF_A_PAGE)
             ),
-            (self._not_run, f"Not run, because {self._end}:"),
+            (self.not_run, f"Not run, because {self._end}:"),
         ):
             if found:
                 lines.append(f"{what} {', '.join(map(self._label, found))}")

@@ -273,7 +273,7 @@ RULES = (
     ),
     _rule(
         "AttributeError",
-        r"^'NamedSharding' object has no attribute '(reshape|replicate|transpose|T)'",
+        r"^'(\S+\.)?NamedSharding' object has no attribute '(reshape|replicate|transpose|T)'",
         "a PositionalSharding had a shape; now the mesh has it, and the spec names its axes: "
         "jax.NamedSharding(jax.make_mesh((4, 2), ('x', 'y')), jax.P('x', 'y')). To replicate over "
         "an axis, leave it out of the spec: jax.P('x')",

@@ -82,28 +82,6 @@ def error_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}".removesuffix(": ").splitlines()[0]
 
 
-# Comments and blank lines, and then a line with the cell magic.
-_COMMENTED = re.compile(r"((?:[ \t]*(?:#.*)?\n)+)([ \t]*%%mcjax\b.*(?:\n|\Z))")
-
-
-def magic_first(cell: str) -> str:
-    r"""Return a cell whose `%%mcjax` is below comments with the magic at the top.
-
-    The lines below the magic keep their numbers.
-
-    Example:
-        >>> magic_first("# Train.\n%%mcjax -p 0\nx = 1")
-        '%%mcjax -p 0\n# Train.\nx = 1'
-        >>> magic_first("# Train.\nx = 1")
-        '# Train.\nx = 1'
-    """
-    found = _COMMENTED.match(cell)
-    if found is None or not found[1].strip():
-        return cell
-    magic = found[2].lstrip(" \t")
-    return f"{magic}{'' if magic.endswith(chr(10)) else chr(10)}{found[1]}{cell[found.end() :]}"
-
-
 def a_or_an(noun: str) -> str:
     """Return a noun with its article, for the beginning of a sentence.
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mcnb._cells import magic_first
 from mcnb._lessons import find_lessons, read_notebook
-from mcnb._text import magic_first
 from mcnb.errors import McnbError, OptionError
 from mcnb.export.source import (
     awaits,
@@ -25,7 +25,8 @@ from mcnb.export.source import (
     silent_functions,
     without_mcnb,
 )
-from mcnb.notebook.magics import cell_parser, line_parser
+from mcnb.notebook.magics import line_parser
+from mcnb.notebook.parsing import cell_parser
 from mcnb.options import SCRIPT, Options, field_values, process_set
 from mcnb.output.text import without_escapes
 from mcnb.pods.topology import MISSING, has_compiler
@@ -179,7 +180,7 @@ LEFT_OUT_TAG = "no-script"
 _MAGIC = re.compile(r"%%mcjax\b(.*)")
 _LINE_MAGIC = re.compile(r"\s*%mcjax\b(.*)")
 # Lines that the head of a program replaces, or that a program does not need.
-_OF_THE_HEAD = re.compile(r"\s*(%load_ext mcnb|%mcjax (start|stop)\b.*|import mcnb|#.*)?\s*")
+_OF_THE_HEAD = re.compile(r"\s*(%load_ext mcnb|%mcjax (start|stop|auto)\b.*|import mcnb|#.*)?\s*")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
@@ -10,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mcnb._text import magic_first, plural
+from mcnb._cells import magic_first, with_magics
+from mcnb._text import plural
 from mcnb.errors import McnbError
 from mcnb.export.choose import Choice, choose, folder_numbers, with_lasting_folders
 from mcnb.export.needs import names_of
@@ -284,6 +286,7 @@ def export(cells: Sequence[Any], lesson: str, name: str) -> list[Program]:
         # %% The end
         ...
     """
+    cells = _with_magics(cells)
     display = _free_name(cells, "display", "show_value", "_display")
     mesh = _free_name(cells, "make_mesh", "new_mesh", "_make_mesh")
     parts = parts_of(cells, display)
@@ -314,6 +317,18 @@ def export(cells: Sequence[Any], lesson: str, name: str) -> list[Program]:
         text += body + end(place)
         programs.append(Program(names[number], text, part.options, separated, left_out))
     return programs
+
+
+def _with_magics(cells: Sequence[Any]) -> list[Any]:
+    """Return the cells as they would be written without `%mcjax auto` and `%%here`."""
+    code = [one for one in cells if one.cell_type == "code"]
+    explicit = with_magics(one.source for one in code)
+    copies = []
+    for one in cells:
+        copies.append(copy.copy(one))
+        if one.cell_type == "code":
+            copies[-1].source = next(explicit)
+    return copies
 
 
 def names_of_files(name: str, count: int) -> list[str]:

@@ -52,11 +52,15 @@ class Assistance:
     Args:
         shell: The notebook kernel's shell.
         first_process: Returns the first process of a cell, given the text after `%%mcjax`.
+        is_implied: Returns whether a cell without `%%mcjax` runs on the processes.
     """
 
-    def __init__(self, shell: Any, first_process: Callable[[str], int]) -> None:
+    def __init__(
+        self, shell: Any, first_process: Callable[[str], int], is_implied: Callable[[str], bool]
+    ) -> None:
         self._shell = shell
         self._first_process = first_process
+        self._is_implied = is_implied
         self._kernel = getattr(shell, "kernel", None)
 
     def install(self) -> None:
@@ -77,7 +81,7 @@ class Assistance:
         """Return the completions at the cursor, as a matcher of IPython's."""
         before = context.full_text.split("\n")[: context.cursor_line]
         cursor = sum(len(line) + 1 for line in before) + context.cursor_position
-        body = body_of(context.full_text)
+        body = self._body_of(context.full_text)
         found = None
         if body is not None and cursor >= body.start:
             cursor -= body.start
@@ -108,7 +112,7 @@ class Assistance:
             detail_level: 0, or 1 for the source, too.
             omit_sections: Parts of IPython's description that are not wanted.
         """
-        body = body_of(code)
+        body = self._body_of(code)
         found = None
         if body is not None and cursor_pos >= body.start:
             name = token_at_cursor(body.source, cursor_pos - body.start)
@@ -118,6 +122,9 @@ class Assistance:
         if not self._shell.enable_html_pager:
             found.pop("text/html", None)
         return {"status": "ok", "data": found, "metadata": {}, "found": bool(found)}
+
+    def _body_of(self, cell: str) -> Body | None:
+        return Body("", 0, cell) if self._is_implied(cell) else body_of(cell)
 
     def _ask(self, body: Body, function: Callable[..., Any], *args: Any) -> Any:
         cluster = clusters.current

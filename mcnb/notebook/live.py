@@ -147,6 +147,12 @@ def cell_id(shell: Any) -> str:
     return str(request.get("metadata", {}).get("cellId", ""))
 
 
+def is_hidden(shell: Any) -> bool:
+    """Return whether nobody wrote the cell that runs: a front end lists variables by such cells."""
+    content = (_request(shell) or {}).get("content", {})
+    return bool(content.get("silent", False)) or not content.get("store_history", True)
+
+
 def _request(shell: Any) -> Mapping[str, Any] | None:
     """Return the message that asked the kernel to run the cell; None without a kernel."""
     kernel = getattr(shell, "kernel", None)

@@ -8,17 +8,16 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
-from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import display
-from IPython.utils.process import arg_split
 
+from mcnb._cells import OFF, ON, is_implied, magic_first, with_magic
 from mcnb._lessons import read_notebook
-from mcnb._text import magic_first, name_processes, plural
+from mcnb._text import name_processes, plural
 from mcnb.cluster import cluster as clusters
 from mcnb.cluster.cluster import Cluster, connect
 from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of, starts_processes
@@ -29,29 +28,30 @@ from mcnb.lockstep.advice import IMPORTS
 from mcnb.messages import ProcessError
 from mcnb.notebook.assistance import PATIENCE_S, Assistance
 from mcnb.notebook.display import show
-from mcnb.notebook.live import LiveView, cell_id, somebody_looks
+from mcnb.notebook.live import LiveView, cell_id, is_hidden, somebody_looks
+from mcnb.notebook.parsing import (
+    AUTO,
+    COMPARE,
+    OPERANDS,
+    PULL,
+    PUSH,
+    SentenceParser,
+    cell_parser,
+    first_process,
+)
 from mcnb.options import (
     CELL,
     LOCAL,
-    MAX_PROCESSES,
     RUN_FILE,
-    Option,
     Options,
     field_values,
     options_of,
-    process_set,
     usage,
 )
 from mcnb.output.log import log_text
 from mcnb.worker.introspection import defines
 
 _T = TypeVar("_T")
-COMPARE, PUSH, PULL = "compare", "push", "pull"
-# What the commands that work on something are given.
-OPERANDS = {RUN_FILE: "FILE", COMPARE: "NAME", PUSH: "NAME ...", PULL: "NAME ..."}
-# Those whose operand is the rest of the line as it is written: an expression has its own quotes,
-# spaces and signs.
-AS_WRITTEN = (COMPARE, PUSH, PULL)
 _IMPORTS_JAX = re.compile(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
 
 
@@ -95,80 +95,6 @@ def imports_jax(cell: str) -> bool:
     return not magic_first(cell).startswith("%%") and bool(_IMPORTS_JAX.search(cell))
 
 
-class SentenceParser(MagicArgumentParser):
-    """A parser whose errors are sentences: the input, the allowed values, and the remedy."""
-
-    def __init__(self, magic: str, known: Sequence[Option]) -> None:
-        super().__init__(prog=magic)
-        self.allow_abbrev = False
-        self.known = known
-        self.given = ""
-        for option in known:
-            takes = "append" if option.repeatable else "store"
-            self.add_argument(*option.flags, action=takes if option.metavar else "store_true")
-
-    def options(self, command: str | None = None) -> list[str]:
-        """Return the first flags of a command's options, or of all options if it has none."""
-        own = [option for option in self.known if command in option.commands]
-        return [option.flags[0] for option in own or self.known]
-
-    def parse(self, line: str) -> Any:
-        """Parse a line, or raise OptionError."""
-        self.given = f"{self.prog} {line}".strip()
-        command, rest = (*line.split(None, 1), "", "")[:2]
-        try:
-            words = [command] if command in AS_WRITTEN else arg_split(line, posix=True, strict=True)
-        except ValueError as error:  # a quote that is not closed
-            raise OptionError(f"{self.given}: {error}. Help: {self.prog}?") from None
-        args, unknown = self.parse_known_args(self._joined(words))
-        if getattr(args, "operand", "") and args.command not in OPERANDS:
-            unknown.insert(0, args.operand)
-        if unknown:
-            known = self.options(getattr(args, "command", None))
-            raise OptionError(
-                f"{self.given}: there is no option {unknown[0]}. Options: {', '.join(known)}. "
-                f"Help: {self.prog}?"
-            )
-        if command in AS_WRITTEN:
-            args.operand = rest.strip()
-        return args
-
-    def _joined(self, words: list[str]) -> list[str]:
-        """Join each value that may begin with a dash to its option."""
-        dashed = {flag for option in self.known if option.dashed for flag in option.flags}
-        joined: list[str] = []
-        for word in words:
-            if joined and joined[-1] in dashed:
-                joined[-1] += f"={word}"
-            else:
-                joined.append(word)
-        return joined
-
-    def error(self, message: str) -> NoReturn:
-        """Raise an OptionError in place of argparse's error."""
-        complaint = message.removeprefix("argument ")
-        raise OptionError(f"{self.given}: {complaint}. Help: {self.prog}?")
-
-
-def cell_parser() -> SentenceParser:
-    """Return the parser of the text after `%%mcjax`."""
-    return SentenceParser("%%mcjax", options_of(CELL))
-
-
-def first_process(line: str) -> int:
-    """Return the first process that a cell runs on, given the text after `%%mcjax`.
-
-    Example:
-        >>> first_process("--unchecked -p 3,1"), first_process("-p")
-        (1, 0)
-    """
-    try:
-        wanted = cell_parser().parse(line).processes
-        return 0 if wanted is None else process_set(wanted, MAX_PROCESSES)[0]
-    except OptionError:
-        return 0  # the option is not complete yet
-
-
 def line_parser() -> SentenceParser:
     """Return the parser of the text after `%mcjax`."""
     parser = SentenceParser("%mcjax", options_of(*McjaxMagics._commands))
@@ -186,7 +112,12 @@ class McjaxMagics(Magics):
         # The number in the prompt of the running cell. execution_count can't be used: newer
         # versions of IPython increment it before the cell.
         self.number = max(int(shell.displayhook.prompt_count), 1)
-        self.assistance = Assistance(shell, first_process)
+        self.assistance = Assistance(shell, first_process, self._is_implied)
+        # Whether cells without a magic run on the processes, and whether the running cell is one.
+        self.auto = False
+        self._implied = False
+        # Whether a cell runs. What it has IPython run in turn, as %%time does, belongs to it.
+        self._runs = False
         # Whether it was said that the notebook kernel has a JAX of its own.
         self._noted = False
         # IPython's events, and what is called then.
@@ -196,15 +127,30 @@ class McjaxMagics(Magics):
         """Count a cell that begins, also one without a history, which IPython does not count."""
         counted = getattr(info, "store_history", True)
         self.number = int(self.shell.displayhook.prompt_count) if counted else self.number + 1
+        self._implied = self._is_implied(str(getattr(info, "raw_cell", "")))
+        self._runs = True
+
+    def _is_implied(self, cell: str) -> bool:
+        """Return whether a cell runs on the processes because of `%mcjax auto on`."""
+        return self.auto and not self._runs and not is_hidden(self.shell) and is_implied(cell)
+
+    def transform(self, lines: list[str]) -> list[str]:
+        """Put `%%mcjax` above the cells that it is implied for; a transformer of IPython's."""
+        cell = "".join(lines)
+        return with_magic(cell, auto=self._is_implied(cell)).splitlines(keepends=True)
+
+    # Else an input in a terminal would end at a blank line only, as that of a cell magic does.
+    transform.has_side_effects = True  # type: ignore[attr-defined]
 
     def end_cell(self, result: Any) -> None:
         """Say where a name is, if a cell of the notebook kernel lacks one of the processes'.
 
         And once, if such a cell imports JAX while there are processes.
         """
+        self._runs = False
         error = result.error_in_exec
         cluster = clusters.current
-        source = str(getattr(result.info, "raw_cell", ""))
+        source = "" if self._implied else str(getattr(result.info, "raw_cell", ""))
         if cluster is not None and cluster.running and not self._noted and imports_jax(source):
             self._noted = somebody_looks(self.shell)
             if self._noted:
@@ -242,6 +188,8 @@ class McjaxMagics(Magics):
                      that compute together
           run        run the cells of a notebook that was written for one process on all
                      processes: FILE.ipynb, Markdown, or Python with a cell after each "# %%"
+          auto       on: run every cell on the processes, except those that begin with %%here,
+                     another cell magic or %mcjax; off: only those that begin with %%mcjax
           status     show the state of the cluster; so does %mcjax alone
           last       show the output of the last cell again, for example after a reload of the page
           log        show the launches of the last cell that span processes
@@ -311,7 +259,7 @@ class McjaxMagics(Magics):
                 cell,
                 processes=args.processes,
                 label=str(self.number),
-                first_line=2,  # the magic's own line is the first
+                first_line=1 if self._implied else 2,  # the first line may be the magic's own
                 **field_values(CELL, vars(args)),
                 timeout=args.timeout,
                 watcher=live,
@@ -331,6 +279,13 @@ class McjaxMagics(Magics):
             if hint := missing_name(result.errors, len(result.replies), self.shell.user_ns):
                 error.lines += ["", hint]
             raise error
+
+    @cell_magic
+    def here(self, line: str, cell: str) -> None:
+        """Run the cell in the notebook kernel, also while `%mcjax auto` is on."""
+        if line.strip():
+            raise OptionError(f"%%here {line}: expected nothing after %%here")
+        self.shell.run_cell(cell)  # a cell of the notebook arrives here only with such a line
 
     def _interrupted(self, result: Result | None) -> KeyboardInterrupt:
         """Show the output of an interrupted cell, and return the interrupt to raise."""
@@ -437,6 +392,20 @@ class McjaxMagics(Magics):
     def _vars(self, _: Any) -> None:
         print(clusters.current_cluster().variables())
 
+    def _auto(self, args: Any) -> None:
+        if args.operand not in ("", ON, OFF):
+            raise OptionError(
+                f"%mcjax auto {args.operand}: expected on or off. For example: %mcjax auto on"
+            )
+        if args.operand:
+            self.auto = args.operand == ON
+        print(
+            "Every cell runs on the processes, except those that begin with %%here, another cell "
+            "magic or %mcjax"
+            if self.auto
+            else "Cells run in the notebook kernel, except those that begin with %%mcjax"
+        )
+
     def _compare(self, args: Any) -> None:
         if not args.operand:
             raise OptionError(
@@ -528,6 +497,7 @@ class McjaxMagics(Magics):
         "start": _start,
         "connect": _connect,
         RUN_FILE: _run_file,
+        AUTO: _auto,
         "status": _status,
         "last": _show_last,
         "log": _log,
@@ -640,18 +610,13 @@ def register(shell: Any) -> None:
     magics = McjaxMagics(shell)
     shell.register_magics(magics)
     magics.assistance.install()
-    shell.input_transformers_cleanup.append(_magic_first)
+    shell.input_transformers_cleanup.append(magics.transform)
     for event, call in magics.followed.items():
         shell.events.register(event, call)
     for parser, commands in ((line_parser(), McjaxMagics._commands), (cell_parser(), ())):
         words = [word for action in parser._actions for word in action.option_strings]
         words += commands
         shell.set_hook("complete_command", lambda _, __, words=words: words, str_key=parser.prog)
-
-
-def _magic_first(lines: list[str]) -> list[str]:
-    """Let comments stand above `%%mcjax`, as a transformer of IPython's."""
-    return magic_first("".join(lines)).splitlines(keepends=True)
 
 
 def unregister(shell: Any) -> None:
@@ -667,6 +632,6 @@ def unregister(shell: Any) -> None:
             for event, call in magics.followed.items():
                 shell.events.unregister(event, call)
             magics.assistance.remove()
-            shell.input_transformers_cleanup.remove(_magic_first)
-    for kind in ("line", "cell"):
-        shell.magics_manager.magics[kind].pop("mcjax", None)
+            shell.input_transformers_cleanup.remove(magics.transform)
+    for kind, name in (("line", "mcjax"), ("cell", "mcjax"), ("cell", "here")):
+        shell.magics_manager.magics[kind].pop(name, None)

@@ -15,7 +15,7 @@ from IPython.core.completer import provisionalcompleter
 import mcnb
 from mcnb.cluster import cluster as clusters
 from mcnb.notebook.assistance import Assistance
-from mcnb.notebook.magics import first_process
+from mcnb.notebook.parsing import first_process
 from mcnb.output.text import without_escapes
 from mcnb.worker.introspection import complete
 from tests.conftest import Notebook, wait_until
@@ -78,7 +78,8 @@ def test_names_of_the_processes_are_completed(prepared_notebook: Notebook) -> No
 
 @pytest.mark.usefixtures("prepared_notebook")
 def test_arrays_are_described() -> None:
-    assistance = Assistance(SimpleNamespace(enable_html_pager=True), first_process)
+    shell = SimpleNamespace(enable_html_pager=True)
+    assistance = Assistance(shell, first_process, lambda cell: False)
     reply = assistance.inspect(lambda *_: None, "%%mcjax\ny = x + 1", 13)
     assert reply == {"status": "ok", "data": {"text/plain": CARD}, "metadata": {}, "found": True}
     reply = assistance.inspect(lambda *_: None, "%%mcjax -p 3\nonly_on_2", 22)

@@ -39,6 +39,36 @@ def test_lines_are_those_of_the_notebooks_cell(notebook: Notebook) -> None:
     )
 
 
+def test_every_cell_runs_on_the_processes(notebook: Notebook) -> None:
+    assert notebook.run("%mcjax auto on").stdout == (
+        "Every cell runs on the processes, except those that begin with %%here, another cell "
+        "magic or %mcjax\n"
+    )
+    try:
+        assert notebook.run("import jax\nimplied = jax.process_count()\nimplied").stdout == (
+            "[all 4] 4\n"
+        )
+        assert notebook.error("x = 1\n1 / 0") == (
+            "CellError: all 4 processes raised ZeroDivisionError: division by zero (line 2)"
+        )
+        assert notebook.run("%%mcjax -p 1\nimplied").stdout == "[1] 4\n"
+        here = notebook.run("# In the kernel.\n%%here\nimplied = 'here'\nimplied")
+        assert here.result == notebook.shell.user_ns["implied"] == "here"
+        assert notebook.run("%mcjax status").stdout.startswith("4 processes x 2 CPU devices: ")
+        assert notebook.run("%%timeit -n 1 -r 1\nimplied + ''").success
+        with provisionalcompleter():
+            found = [one.text for one in notebook.shell.Completer.completions("impl", 4)]
+        assert found == ["implied"]
+        # As in a terminal: an input that is complete does not wait for a blank line.
+        assert notebook.shell.check_complete("x = 1") == ("complete", "")
+        assert notebook.shell.check_complete("for i in x:")[0] == "incomplete"
+    finally:
+        assert notebook.run("%mcjax auto off").stdout == (
+            "Cells run in the notebook kernel, except those that begin with %%mcjax\n"
+        )
+    assert notebook.run("implied").result == "here"
+
+
 def test_what_a_failed_cell_shows(notebook: Notebook) -> None:
     result = notebook.run("%%mcjax -p 1\nprint('before')\nraise ValueError('no')")
     shown = without_escapes(result.stdout)

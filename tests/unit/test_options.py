@@ -16,7 +16,8 @@ import mcnb
 from mcnb._text import index_ranges, name_processes, plural
 from mcnb.cli.run import USAGE
 from mcnb.errors import ClusterError, OptionError
-from mcnb.notebook.magics import McjaxMagics, cell_parser, line_parser
+from mcnb.notebook.magics import McjaxMagics, line_parser
+from mcnb.notebook.parsing import cell_parser
 from mcnb.options import (
     CELL,
     MAX_DEVICES,

@@ -100,6 +100,14 @@ STARTS = {
         ["%mcjax start -n 2", X, "%mcjax restart", X, X],
         [(2, 1), (2, 2)],
     ),
+    "cells for which the magic is implied": (
+        ["%mcjax start -n 2", "x = 1", "%mcjax auto on", "x = 1", "%%here\nx = 1", X],
+        [(2, 2)],
+    ),
+    "cells for which it is no longer": (
+        ["%mcjax auto on", "x = 1", "%mcjax start -n 2\n%mcjax auto off", "x = 1"],
+        [(4, 1)],
+    ),
     "a replay goes on": (["%mcjax start -n 2", X, "%mcjax restart --replay", X], [(2, 2)]),
 }
 

@@ -11,7 +11,7 @@ from IPython.core.completer import CompletionContext
 
 from mcnb.cluster import cluster as clusters
 from mcnb.notebook.assistance import PATIENCE_S, Assistance, body_of
-from mcnb.notebook.magics import first_process
+from mcnb.notebook.parsing import first_process
 from mcnb.worker.introspection import Match, complete, describe
 
 
@@ -53,7 +53,7 @@ def shell() -> Any:
 
 @pytest.fixture
 def assistance(shell: Any) -> Iterator[Assistance]:
-    assistance = Assistance(shell, first_process)
+    assistance = Assistance(shell, first_process, lambda cell: cell.startswith("# implied"))
     assistance.install()
     yield assistance
     assistance.remove()
@@ -101,6 +101,17 @@ def test_completions_come_from_the_first_process_of_the_cell(
         ("parts", "function"),
     ]
     assert found == {"matched_fragment": "pa", "suppress": True, "ordered": True}
+
+
+def test_a_cell_without_the_magic_may_run_on_the_processes(
+    shell: Any, assistance: Assistance, cluster: FakeCluster
+) -> None:
+    cluster.answer = (Match(10, "params", "variable"),)
+    found = assistance.names(context("# implied\npa"))
+    assert cluster.asked == [(complete, "# implied\npa", 12, 0)]
+    assert (found["completions"][0].text, found["matched_fragment"]) == ("params", "pa")
+    cluster.answer = {"text/plain": "Type: int"}
+    assert shell.kernel.do_inspect("# implied\nx", 11)["data"] == {"text/plain": "Type: int"}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +174,7 @@ def test_elsewhere_the_kernel_describes(
 
 def test_a_terminal_has_no_tooltips(shell: Any) -> None:
     del shell.kernel
-    assistance = Assistance(shell, first_process)
+    assistance = Assistance(shell, first_process, lambda cell: False)
     assistance.install()
     assert len(shell.Completer.custom_matchers) == 1
     assistance.remove()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mcnb._cells import with_magic
 from mcnb.cluster import cluster as clusters
 from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result
@@ -439,13 +440,13 @@ def sentence(call: Callable[..., object], *words: str) -> str:
         (
             "strat -n 2",
             "%mcjax strat -n 2: there is no command strat. Did you mean start? Commands: start, "
-            "connect, run, status, last, log, vars, compare, push, pull, timeline, interrupt, "
+            "connect, run, auto, status, last, log, vars, compare, push, pull, timeline, interrupt, "
             "heal, restart, stop. Help: %mcjax?",
         ),
         (
             "xyz",
-            "%mcjax xyz: there is no command xyz. Commands: start, connect, run, status, last, "
-            "log, vars, compare, push, pull, timeline, interrupt, heal, restart, stop. "
+            "%mcjax xyz: there is no command xyz. Commands: start, connect, run, auto, status, "
+            "last, log, vars, compare, push, pull, timeline, interrupt, heal, restart, stop. "
             "Help: %mcjax?",
         ),
         (
@@ -497,6 +498,69 @@ def test_a_cell_is_run_as_its_line_says(
     ]
     assert capsys.readouterr().out == "[all 2] mine\n" * 2
     assert (view.shown, view.now) == ([], "")
+
+
+RUNS_ON_ALL = (
+    "Every cell runs on the processes, except those that begin with %%here, another cell magic or "
+    "%mcjax\n"
+)
+RUNS_HERE = "Cells run in the notebook kernel, except those that begin with %%mcjax\n"
+
+
+def test_auto_runs_cells_without_a_magic_on_the_processes(
+    magics: McjaxMagics, cluster: FakeCluster, capsys: Captured
+) -> None:
+    def lines(cell: str) -> list[Any]:
+        """What runs on the processes of a cell, and the number of its first line."""
+        cluster.done.clear()
+        changed = "".join(magics.transform(cell.splitlines(keepends=True)))
+        magics.begin_cell(SimpleNamespace(raw_cell=cell))
+        assert magics.transform(["x\n"]) == ["x\n"]  # what a magic such as %%time transforms
+        if changed.startswith("%%mcjax"):
+            line, _, body = changed.partition("\n")
+            magics.mcjax_cell(line.removeprefix("%%mcjax"), body)
+        magics.end_cell(SimpleNamespace(info=None, error_in_exec=None))
+        return [(source, given["first_line"]) for source, given in cluster.done]
+
+    for told, auto in ("", False), ("on", True), ("", True), ("off", False):
+        magics.mcjax(f"auto {told}")
+        assert capsys.readouterr().out == (RUNS_ON_ALL if auto else RUNS_HERE)
+        assert lines("x = 1\ny = 2\n") == ([("x = 1\ny = 2\n", 1)] if auto else [])
+        assert lines("# Train.\n%%mcjax -p 0\nx") == [("# Train.\nx", 2)]
+        for cell in ("%%here\nx", "%%time\nx", "%mcjax auto off", "%load_ext mcnb", "\n"):
+            assert lines(cell) == []
+    with pytest.raises(OptionError) as caught:
+        magics.mcjax("auto yes")
+    assert str(caught.value) == ("%mcjax auto yes: expected on or off. For example: %mcjax auto on")
+
+
+def test_cells_of_a_front_end_stay_in_the_kernel(magics: McjaxMagics) -> None:
+    content: dict[str, bool] = {}
+    magics.shell.kernel = SimpleNamespace(get_parent=lambda channel: {"content": content})
+    magics.auto = True
+    assert magics.transform(["x\n"]) == ["%%mcjax\n", "x\n"]
+    for hidden in {"silent": True}, {"store_history": False}:
+        content.clear()
+        content.update(hidden)
+        assert magics.transform(["x\n"]) == ["x\n"]
+
+
+def test_a_cell_here_takes_no_words(magics: McjaxMagics) -> None:
+    ran: list[str] = []
+    magics.shell.run_cell = ran.append
+    with pytest.raises(OptionError) as caught:
+        magics.here("-p 0", "x")
+    assert str(caught.value) == "%%here -p 0: expected nothing after %%here"
+    magics.here("", "x")
+    assert ran == ["x"]
+
+
+def test_what_is_written_without_auto(magics: McjaxMagics) -> None:
+    assert with_magic("%%here\n%%time\nx", auto=True) == "%%time\nx"
+    assert with_magic("# a\n%%here  # why\nx", auto=False) == "# a\n\nx"
+    assert with_magic("%%here", auto=True) == "\n"
+    assert with_magic("%%hereby\nx", auto=True) == "%%hereby\nx"
+    assert with_magic("# a\n%%mcjax\nx", auto=True) == "%%mcjax\n# a\nx"
 
 
 def test_the_first_cell_starts_a_cluster(magics: McjaxMagics, made: list[FakeCluster]) -> None:

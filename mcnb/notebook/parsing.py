@@ -1,0 +1,100 @@
+"""Parse what stands after `%mcjax` and `%%mcjax`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from IPython.core.magic_arguments import MagicArgumentParser
+from IPython.utils.process import arg_split
+
+from mcnb._cells import OFF, ON
+from mcnb.errors import OptionError
+from mcnb.options import CELL, MAX_PROCESSES, RUN_FILE, Option, options_of, process_set
+
+AUTO, COMPARE, PUSH, PULL = "auto", "compare", "push", "pull"
+# What the commands that work on something are given.
+OPERANDS = {
+    RUN_FILE: "FILE",
+    AUTO: f"{ON}|{OFF}",
+    COMPARE: "NAME",
+    PUSH: "NAME ...",
+    PULL: "NAME ...",
+}
+# Those whose operand is the rest of the line as it is written: an expression has its own quotes,
+# spaces and signs.
+AS_WRITTEN = (COMPARE, PUSH, PULL)
+
+
+class SentenceParser(MagicArgumentParser):
+    """A parser whose errors are sentences: the input, the allowed values, and the remedy."""
+
+    def __init__(self, magic: str, known: Sequence[Option]) -> None:
+        super().__init__(prog=magic)
+        self.allow_abbrev = False
+        self.known = known
+        self.given = ""
+        for option in known:
+            takes = "append" if option.repeatable else "store"
+            self.add_argument(*option.flags, action=takes if option.metavar else "store_true")
+
+    def options(self, command: str | None = None) -> list[str]:
+        """Return the first flags of a command's options, or of all options if it has none."""
+        own = [option for option in self.known if command in option.commands]
+        return [option.flags[0] for option in own or self.known]
+
+    def parse(self, line: str) -> Any:
+        """Parse a line, or raise OptionError."""
+        self.given = f"{self.prog} {line}".strip()
+        command, rest = (*line.split(None, 1), "", "")[:2]
+        try:
+            words = [command] if command in AS_WRITTEN else arg_split(line, posix=True, strict=True)
+        except ValueError as error:  # a quote that is not closed
+            raise OptionError(f"{self.given}: {error}. Help: {self.prog}?") from None
+        args, unknown = self.parse_known_args(self._joined(words))
+        if getattr(args, "operand", "") and args.command not in OPERANDS:
+            unknown.insert(0, args.operand)
+        if unknown:
+            known = self.options(getattr(args, "command", None))
+            raise OptionError(
+                f"{self.given}: there is no option {unknown[0]}. Options: {', '.join(known)}. "
+                f"Help: {self.prog}?"
+            )
+        if command in AS_WRITTEN:
+            args.operand = rest.strip()
+        return args
+
+    def _joined(self, words: list[str]) -> list[str]:
+        """Join each value that may begin with a dash to its option."""
+        dashed = {flag for option in self.known if option.dashed for flag in option.flags}
+        joined: list[str] = []
+        for word in words:
+            if joined and joined[-1] in dashed:
+                joined[-1] += f"={word}"
+            else:
+                joined.append(word)
+        return joined
+
+    def error(self, message: str) -> NoReturn:
+        """Raise an OptionError in place of argparse's error."""
+        complaint = message.removeprefix("argument ")
+        raise OptionError(f"{self.given}: {complaint}. Help: {self.prog}?")
+
+
+def cell_parser() -> SentenceParser:
+    """Return the parser of the text after `%%mcjax`."""
+    return SentenceParser("%%mcjax", options_of(CELL))
+
+
+def first_process(line: str) -> int:
+    """Return the first process that a cell runs on, given the text after `%%mcjax`.
+
+    Example:
+        >>> first_process("--unchecked -p 3,1"), first_process("-p")
+        (1, 0)
+    """
+    try:
+        wanted = cell_parser().parse(line).processes
+        return 0 if wanted is None else process_set(wanted, MAX_PROCESSES)[0]
+    except OptionError:
+        return 0  # the option is not complete yet

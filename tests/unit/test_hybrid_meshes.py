@@ -37,10 +37,10 @@ def source_with(words: str) -> str:
     return "\n".join(line for line in source.splitlines() if not line.startswith("%"))
 
 
-def hybrid(*args: Any) -> Mesh:
+def hybrid(*args: Any, **options: Any) -> Mesh:
     names: dict[str, Any] = {}
     exec(source_with("def hybrid"), names)
-    mesh: Mesh = names["hybrid"](*args)
+    mesh: Mesh = names["hybrid"](*args, **options)
     return mesh
 
 
@@ -52,13 +52,14 @@ def numbers(mesh: Mesh) -> list[list[int]]:
 def test_slices_lie_along_one_axis_whichever_processes_they_belong_to(
     processes_per_node: int,
 ) -> None:
-    mesh = hybrid(nodes(processes_per_node))
+    mesh = hybrid(nodes(processes_per_node), NODES)
     assert dict(mesh.shape) == {"across": NODES, "inside": GPUS}
     assert numbers(mesh) == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
 def test_processes_can_stand_in_for_slices() -> None:
-    assert numbers(hybrid(nodes(2), "process_index")) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    mesh = hybrid(nodes(2), 2 * NODES, process_is_granule=True)
+    assert numbers(mesh) == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
 def test_make_mesh_raises_what_the_lesson_says() -> None:

@@ -440,8 +440,8 @@ def sentence(call: Callable[..., object], *words: str) -> str:
         (
             "strat -n 2",
             "%mcjax strat -n 2: there is no command strat. Did you mean start? Commands: start, "
-            "connect, run, auto, status, last, log, vars, compare, push, pull, timeline, interrupt, "
-            "heal, restart, stop. Help: %mcjax?",
+            "connect, run, auto, status, last, log, vars, compare, push, pull, timeline, "
+            "interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
             "xyz",

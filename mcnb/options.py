@@ -41,6 +41,7 @@ class Option:
             the option is repeatable, or True if it takes no value. None keeps it as it is.
         repeatable: Whether it may be given several times.
         dashed: Whether its value may begin with a dash.
+        optional: Whether its value may be left out.
 
     Example:
         >>> Option(("-n", "--number"), "N", "how many").usage
@@ -55,6 +56,7 @@ class Option:
     read: Callable[[Any], Any] | None = None
     repeatable: bool = False
     dashed: bool = False
+    optional: bool = False
 
     @property
     def name(self) -> str:
@@ -65,15 +67,18 @@ class Option:
     def usage(self) -> str:
         """The option as written in a usage line."""
         more = " ..." if self.repeatable else ""
-        return f"[{self.flags[0]} {self.metavar}".strip() + f"{more}]"
+        return f"[{self._written(self.flags[:1])}{more}]"
+
+    def _written(self, flags: Iterable[str]) -> str:
+        value = f"[{self.metavar}]" if self.optional else self.metavar
+        return f"{', '.join(flags)} {value}".strip()
 
     def explain(self, flags: Iterable[str]) -> str:
         """Return the lines that describe the option in a help text, with these of its flags."""
-        written = f"{', '.join(flags)} {self.metavar}".strip()
         return textwrap.fill(
             self.help,
             _WIDTH,
-            initial_indent=f"  {written:<{_COLUMN - 3}} ",
+            initial_indent=f"  {self._written(flags):<{_COLUMN - 3}} ",
             subsequent_indent=" " * _COLUMN,
             break_on_hyphens=False,
         )
@@ -89,7 +94,7 @@ def usage(prefix: str, command: str, suffix: str = "") -> str:
 
     Example:
         >>> usage("%mcjax restart", "restart")
-        '%mcjax restart [--replay]'
+        '%mcjax restart [--replay [CELLS]] [--keep-going]'
     """
     words = [option.usage.replace(" ", "\xa0") for option in options_of(command)]
     return textwrap.fill(
@@ -347,6 +352,30 @@ def process_set(given: str | int | Iterable[int], count: int) -> tuple[int, ...]
     return tuple(sorted(chosen))
 
 
+def cell_numbers(given: str) -> tuple[tuple[int, int], ...]:
+    """Return the cells that `--replay` names: the first and the last number of each range.
+
+    Raises:
+        OptionError: The text is no list of cells.
+
+    Example:
+        >>> cell_numbers("In[1-5]"), cell_numbers("In[1], In[3-4],7")
+        (((1, 5),), ((1, 1), (3, 4), (7, 7)))
+    """
+    ranges = []
+    for part in given.split(","):
+        match = re.fullmatch(r"\s*(In\[)?\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?(?(1)\])\s*", part)
+        first = int(match[2]) if match else 0
+        last = int(match[3] or match[2]) if match else -1
+        if first > last:
+            raise OptionError(
+                f"--replay {given}: name cells by the numbers in their prompts, with ranges and "
+                "commas between them. For example: --replay In[1-5],In[8]"
+            )
+        ranges.append((first, last))
+    return tuple(ranges)
+
+
 # The order of options in help texts and errors. The defaults are those of Options.
 OPTIONS = (
     Option(
@@ -478,7 +507,15 @@ OPTIONS = (
         ("connect",),
         "cluster_id",
     ),
-    Option(("--replay",), "", "re-run the cells that had succeeded, until one fails", ("restart",)),
+    Option(
+        ("--replay",),
+        "CELLS",
+        "re-run the cells that had succeeded, until one fails; or of those only these, such as "
+        "In[1-5] or 1-5,8",
+        ("restart",),
+        optional=True,
+    ),
+    Option(("--keep-going",), "", "go on with the replay after a cell that fails", ("restart",)),
     Option(
         ("--order",),
         "",

@@ -19,7 +19,16 @@ from mcnb.cluster.workers import Pending, Processes
 from mcnb.errors import CellError, ClusterError
 from mcnb.lockstep.comparison import Question
 from mcnb.messages import Healed, ProcessError, Reply
-from mcnb.options import CONNECTED, LOCAL, Options, host_list, process_set, seconds, words
+from mcnb.options import (
+    CONNECTED,
+    LOCAL,
+    Options,
+    cell_numbers,
+    host_list,
+    process_set,
+    seconds,
+    words,
+)
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.scene import Scene
 from mcnb.worker import rpc, survey
@@ -418,12 +427,21 @@ class Cluster:
     @property
     def replayable(self) -> str:
         """The cells that `restart(replay=True)` runs again, in words."""
-        return self._history.ahead
+        return self.to_replay(True)
+
+    def to_replay(self, replay: bool | str) -> str:
+        """Return the cells that `restart(replay=replay)` runs again, in words.
+
+        Raises:
+            OptionError: The text in `replay` names no cells.
+        """
+        return self._history.ahead(_ranges(replay))
 
     def restart(
         self,
         *,
-        replay: bool = False,
+        replay: bool | str = False,
+        keep_going: bool = False,
         watcher: Watcher | None = None,
         tell: Callable[[str], object] | None = None,
     ) -> Result | None:
@@ -433,17 +451,21 @@ class Cluster:
             replay: Whether to re-run, in order, the cells that ran without an error since the
                 cluster was started or restarted, including those before a process died. The replay
                 leaves out earlier versions of cells that were changed, and cells with the comment
-                `# mcnb: no-replay`, and stops at the first cell that fails.
+                `# mcnb: no-replay`, and stops at the first cell that fails. A text names the cells
+                to re-run, such as `"In[1-5]"`.
+            keep_going: Whether to go on after a cell that fails.
             watcher: Called about ten times a second while a cell is re-run.
             tell: As for `start`; and called before each cell that is re-run.
 
         Returns:
-            The result of the cell that failed in the replay, or None.
+            The result of the first cell that failed in the replay, or None.
 
         Raises:
+            OptionError: The text in `replay` names no cells.
             ClusterError: The processes could not be started, or died in the replay; or mcnb did not
                 start the processes, and so can't restart them.
         """
+        ranges = _ranges(replay)
         if not self.options.ours:
             raise ClusterError(
                 "These processes were not started by mcnb. Restart them with the tool that "
@@ -459,28 +481,42 @@ class Cluster:
             if not replay:
                 return None
             history = self._history
-            left_out, *others = map(
-                tuple, (history.left_out, history.endless, history.marked, history.replaced)
-            )
+            before = history.left_out, history.endless, history.marked, history.replaced
+            left_out, endless, marked, replaced = map(tuple, before)
             ran: list[str] = []
             pushed: dict[str, None] = {}  # ordered and unique
-            failed, stopped_at = None, ""
-            ahead = history.replayed()
+            failed: Result | None = None
+            failing: list[str] = []
+            unnamed = history.unnamed(ranges)
+            ahead = history.replayed(ranges)
             count = sum(isinstance(step, Cell) for step in ahead)
             steps = iter(ahead)
             for step in steps:
                 if isinstance(step, Cell) and tell is not None:
-                    tell(f"Replaying {len(ran) + 1} of {count}: In[{step.label}]")
+                    done = len(ran) + len(failing) + 1
+                    tell(f"Replaying {done} of {count}: In[{step.label}]")
                 if isinstance(step, Push):
                     self.push(step.values, step.targets)
                     pushed |= dict.fromkeys(step.values)
                 elif (result := self._run(self._lifetime.ready(), step, watcher)).ok:
                     ran.append(step.label)
                 else:
-                    failed, stopped_at = result, step.label
-                    break
+                    failed = failed or result
+                    failing.append(step.label)
+                    if not keep_going or not result.outcome.intact:
+                        break
             not_run = sum(isinstance(step, Cell) for step in steps)
-            self.replay = Replay(tuple(ran), tuple(pushed), stopped_at, not_run, left_out, *others)
+            self.replay = Replay(
+                tuple(ran),
+                tuple(pushed),
+                tuple(failing),
+                not_run,
+                left_out,
+                endless,
+                marked,
+                replaced,
+                tuple(unnamed),
+            )
             return failed
 
     def stop(self) -> None:
@@ -615,6 +651,11 @@ def connect(
     )
     cluster.start()
     return cluster
+
+
+def _ranges(replay: bool | str) -> tuple[tuple[int, int], ...]:
+    """Return the ranges of the cells to replay; empty for all."""
+    return cell_numbers(replay) if isinstance(replay, str) else ()
 
 
 # The cluster that the magics control; None if there is no cluster yet.

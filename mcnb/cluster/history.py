@@ -63,37 +63,39 @@ class Replay:
     Attributes:
         ran: The labels of the cells that ran again.
         pushed: The names of the variables that were set again.
-        stopped_at: The label of the cell that failed; empty if none did.
-        not_run: The number of cells after the failed cell.
+        failed: The labels of the cells that failed: of the one that ended the replay, or of all.
+        not_run: The number of cells after the one that ended the replay.
         left_out: The labels of cells that were left out because they had failed before.
         endless: The labels of cells that were left out because their computations did not end.
         marked: The labels of cells that were left out because a comment in them says so.
         replaced: The labels of cells that were left out because they ran again after a change.
+        unnamed: The labels of cells that were left out because others were named.
     """
 
     ran: tuple[str, ...]
     pushed: tuple[str, ...] = ()
-    stopped_at: str = ""
+    failed: tuple[str, ...] = ()
     not_run: int = 0
     left_out: tuple[str, ...] = ()
     endless: tuple[str, ...] = ()
     marked: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the summary in words.
 
         Example:
-            >>> print(Replay(("1",), ("n",), "4", 2, ("2", "3")))
+            >>> print(Replay(("1",), ("n",), ("4",), 2, ("2", "3")))
             1 cell ran again: In[1]. Restored variables: n. In[4] failed, and 2 cells after it did \
 not run. Left out, because they had failed before: In[2], In[3]
         """
         said = [f"{plural(len(self.ran), 'cell', 'cells')} ran again{_listed(self.ran)}"]
         if self.pushed:
             said.append(f"Restored variables: {', '.join(self.pushed)}")
-        if self.stopped_at:
+        if self.failed:
             rest = f", and {plural(self.not_run, 'cell', 'cells')} after it did not run"
-            said.append(f"In[{self.stopped_at}] failed{rest if self.not_run else ''}")
+            said.append(f"{_named(self.failed)} failed{rest if self.not_run else ''}")
         if self.left_out:
             they = "it" if len(self.left_out) == 1 else "they"
             said.append(f"Left out, because {they} had failed before{_listed(self.left_out)}")
@@ -104,6 +106,8 @@ not run. Left out, because they had failed before: In[2], In[3]
             said.append(f"Left out, as marked{_listed(self.marked)}")
         if self.replaced:
             said.append(f"Left out, as a newer version ran{_listed(self.replaced)}")
+        if self.unnamed:
+            said.append(f"Left out, as not named{_listed(self.unnamed)}")
         return ". ".join(said)
 
 
@@ -114,7 +118,28 @@ def _older(one: Cell, other: Cell) -> bool:
 
 def _listed(labels: Sequence[str]) -> str:
     """Return a colon and the cells' labels; empty if there are no cells."""
-    return ": " + ", ".join(f"In[{label}]" for label in labels) if labels else ""
+    return f": {_named(labels)}" if labels else ""
+
+
+def _named(labels: Sequence[str]) -> str:
+    return ", ".join(f"In[{label}]" for label in labels)
+
+
+def is_named(label: str, ranges: Sequence[tuple[int, int]]) -> bool:
+    """Return whether a cell's number is in one of some ranges.
+
+    Args:
+        label: The cell's label. `7.2` is the second cell of a notebook that In[7] has run.
+        ranges: The first and the last number of each range; every cell is named if there is none.
+
+    Example:
+        >>> [is_named(label, [(1, 5), (7, 7)]) for label in ("5", "6", "7.2", "")]
+        [True, False, True, False]
+    """
+    number = label.partition(".")[0]
+    if not ranges:
+        return True
+    return number.isdecimal() and any(first <= int(number) <= last for first, last in ranges)
 
 
 class History:
@@ -177,16 +202,25 @@ class History:
             self.steps, self._old = [], False
             self.left_out, self.endless, self.marked, self.replaced = [], [], [], []
 
-    @property
-    def ahead(self) -> str:
-        """The cells that a replay will run again, in words."""
-        cells = tuple(step.label for step in self.steps if isinstance(step, Cell))
+    def ahead(self, ranges: Sequence[tuple[int, int]] = ()) -> str:
+        """Return the cells that a replay will run again, in words; `ranges` as for `is_named`."""
+        cells = [step.label for step in self.steps if isinstance(step, Cell)]
+        cells = [label for label in cells if is_named(label, ranges)]
         return f"{plural(len(cells), 'cell', 'cells')}{_listed(cells)}"
 
-    def replayed(self) -> list[Step]:
-        """Clear the history, and return its steps, to be added again as they succeed."""
+    def unnamed(self, ranges: Sequence[tuple[int, int]]) -> list[str]:
+        """Return the cells that a replay of these ranges leaves out."""
+        cells = [step.label for step in self.steps if isinstance(step, Cell)]
+        return [label for label in cells if not is_named(label, ranges)]
+
+    def replayed(self, ranges: Sequence[tuple[int, int]] = ()) -> list[Step]:
+        """Clear the history, and return its steps, to be added again as they succeed.
+
+        Args:
+            ranges: The cells to return, as for `is_named`; variables that were set always are.
+        """
         steps, self.steps, self._old = self.steps, [], False
-        return steps
+        return [one for one in steps if isinstance(one, Push) or is_named(one.label, ranges)]
 
     def ended(self) -> None:
         """Record that the user ended the processes, and so deleted their variables."""

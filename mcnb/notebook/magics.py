@@ -451,10 +451,15 @@ class McjaxMagics(Magics):
 
     def _restart(self, args: Any) -> None:
         cluster = clusters.current_cluster()
-        aim = f", then replaying {cluster.replayable}" if args.replay else ""
+        if args.keep_going and not args.replay:
+            raise OptionError("%mcjax restart --keep-going: only with --replay. Help: %mcjax?")
+        replay = args.replay or False
+        aim = f", then replaying {cluster.to_replay(replay)}" if replay else ""
         failed = self._while_starting(
             cluster,
-            lambda live, tell: cluster.restart(replay=args.replay, watcher=live, tell=tell),
+            lambda live, tell: cluster.restart(
+                replay=replay, keep_going=args.keep_going, watcher=live, tell=tell
+            ),
             aim,
         )
         if args.replay:

@@ -35,6 +35,9 @@ class SentenceParser(MagicArgumentParser):
         self.known = known
         self.given = ""
         for option in known:
+            if option.optional:
+                self.add_argument(*option.flags, nargs="?", const=True)
+                continue
             takes = "append" if option.repeatable else "store"
             self.add_argument(*option.flags, action=takes if option.metavar else "store_true")
 

@@ -113,10 +113,15 @@ def test_an_unchecked_cell_and_its_time_limit_are_replayed_as_they_were(
 @pytest.mark.promise("%mcjax restart --replay")
 def test_the_magic(notebook: Notebook) -> None:
     notebook.run("%mcjax restart")
-    notebook.run("%%mcjax\nkept = 3")
+    first = notebook.run("%%mcjax\nkept = 3").execution_count
     assert re.fullmatch(
         r"1 cell ran again: In\[\d+\]\nReady: 4 processes x 2 CPU devices\n",
         notebook.run("%mcjax restart --replay").stdout,
+    )
+    second = notebook.run("%%mcjax\nmore = kept + 1").execution_count
+    assert notebook.run(f"%mcjax restart --replay In[{first}]").stdout == (
+        f"1 cell ran again: In[{first}]. Left out, as not named: In[{second}]\n"
+        "Ready: 4 processes x 2 CPU devices\n"
     )
     assert notebook.run("%%mcjax\nkept").stdout == "[all 4] 3\n"
 

@@ -199,7 +199,7 @@ def test_help_explains_each_option_once() -> None:
         "Option of run:",
         "Option of log:",
         "Option of timeline:",
-        "Option of restart:",
+        "Options of restart:",
     ]
     explained = [line.split()[0].rstrip(",") for line in lines if line.startswith("  -")]
     of_magic = [option for option in OPTIONS if {*option.commands} & {*McjaxMagics._commands}]

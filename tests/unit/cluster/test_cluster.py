@@ -14,7 +14,7 @@ from mcnb.cluster.history import Cell, Push
 from mcnb.cluster.lifetime import Absence
 from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result
-from mcnb.errors import CellError, ClusterError
+from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.messages import ProcessError, Reply
 from mcnb.options import CONNECTED, Options
 
@@ -163,6 +163,36 @@ def test_a_replay_ends_at_the_first_cell_that_fails(
     assert [cell.source for cell in ran] == ["a", "b"]
     assert str(cluster.replay) == (
         "1 cell ran again: In[1]. In[2] failed, and 2 cells after it did not run"
+    )
+
+
+def test_a_replay_of_some_cells_goes_on_after_one_that_fails(
+    cluster: Cluster, ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for source in "abcde":
+        cluster.run(source)
+    ran.clear()
+    run = Execution.run
+
+    def run_or_fail(self: Execution, cell: Cell) -> Result:
+        result = run(self, cell)
+        return Result({0: Reply(error=MINE)}, 3) if cell.source in "bd" else result
+
+    monkeypatch.setattr(Execution, "run", run_or_fail)
+    told: list[str] = []
+    assert cluster.to_replay("In[2-4],1") == "4 cells: In[1], In[2], In[3], In[4]"
+    failed = cluster.restart(replay="In[2-4],1", keep_going=True, tell=told.append)
+    assert failed is not None
+    assert told[-1] == "Replaying 4 of 4: In[4]"
+    assert [cell.source for cell in ran] == ["a", "b", "c", "d"]
+    assert str(cluster.replay) == (
+        "2 cells ran again: In[1], In[3]. In[2], In[4] failed. Left out, as not named: In[5]"
+    )
+    with pytest.raises(OptionError) as caught:
+        cluster.restart(replay="In[4-2]")
+    assert str(caught.value) == (
+        "--replay In[4-2]: name cells by the numbers in their prompts, with ranges and commas "
+        "between them. For example: --replay In[1-5],In[8]"
     )
 
 

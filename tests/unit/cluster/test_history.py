@@ -118,6 +118,17 @@ def test_what_is_kept_is_what_came_after_the_last_restart_that_something_followe
         assert history.steps == expected
 
 
+def test_only_the_cells_of_some_ranges_are_replayed() -> None:
+    history = of(FIRST, SECOND, THIRD)
+    assert history.unnamed([(2, 9)]) == ["1"]
+    assert history.ahead([(2, 9)]) == "1 cell: In[2]"
+    steps = history.replayed([(2, 9)])
+    assert (FIRST in steps, SECOND in steps, THIRD in steps) == (False, True, True)
+    assert str(Replay(("2",), failed=("3", "4"), unnamed=("1",))) == (
+        "1 cell ran again: In[2]. In[3], In[4] failed. Left out, as not named: In[1]"
+    )
+
+
 def test_a_cell_whose_computation_did_not_end_is_excluded() -> None:
     history = of(FIRST, SECOND, THIRD)
     history.exclude({"2", "7"})
@@ -175,12 +186,12 @@ def test_a_replay_remembers_which_cells_had_failed() -> None:
 
 
 def test_only_cells_are_announced_for_a_replay() -> None:
-    assert of(FIRST, SECOND, THIRD).ahead == "2 cells: In[1], In[2]"
-    assert of(SECOND).ahead == "0 cells"
+    assert of(FIRST, SECOND, THIRD).ahead() == "2 cells: In[1], In[2]"
+    assert of(SECOND).ahead() == "0 cells"
 
 
 def test_a_replay_that_stops_at_the_last_cell_names_no_cells_after_it() -> None:
-    assert str(Replay(("1",), stopped_at="2")) == "1 cell ran again: In[1]. In[2] failed"
+    assert str(Replay(("1",), failed=("2",))) == "1 cell ran again: In[1]. In[2] failed"
 
 
 def version(label: str, source: str, name: str = "a") -> Cell:

@@ -69,12 +69,19 @@ class FakeCluster:
     def status(self) -> str:
         return "2 processes: ready"
 
+    def to_replay(self, replay: bool | str) -> str:
+        return "2 cells" if replay is True else f"those of {replay}"
+
     def restart(
-        self, replay: bool, watcher: object, tell: Callable[[str], object]
+        self,
+        replay: bool | str,
+        keep_going: bool,
+        watcher: object,
+        tell: Callable[[str], object],
     ) -> Result | None:
         assert watcher is not None
         tell(WAITS)
-        self._do("restart", replay)
+        self._do("restart", replay, *["keep going"] * keep_going)
         return self.failed
 
     def push(self, values: dict[str, Any]) -> None:
@@ -241,6 +248,12 @@ def test_a_replay_says_what_it_ran(
     assert capsys.readouterr().out == f"2 cells ran again\nReady: {TWO}\n"
     starting = f"Starting {TWO}, then replaying 2 cells …"
     assert view.shown == [starting, f"{starting}\n{WAITS}"]
+    magics.mcjax("restart --keep-going --replay In[1-5],In[8]")
+    assert cluster.done[-1] == ("restart", "In[1-5],In[8]", "keep going")
+    assert view.shown[2] == f"Starting {TWO}, then replaying those of In[1-5],In[8] …"
+    with pytest.raises(OptionError) as caught:
+        magics.mcjax("restart --keep-going")
+    assert str(caught.value) == ("%mcjax restart --keep-going: only with --replay. Help: %mcjax?")
 
 
 def test_a_replay_that_fails_shows_its_cell(
@@ -459,7 +472,8 @@ def sentence(call: Callable[..., object], *words: str) -> str:
         ),
         (
             "restart --fast",
-            "%mcjax restart --fast: there is no option --fast. Options: --replay. Help: %mcjax?",
+            "%mcjax restart --fast: there is no option --fast. Options: --replay, --keep-going. "
+            "Help: %mcjax?",
         ),
         (
             "start -n",

@@ -113,14 +113,15 @@ def test_doctor_finds_what_is_wrong(client: Path) -> None:
             same("two"),
             "note     The address of two is 127.0.1.1, which no other host reaches, on two itself. "
             "mcnb gives JAX another address; without mcnb, processes on this host do not find each "
-            "other. Fix it: ssh two 'echo 10.97.0.3 two | sudo tee -a /etc/hosts'",
+            f"other. Fix it: ssh -F {client} two 'echo 10.97.0.3 two | sudo tee -a /etc/hosts'",
             "missing  The host three can't be reached: ssh: Could not resolve hostname three: "
             f"Temporary failure in name resolution. Try: ssh -o BatchMode=yes -F {client} three",
             "missing  one can't connect to two at 10.97.0.3: Permission denied. mcnb and JAX use "
-            "free ports. Fix it: ssh two 'sudo ufw allow from 10.97.0.2 to any proto tcp'",
+            f"free ports. Fix it: ssh -F {client} two 'sudo ufw allow from 10.97.0.2 to any proto "
+            "tcp'",
             # What one answers does not reach two either.
             "missing  two can't connect to one at 10.97.0.2: no answer. mcnb and JAX use free "
-            "ports. Fix it: ssh one 'sudo ufw allow from 10.97.0.3 to any proto tcp'",
+            f"ports. Fix it: ssh -F {client} one 'sudo ufw allow from 10.97.0.3 to any proto tcp'",
             SLICES,
             "3 problems found, see above",
         ],

@@ -191,7 +191,7 @@ def test_what_the_magic_refuses(notebook: Notebook, tmp_path: Path) -> None:
     assert notebook.error("%mcjax stop it") == (
         "OptionError: %mcjax stop it: there is no option it. Options: -n, -d, --platform, --env, "
         "--unchecked, --values, --no-values, --timeout, --args, --launcher, --hosts, --options, "
-        "--listen, --profile, --cluster-id, --replay, --order, --full. Help: %mcjax?"
+        "--listen, --profile, --cluster-id, --replay, --keep-going, --order, --full. Help: %mcjax?"
     )
 
 

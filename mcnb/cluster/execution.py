@@ -233,6 +233,8 @@ class Execution:
         def patience() -> float | None:
             self._show(pending, "")
             waits = pending.all_inactive(WAITS_S)
+            # A process that waits for a GPU is never inactive, because CUDA polls.
+            waits = waits or (self._late and pending.clock() > WAITS_S)
             return None if waits or self._processes.exits or self._presses else TICK_S
 
         pending.follow(patience)

@@ -38,6 +38,8 @@ import psutil
 from mcnb._system import GRACE_S, PR_SET_NAME, die_with_parent, prctl
 
 _TASKS = Path("/proc/self/task")
+# What the environment has before the modules are imported, some of which add to it.
+_AT_FIRST = frozenset(os.environ)
 # Modules to preload, in the order of need: for the controller, the processes, and typical cells.
 CONTROLLER = (
     "ipyparallel.controller.app",
@@ -209,8 +211,10 @@ def _become(spec: Spec, parent: int, files: list[int]) -> NoReturn:
             os.dup2(file, number)
         os.umask(spec.umask)
         os.chdir(spec.cwd)
+        # JAX, for example, says by a variable that XLA's notes are not to be printed.
+        added = {name: value for name, value in os.environ.items() if name not in _AT_FIRST}
         os.environ.clear()
-        os.environ.update(spec.env)
+        os.environ.update(added | spec.env)
         _as_if_imported_now()
     except BaseException as error:
         os.write(2, f"{type(error).__name__}: {error}\n".encode())

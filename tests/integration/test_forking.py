@@ -83,6 +83,14 @@ def test_another_environment_needs_another_keeper(
         )
 
 
+def test_what_imports_add_to_the_environment_is_in_forked_processes(cluster: mcnb.Cluster) -> None:
+    """JAX sets how much XLA's libraries log, which those that are loaded later read."""
+    level = "__import__('os').environ.get('TF_CPP_MIN_LOG_LEVEL')"
+    assert set(cluster.pull(level).values()) == {"1"}
+    with mcnb.Cluster(1, 1, env={"TF_CPP_MIN_LOG_LEVEL": "0"}) as one:
+        assert one.pull(level) == {0: "0"}
+
+
 @pytest.mark.promise("a forked process is like a started one")
 def test_a_forked_process_is_as_if_it_had_been_started(cluster: mcnb.Cluster) -> None:
     """Nothing of the fork server is left in it, and nothing is shared that each has of its own."""

@@ -328,6 +328,13 @@ def test_launches_that_went_ahead_and_hang_are_aborted(asked: list[Any]) -> None
     assert asked == ["abort", ("verify", {"ended": False, "heal": True})]
 
 
+def test_after_the_time_limit_nobody_waits_for_launches_that_went_ahead(asked: list[Any]) -> None:
+    processes = Processes(Call(replies(), never=[1]), Call({0: True}, never=[1, 2]))
+    processes.referee.verdict = MISSING
+    assert run(processes, checked=False, timeout=2.0).outcome.time_limit == 2.0
+    assert asked == ["stop", "abort", ("verify", {"ended": True, "heal": True})]
+
+
 def test_processes_that_diverged_and_hang_with_the_check_off_are_stopped(asked: list[Any]) -> None:
     processes = Processes(Call(replies(), never=[1], inactive=True), Call({0: True}))
     processes.referee.verdict = MISSING

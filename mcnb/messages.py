@@ -198,6 +198,7 @@ class Unfinished:
         native: Whether threads of native code use the processor, for any purpose.
         children: The names of child processes that the cell started, sorted.
         bytes: The size of this process's parts of all arrays.
+        gpu: Whether the process's devices are GPUs.
     """
 
     devices: tuple[int, ...] = ()
@@ -208,6 +209,7 @@ class Unfinished:
     children: tuple[str, ...] = ()
     bytes: int = 0
     cell: str = ""
+    gpu: bool = False
 
     @property
     def nothing(self) -> bool:

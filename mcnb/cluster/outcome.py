@@ -125,11 +125,12 @@ def _reasons(outcome: Outcome, count: int) -> list[str]:
         return [outcome.unhealed]
     said = _computing(outcome.unfinished, count)
     if said:
-        said.append(
-            "a computation that does not communicate can't be aborted"
-            if outcome.cut
-            else "it can't be aborted"
-        )
+        if any(one.gpu for one in outcome.unfinished.values()):
+            said.append("a computation on GPUs can't be aborted")
+        elif outcome.cut:
+            said.append("a computation that does not communicate can't be aborted")
+        else:
+            said.append("it can't be aborted")
     if outcome.silent:
         name = name_processes(list(outcome.silent), count)
         said.append(f"{name} did not report whether a device still computes")

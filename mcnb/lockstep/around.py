@@ -10,7 +10,7 @@ import linecache
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TypeAlias
 
 from mcnb.lockstep.dependence import (
@@ -28,6 +28,8 @@ from mcnb.lockstep.source import Place
 from mcnb.lockstep.threads import line_at
 
 _LONGEST_SOURCE = 100
+# Where a part of the source begins and ends: lines from 1, and columns in bytes of UTF-8 from 0.
+Span: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +42,39 @@ class Spot:
         frame: Its frame, if it is known.
         direct: Whether it calls the next inner spot, or makes the launch, without a library between
             them, which may have loops and conditions of its own.
+        span: The expression of the line that is under way, if it is known.
     """
 
     filename: str
     line: int
     frame: FrameType | None = None
     direct: bool = True
+    span: Span | None = None
 
     def is_at(self, place: Place) -> bool:
         """Return whether this is the line of a place."""
         return (self.filename, self.line) == (place.filename, place.file_line)
+
+
+def span_at(code: CodeType, instruction: int) -> Span | None:
+    """Return the expression of which an instruction is a part; None if CPython does not know it.
+
+    The instruction is an offset in the code object, such as `frame.f_lasti`.
+
+    Example:
+        >>> code = compile("f(x) if k else g(x)", "", "eval")
+        >>> spans = {span_at(code, at) for at in range(0, len(code.co_code), 2)}
+        >>> ((1, 0), (1, 4)) in spans, ((1, 15), (1, 19)) in spans
+        (True, True)
+    """
+    if instruction < 0:
+        return None
+    line, last, column, end = next(
+        itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4
+    )
+    if line is None or last is None or column is None or end is None:
+        return None
+    return (line, column), (last, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +109,10 @@ def around(filename: str, line: int) -> Detail:
 
 def conditions_of(place: Place, name: Callable[[str, int], str]) -> tuple[Condition, ...]:
     """Return the conditions around the lines on the stack of an earlier launch."""
-    spots = [Spot(code.co_filename, line_at(code, at)) for code, at in place.stack]
+    spots = [
+        Spot(code.co_filename, line_at(code, at), span=span_at(code, at))
+        for code, at in place.stack
+    ]
     return along(spots, name, None).conditions if spots else ()
 
 
@@ -104,7 +132,7 @@ def along(spots: Sequence[Spot], name: Callable[[str, int], str], own: int | Non
     # A comprehension has a frame of its own in older versions of Python, and recursion has many.
     seen: set[tuple[str, str, int]] = set()
     for spot, scope in zip(spots, scopes_of(spots), strict=True):
-        search = _Search(spot.line, linecache.getlines(spot.filename), scope)
+        search = _Search(spot.line, linecache.getlines(spot.filename), scope, spot.span)
         for one in reversed(search.inside(parsed(spot.filename), ())):
             key = spot.filename, one.words, one.line
             if key in seen:
@@ -164,11 +192,13 @@ class _Search:
         line: The line.
         lines: All lines of the source.
         scope: Where names on the line are looked up.
+        span: The expression of the line that is under way, if it is known.
     """
 
     line: int
     lines: Sequence[str]
     scope: Scope
+    span: Span | None = None
 
     def inside(self, node: ast.AST, found: _Found) -> _Found:
         """Return what is around the line, which is inside a node, given what is around the node.
@@ -218,6 +248,7 @@ class _Search:
         here = [node for node in nodes if self._on([node])]
         # If several nodes are on one line, only those with a call may make a launch.
         here.sort(key=lambda node: not _calls(node))
+        here = [node for node in here if self._has_span([node])] or here
         for node in here:
             inner = self.inside(node, found)
             if inner != found:
@@ -232,9 +263,12 @@ class _Search:
         found: _Found,
     ) -> _Found:
         chosen = [nodes for nodes in (body, orelse) if self._on(nodes)]
-        if len(chosen) == 2:  # on one line: choose the branch with a call, if only one has
+        if self._has_span([test]):
+            chosen = []
+        elif len(chosen) == 2:  # on one line: choose the branch with a call, if only one has
             calling = [nodes for nodes in chosen if any(map(_calls, nodes))]
-            chosen = calling if len(calling) == 1 else []
+            chosen = [nodes for nodes in chosen if self._has_span(nodes)] or calling
+            chosen = chosen if len(chosen) == 1 else []
         if not chosen:
             return self._children([test, *body, *orelse], found)
         words = ast.unparse(test)
@@ -244,8 +278,9 @@ class _Search:
         return self._children(chosen[0], self._after(chosen[0], found))
 
     def _operands(self, op: ast.boolop, values: Sequence[ast.expr], found: _Found) -> _Found:
-        """Return the code around the last operand on the line that has a call."""
+        """Return the code around the operand under way; if unknown, around the last with a call."""
         here = [i for i, value in enumerate(values) if self._on([value]) and _calls(value)]
+        here = [i for i in here if self._has_span([values[i]])] or here
         if not here:
             return found
         before = values[: here[-1]]
@@ -286,6 +321,18 @@ class _Search:
 
     def _on(self, nodes: Sequence[ast.AST]) -> bool:
         return any(first_line(node) <= self.line <= last_line(node) for node in nodes)
+
+    def _has_span(self, nodes: Sequence[ast.AST]) -> bool:
+        """Return whether what is under way is known to be in one of the nodes."""
+        if self.span is None:
+            return False
+        begins, ends = self.span
+        return any(
+            (node.lineno, node.col_offset) <= begins
+            and ends <= (node.end_lineno or node.lineno, node.end_col_offset or 0)
+            for node in nodes
+            if isinstance(node, (ast.expr, ast.stmt))
+        )
 
     def _in_loop(self, loop: ast.For | ast.AsyncFor | ast.While, found: _Found) -> _Found:
         """Add a loop, and the first line of its body that may skip the line, if one does."""

@@ -20,7 +20,7 @@ from mcnb._text import error_line
 from mcnb.errors import LockstepError
 from mcnb.lockstep import _jax, programs
 from mcnb.lockstep.abort import abort
-from mcnb.lockstep.around import Spot, along, conditions_of
+from mcnb.lockstep.around import Spot, along, conditions_of, span_at
 from mcnb.lockstep.callee import called_by
 from mcnb.lockstep.caught import CaughtExceptions
 from mcnb.lockstep.client import Client
@@ -202,7 +202,8 @@ def _spots(
             direct = not between if spots else programs.launches_once(between)
             if not spots:
                 below = [*between]
-            spots.append(Spot(code.co_filename, line_of(frame), frame, direct))
+            span = span_at(code, frame.f_lasti)
+            spots.append(Spot(code.co_filename, line_of(frame), frame, direct, span))
             between.clear()
             if code.co_filename == places.cell and code.co_name == "<module>":
                 break

@@ -72,6 +72,11 @@ _HINTS = {
         "the processes took different branches, or one of them has an extra or a missing launch. "
         "Every participant must run the same launches in the same order"
     ),
+    "branches": (
+        "the processes took different branches of {0}{1}. Every participant must run the same "
+        "launches in the same order: launch outside of the branches, or decide by a value that all "
+        "processes share"
+    ),
     "value": (
         "a replicated argument must be equal on all processes; otherwise the results are wrong, "
         "without an error. Compute it from the same seed or file on every process, or send it from "
@@ -153,7 +158,7 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:
     if verdict.kind == "mismatch" and all(
         any(inside.get(k) for k in ks) for ks, state in groups if state.launch is not None
     ):
-        return _HINTS["branch"]  # each group is in another branch of a condition
+        return _of_branches([each for each in inside.values() if each])
     for ks, state in groups:
         for condition in (one for k in ks for one in inside.get(k, ())):
             line = "" if _same_line(groups) else state.where
@@ -165,9 +170,24 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:
 
 def _of_condition(condition: Condition, line: str) -> str:
     """Return advice about a condition, given the line of the launch, in words."""
-    asks = f", which depends on the process ({condition.asks})" if condition.asks else ""
     quoted = _quoted(condition.words, "" if condition.near else condition.at)
-    return _HINTS["condition"].format(condition.line or line, quoted, asks)
+    return _HINTS["condition"].format(condition.line or line, quoted, _asks(condition))
+
+
+def _of_branches(each: Sequence[Sequence[Condition]]) -> str:
+    """Return advice about processes in several branches, given the conditions of each process."""
+    for one in (one for conditions in each for one in conditions):
+        both = {one.words, f"not {one.words}", f"not ({one.words})"}
+        held = [[c for c in found if c.at == one.at and c.words in both] for found in each]
+        words = {c.words for found in held for c in found}
+        if all(held) and {one.words} < words:
+            near = all(c.near for found in held for c in found)
+            return _HINTS["branches"].format(_quoted(one.words, "" if near else one.at), _asks(one))
+    return _HINTS["branch"]
+
+
+def _asks(condition: Condition) -> str:
+    return f", which depends on the process ({condition.asks})" if condition.asks else ""
 
 
 def _quoted(source: str, place: str) -> str:

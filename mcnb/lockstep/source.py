@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
+import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
@@ -49,7 +51,19 @@ def is_library(filename: str) -> bool:
 
 
 def _is_installed(filename: str) -> bool:
-    return "-packages/" in filename or filename.startswith(_folders("purelib", "platlib"))
+    folders = *_folders("purelib", "platlib"), *_targets(tuple(sys.path))
+    return "-packages/" in filename or filename.startswith(folders)
+
+
+@functools.cache
+def _targets(path: Sequence[str]) -> tuple[str, ...]:
+    """Return the folders of a path that have installed packages, as `pip install --target` has."""
+    found = []
+    for folder in filter(None, path):
+        with contextlib.suppress(OSError):
+            if any(Path(folder).glob("*.dist-info")):
+                found.append(f"{folder}/")
+    return tuple(found)
 
 
 def _standard() -> tuple[str, ...]:

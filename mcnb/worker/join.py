@@ -131,12 +131,13 @@ def locate(shell: WorkerShell, notebook: str, rank_variables: Sequence[str]) -> 
         rank_variables: The environment variables of which the first that is set contains the rank.
     """
     rank = next((os.environ[name] for name in rank_variables if name in os.environ), "")
+    platforms = os.environ.get("JAX_PLATFORMS", "").split(",")
     return Location(
         socket.gethostname(),
         local_end(notebook),
         int(rank) if rank.isdecimal() else None,
         shell.worker.output,
-        visible_gpus(os.environ) if os.environ.get("JAX_PLATFORMS") == "cuda" else (),
+        visible_gpus(os.environ) if "cuda" in platforms else (),
     )
 
 

@@ -13,8 +13,10 @@ import re
 import traceback
 from collections.abc import Iterator
 from itertools import dropwhile
+from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 
+import mcnb
 from mcnb._text import LIBRARY_PATH, cell_label, cell_name, plural
 from mcnb.lockstep.advice import advice_on
 from mcnb.lockstep.threads import line_at
@@ -31,6 +33,13 @@ _PEER = re.compile(r"\[\d+\.\d+\.\d+\.\d+\]:\d+")
 # A set of devices, whose order changes from process to process.
 _DEVICES = re.compile(r"\{(\w*Device\(id=\d+\)(?:, \w*Device\(id=\d+\))+)\}")
 _NUMBER = re.compile(r"\d+")
+# A traceback in the text of an error. XLA writes one of the stack where a callback failed, without
+# lines of source.
+_EMBEDDED = re.compile(r"(?<=Traceback \(most recent call last\):\n)(?:  File .+\n(?:    .*\n)*)+")
+_ENTRY = re.compile(
+    r"  File \"(?P<file>.+)\", line (?P<line>\d+), in (?P<function>.+)\n(?:    .*\n)*"
+)
+_INTERNAL = re.compile(rf"{re.escape(str(Path(mcnb.__file__).parent))}/|.*/jax/_src/")
 _RED, _GREEN, _END = "\x1b[31m", "\x1b[32m", "\x1b[39m"
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
@@ -65,7 +74,25 @@ def _alike(text: str) -> str:
         devices = sorted(found[1].split(", "), key=lambda one: int(_NUMBER.findall(one)[-1]))
         return f"{{{', '.join(devices)}}}"
 
+    text = _EMBEDDED.sub(_learner_entries, text)
     return _DEVICES.sub(in_order, _PEER.sub("[peer]", text))
+
+
+def _learner_entries(found: re.Match[str]) -> str:
+    """Return an embedded traceback from a cell on, without the files of mcnb and JAX."""
+    entries = list(_ENTRY.finditer(found[0]))
+    cells = [i for i, entry in enumerate(entries) if cell_label(entry["file"])]
+    shown = [one for one in entries[min(cells, default=0) :] if not _INTERNAL.match(one["file"])]
+    return "".join(_entry(one) for one in shown) or found[0]
+
+
+def _entry(entry: re.Match[str]) -> str:
+    if not (label := cell_label(entry["file"])):
+        return entry[0]
+    line = int(entry["line"])
+    where = "" if entry["function"] == "<module>" else f", in {entry['function']}"
+    code = linecache.getline(entry["file"], line).strip()
+    return f"  Cell In[{label}], line {line}{where}\n" + (f"    {code}\n" if code else "")
 
 
 def _undefined(error: BaseException) -> str:

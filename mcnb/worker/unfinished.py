@@ -140,6 +140,7 @@ def _described(shell: WorkerShell, devices: set[int], native: bool) -> Unfinishe
         tuple(sorted(child.name() for child in signals.children())),
         sum(shard.data.nbytes for one in arrays for shard in one.addressable_shards),
         session.newest_cell if devices else "",
+        jax.default_backend() == "gpu",
     )
 
 

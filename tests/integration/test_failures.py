@@ -110,6 +110,35 @@ def test_equal_errors_are_one_and_free_of_inner_frames(cluster: mcnb.Cluster) ->
         assert inner not in shown
 
 
+def test_an_error_in_a_callback_is_free_of_inner_frames(cluster: mcnb.Cluster) -> None:
+    result = cluster.run(
+        "import jax, numpy as np\n"
+        "def look(v):\n"
+        "    raise ValueError('no such thing')\n"
+        "shape = jax.ShapeDtypeStruct((), np.float32)\n"
+        "y = jax.jit(lambda v: jax.pure_callback(look, shape, v))(np.float32(1))\n"
+        "jax.block_until_ready(y)",
+        label="7",
+    )
+    error = result.error()
+    assert error is not None
+    # XLA writes the stack into the error, with all that runs the cell.
+    before, _, after = without_escapes("\n".join(error.lines)).partition("jax.errors.")
+    assert before.startswith("[all 4] JaxRuntimeError in line ")
+    kind, *lines = after.rstrip("\n").split("\n")
+    assert kind == (
+        "JaxRuntimeError: INTERNAL: CpuCallback error calling callback: "
+        "Traceback (most recent call last):"
+    )
+    assert lines[-3:] == [
+        "  Cell In[7], line 3, in look",
+        "    raise ValueError('no such thing')",
+        "ValueError: no such thing",
+    ]
+    # On the thread of the cell, or on another.
+    assert [line for line in lines[:-3] if line.startswith("  File ")] == []
+
+
 def test_a_syntax_error_is_one_error_and_runs_nowhere(cluster: mcnb.Cluster) -> None:
     result = cluster.run("x = 1\ny = (", label="3")
     assert result.text() == (

@@ -215,3 +215,37 @@ def test_cells_on_a_real_gpu() -> None:
             assert (result.verdict.kind if result.verdict else "") == kind, result.text()
         after = cluster.run("print(float(total(x)))")
         assert after.stdout == dict.fromkeys(range(2), "523776.0\n"), after.text()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.usefixtures("gpu_twice")
+def test_callbacks_on_a_real_gpu() -> None:
+    """They take their arguments on a CPU device, which each process has besides its GPUs."""
+    with mcnb.Cluster(2, 1, platform="cuda") as cluster:
+        cluster.run(f"import jax\nprocess = jax.process_index()\n{SHARED}").raise_for_errors()
+        result = cluster.run(
+            "print(jax.default_backend(), len(jax.devices()), jax.local_devices(backend='cpu'))\n"
+            "step = jax.jit(lambda x: (jax.debug.print('the sum is {}', x.sum()), x * 2)[1])\n"
+            "step(x).block_until_ready()\n"
+            "jax.effects_barrier()"
+        )
+        said = "gpu 2 [CpuDevice(id={})]\n"
+        assert result.stdout[0].startswith(said.format(0)), result.text()
+        assert "".join(result.stdout.values()).count("the sum is 523776.0\n") >= 1
+        after = cluster.run("print(float(total(x)))")
+        assert after.stdout == dict.fromkeys(range(2), "523776.0\n"), after.text()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.usefixtures("gpu_twice")
+def test_an_unchecked_hang_on_a_real_gpu_ends_at_its_time_limit() -> None:
+    """A process that waits for a GPU is never inactive, because CUDA polls."""
+    with mcnb.Cluster(2, 1, platform="cuda") as cluster:
+        cluster.run(f"import jax\nprocess = jax.process_index()\n{SHARED}").raise_for_errors()
+        result = cluster.run("if process == 0: float(total(x))", checked=False, timeout=3)
+        assert result.verdict is not None
+        assert result.verdict.kind == "missing"
+        after = cluster.run(
+            f"import jax\nprocess = jax.process_index()\n{SHARED}\nprint(float(total(x)))"
+        )
+        assert after.stdout == dict.fromkeys(range(2), "523776.0\n"), after.text()

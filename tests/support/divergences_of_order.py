@@ -18,6 +18,18 @@ ORDERS = {
         all_at(3),
         says=("Sort the elements of a set",),
     ),
+    "branches on one line": Divergence(
+        "y = jnp.sum(x) if k else jnp.max(x)",
+        "mismatch",
+        all_at(1),
+        says=("the processes took different branches of `k`. Every participant",),
+    ),
+    "branches of a condition": Divergence(
+        "if k == 0:\n    y = jnp.sum(x)\nelse:\n    y = jnp.max(x)",
+        "mismatch",
+        all_at(2, 4, 4, 4),
+        says=("the processes took different branches of `k == 0` (line 1). Every participant",),
+    ),
     "extra launch": Divergence(
         "if k == 1:\n    jnp.max(x)\njnp.sum(x)",
         "mismatch",

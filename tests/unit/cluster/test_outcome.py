@@ -134,6 +134,16 @@ KEPT, RENEWED = "All variables are kept", f"are being restarted: their variables
             f"processes {RENEWED}",
         ),
         (
+            Outcome(
+                interrupted=True,
+                intact=False,
+                cut=True,
+                unfinished={0: Unfinished(devices=(0,), gpu=True)},
+            ),
+            "Process 0 still computes on device 0. A computation on GPUs can't be aborted. All 4 "
+            f"processes {RENEWED}",
+        ),
+        (
             Outcome(verdict=DIVERGED, unfinished={2: Unfinished(devices=(0,))}),
             f"{KEPT}. Process 2 still computes on device 0. To end it: %mcjax restart (variables "
             "are lost)",

@@ -58,7 +58,7 @@ def test_processes_on_other_hosts_get_the_settings_of_jax_alone(
     assert forwarded_environment(Options(2, 3, "cuda", {"MINE": "1", THREADS: "3"})) == {
         "JAX_ENABLE_X64": "1",
         "XLA_FLAGS": "--a",
-        "JAX_PLATFORMS": "cuda",
+        "JAX_PLATFORMS": "cuda,cpu",
         "JAX_NUM_CPU_DEVICES": "3",
         "MPLBACKEND": BACKEND,
         "PYTHONIOENCODING": "utf-8",

@@ -39,6 +39,13 @@ BRANCH = (
 )
 
 
+BRANCHES = (
+    "the processes took different branches of `k == 0`. Every participant must run the same "
+    "launches in the same order: launch outside of the branches, or decide by a value that all "
+    "processes share"
+)
+
+
 HANDLING = (
     "an exception led to another launch than on the other processes. Fix its cause, and run no "
     "collective in an `except` or a `finally` clause: the other processes are elsewhere then"
@@ -56,6 +63,9 @@ SKIPPED = (
     "one that was broadcast"
 )
 ZERO = Condition("k == 0", "line 3")
+NOT_ZERO = replace(ZERO, words="not (k == 0)")
+HOST = Condition("host", "line 5", asks="line 1")
+NOT_HOST = replace(HOST, words="not host")
 IN_LOOP = Detail("step(batch)", loops=("for batch in batches:",))
 IN_LOOPS = Detail("step(batch)", loops=("for batch in batches:", "for epoch in range(2):"))
 # The state of a process that launches from these lines again, and of one that will not.
@@ -181,14 +191,38 @@ CAME_BEFORE = (
             "mismatch",
             [at(4), at(5, MAX)],
             {0: Detail("", (replace(ZERO, words="not (k == 0)"),)), 1: ASKS_FOR_ZERO},
-            BRANCH,
+            BRANCHES,
         ),
         (
             "mismatch",
             [at(4), at(4), at(5, MAX), FINISHED],
             {0: Detail("", (replace(ZERO, words="not (k == 0)"),)), 2: ASKS_FOR_ZERO},
-            BRANCH,
+            BRANCHES,
         ),
+        (
+            "mismatch",
+            [at(6), at(8, MAX)],
+            {
+                0: Detail("", (replace(HOST, near=False), NOT_ZERO)),
+                1: Detail("", (replace(NOT_HOST, near=False), NOT_ZERO)),
+            },
+            BRANCHES.replace("`k == 0`", "`host` (line 5)").replace(
+                ". Every", ", which depends on the process (line 1). Every"
+            ),
+        ),
+        # Of three branches, the first condition parts all, the second one only two.
+        (
+            "mismatch",
+            [at(4), at(6, MAX), at(8, replace(MAX, name="jit(min)"))],
+            {
+                0: ASKS_FOR_ZERO,
+                1: Detail("", (HOST, NOT_ZERO)),
+                2: Detail("", (NOT_HOST, NOT_ZERO)),
+            },
+            BRANCHES,
+        ),
+        # Two conditions that have nothing to do with each other.
+        ("mismatch", [at(4), at(6, MAX)], {0: ASKS_FOR_ZERO, 1: Detail("", (HOST,))}, BRANCH),
         # A condition that holds for all that wait explains nothing.
         ("mismatch", [at(4), at(4, MAX)], {0: ASKS_FOR_ZERO, 1: ASKS_FOR_ZERO}, ORDER),
         (

@@ -181,6 +181,18 @@ def test_scripts(filename: str, expected: bool) -> None:
     assert is_script(filename) is expected
 
 
+def test_packages_may_be_installed_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("vendored/IPython", "vendored/ipython-9.18.1.dist-info", "project"):
+        (tmp_path / folder).mkdir(parents=True)
+    files = [str(tmp_path / name) for name in ("vendored/IPython/shell.py", "project/train.py")]
+    assert [is_script(file) for file in files] == [True, True]
+    for folder in ("", "vendored", "project", "gone"):
+        monkeypatch.syspath_prepend(folder and str(tmp_path / folder))
+    assert [is_script(file) for file in files] == [False, True]
+
+
 def test_tests_are_scripts() -> None:
     assert is_script(__file__)
     places = Places(is_script)

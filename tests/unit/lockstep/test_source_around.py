@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
-from mcnb.lockstep.around import Spot, along, around
+from mcnb.lockstep.around import Spot, along, around, span_at
 from mcnb.lockstep.model import Condition, Detail
 from mcnb.lockstep.source import Place
 from mcnb.worker.cellcode import CellCompiler
@@ -250,6 +252,52 @@ def test_the_line_and_what_is_around_it(program: Program, name: str) -> None:
     assert found.source == text.strip()
     assert [one.words for one in found.conditions][:1] == ([condition] if condition else [])
     assert found.loops[:1] == ((loop,) if loop else ())
+
+
+ONE_LINE = [
+    # Each call of `launch` on one line, with the condition around it, innermost first.
+    ("y = launch(1) if k == 0 else launch(2)", ["not (k == 0)"]),
+    ("y = launch(1) if k == 1 else launch(2)", ["k == 1"]),
+    ("k == 0 and launch(1) or launch(2)", ["not (k == 0 and launch(1))"]),
+    ("k == 1 and launch(1) or launch(2)", ["k == 1"]),
+    ("y = launch(1) + (launch(2) if k == 1 else launch(3))", [None, "k == 1"]),
+    ("y = {'é': launch(1) if k == 0 else launch(2)}", ["not (k == 0)"]),
+    ("y = [launch(i) if k == i else launch(2) for i in range(2)]", ["not (k == i)", "k == i"]),
+    ("f = lambda: launch(1) if k == 0 else launch(2); f()", ["not (k == 0)"]),
+    ("launch(1); y = launch(2) if k == 1 else 0; launch(3)", [None, "k == 1", None]),
+    ("y = 1 if k == launch(1) else launch(2)", [None]),
+    ("print(\n    launch(1)\n    if k == 0\n    else launch(2)\n)", ["not (k == 0)"]),
+]
+
+
+@pytest.mark.parametrize(("source", "expected"), ONE_LINE)
+def test_one_of_several_calls_on_a_line(
+    tmp_path: Path, source: str, expected: list[str | None]
+) -> None:
+    path = str(tmp_path / "train.py")
+    Path(path).write_text(f"k = process_index()\n{source}\n")
+    found: list[str | None] = []
+
+    def launch(value: int) -> int:
+        frame: FrameType | None = sys._getframe(1)
+        spots = []
+        while frame is not None and frame.f_code.co_filename == path:
+            span = span_at(frame.f_code, frame.f_lasti)
+            spots.append(Spot(path, frame.f_lineno, frame, span=span))
+            frame = frame.f_back
+        conditions = along(spots, lambda *_: "").conditions
+        found.append(conditions[0].words if conditions else None)
+        return value
+
+    names = {"launch": launch, "process_index": lambda: 1}
+    exec(compile(Path(path).read_text(), path, "exec"), names)
+    assert found == expected
+
+
+def test_without_columns_the_line_decides() -> None:
+    code = compile("f(x) if k else g(x)", "train.py", "exec")
+    code = code.replace(co_linetable=compile("f(x)", "train.py", "exec").co_linetable[:0])
+    assert {span_at(code, at) for at in range(-1, 40)} == {None}
 
 
 @pytest.mark.parametrize(

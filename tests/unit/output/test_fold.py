@@ -300,6 +300,43 @@ def test_only_a_newline_ends_a_line(text: str) -> None:
         ("with object id 139908830018048", "with object id 139908829850752", False),
         ("hash 0x7f1b2c3d4e5f", "hash 0x7f0000000000", False),
         ("at 0x7f1b2c3d4e5f", "at 0x7f0000000000", False),
+        (
+            "W1127 13:04:50.117942     839 xla/bfc_allocator.cc:598] Out of memory",
+            "W1128 00:00:01.000009 1234567 xla/bfc_allocator.cc:598] Out of memory",
+            True,
+        ),
+        (
+            "2026-11-27 13:04:50.117942: W external/xla/service.cc:1] Slow",
+            "2026-11-27 13:04:51.217942: W external/xla/service.cc:1] Slow",
+            True,
+        ),
+        (
+            "Two lines:\nI1127 13:04:50.117942 139846 manager.py:7] Saved",
+            "Two lines:\nI1127 13:04:50.217942 139848 manager.py:7] Saved",
+            True,
+        ),
+        (
+            "WARNING:2026-11-27 13:04:50,117:jax._src.xla_bridge:864: No GPU",
+            "WARNING:2026-11-27 13:04:50,118:jax._src.xla_bridge:864: No GPU",
+            True,
+        ),
+        # Another severity, another place, another message; a time that the user's program prints.
+        (
+            "W1127 13:04:50.117942 839 service.cc:598] Slow",
+            "E1127 13:04:50.117942 839 service.cc:598] Slow",
+            False,
+        ),
+        (
+            "W1127 13:04:50.117942 839 service.cc:598] 8 devices",
+            "W1127 13:04:50.117942 839 service.cc:598] 4 devices",
+            False,
+        ),
+        (
+            "WARNING:2026-11-27 13:04:50,117:train:8: Slow",
+            "WARNING:2026-11-27 13:04:50,118:train:8: Slow",
+            False,
+        ),
+        ("2026-11-27 13:04:50.117942: step 1", "2026-11-27 13:04:50.117943: step 1", False),
         ("{'a', 'b'}", "{'b', 'a'}", True),
         ("x {1, 2} {(3, 4), 5}", "x {2, 1} {5, (3, 4)}", True),
         ("{'a', 'b'}", "{'a', 'c'}", False),

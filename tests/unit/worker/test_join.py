@@ -75,7 +75,7 @@ def test_where_a_process_is(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    for platform, gpus in (("cpu", ()), ("cuda", ("GPU-a",))):
+    for platform, gpus in (("cpu", ()), ("cuda", ("GPU-a",)), ("cuda,cpu", ("GPU-a",))):
         monkeypatch.setenv("JAX_PLATFORMS", platform)
         assert locate(shell, "kernel", RANKS) == Location(
             "node1", "10.0.0.1", rank, "/x/process", gpus

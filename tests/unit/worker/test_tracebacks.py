@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import mcnb
 from mcnb.launchers.exits import crash_line, crash_report
 from mcnb.lockstep.threads import line_at
 from mcnb.messages import ProcessError
@@ -306,6 +307,52 @@ def test_paths_are_the_same_on_every_machine(
         "\n"
         "KeyError: 'library/core.py'"
     )
+
+
+def stack(*entries: str) -> str:
+    return "INTERNAL: CpuCallback error: Traceback (most recent call last):\n" + "".join(entries)
+
+
+RUNS = f'  File "<frozen runpy>", line 88, in _run_code\n  File "{mcnb.__file__}", line 1, in run\n'
+OF_JAX = '  File "/v/lib/python3.11/site-packages/jax/_src/callback.py", line 816, in _wrapped\n'
+OF_USER = '  File "/home/me/train.py", line 8, in look\n'
+
+
+def test_the_stack_in_an_error_of_a_callback(fails: Fails) -> None:
+    text = stack(
+        RUNS,
+        '  File "<In[2]>", line 1, in <module>\n',
+        OF_JAX,
+        OF_USER,
+        '  File "<In[2]>", line 9, in beyond\n',
+        "ValueError: no\n",
+    )
+    error = fails(f"text = {text!r}", "raise RuntimeError(text)")
+    expected = stack(
+        "  Cell In[2], line 1\n    raise RuntimeError(text)\n",
+        OF_USER,
+        "  Cell In[2], line 9, in beyond\n",
+        "ValueError: no\n",
+    )
+    assert error.message == expected
+    assert shown(error).endswith(f"RuntimeError: {expected}".rstrip("\n"))
+
+
+def test_the_stack_of_a_callback_on_a_thread_of_its_own(fails: Fails) -> None:
+    text = stack(OF_JAX, OF_USER, "ValueError: no")
+    assert fails(f"raise RuntimeError({text!r})").message == stack(OF_USER, "ValueError: no")
+
+
+def test_a_stack_of_internal_frames_alone_is_shown(fails: Fails) -> None:
+    text = stack(OF_JAX, "RuntimeError: no CPU device")
+    assert fails(f"raise RuntimeError({text!r})").message == text
+
+
+def test_a_stack_with_its_source(fails: Fails) -> None:
+    source = "    y = look(x)\n        ^^^^^^^\n"
+    text = stack(RUNS, OF_JAX, source, OF_USER, source, "ValueError: no")
+    expected = stack(RUNS.split("\n")[0] + "\n", OF_USER, source, "ValueError: no")
+    assert fails(f"raise RuntimeError({text!r})").message == expected
 
 
 def test_what_runs_a_cell_is_not_shown(fails: Fails) -> None:

@@ -218,6 +218,19 @@ class Unfinished:
 
 
 @dataclass(frozen=True, slots=True)
+class DebuggerAnswer:
+    """The answer of a process to a command of the debugger.
+
+    Attributes:
+        text: What the debugger and the code that it ran printed.
+        ended: Whether the command ended the debugger.
+    """
+
+    text: str
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Healed:
     """The result of a heal in a process.
 

@@ -352,6 +352,22 @@ def process_set(given: str | int | Iterable[int], count: int) -> tuple[int, ...]
     return tuple(sorted(chosen))
 
 
+def one_process(given: str | int, count: int) -> int:
+    """Return the one process that `-p` names.
+
+    Raises:
+        OptionError: The text names no process, or several.
+
+    Example:
+        >>> one_process("2", 4)
+        2
+    """
+    found = process_set(given, count)
+    if len(found) > 1:
+        raise OptionError(f"-p {given}: name one process. For example: -p {found[0]}")
+    return found[0]
+
+
 def cell_numbers(given: str) -> tuple[tuple[int, int], ...]:
     """Return the cells that `--replay` names: the first and the last number of each range.
 
@@ -414,6 +430,12 @@ OPTIONS = (
         "LIST",
         "run the cell on these processes only, such as 0 or 0,2-3",
         (CELL,),
+    ),
+    Option(
+        ("-p", "--process"),
+        "K",
+        "the process to look at (default: the first of those that caused the error)",
+        ("debug",),
     ),
     Option(
         ("--fold",),

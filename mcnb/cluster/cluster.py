@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from mcnb._system import RunningClock
 from mcnb.cluster.execution import Execution, Watcher
@@ -18,7 +18,7 @@ from mcnb.cluster.variables import difference, table
 from mcnb.cluster.workers import Pending, Processes
 from mcnb.errors import CellError, ClusterError
 from mcnb.lockstep.comparison import Question
-from mcnb.messages import Healed, ProcessError, Reply
+from mcnb.messages import DebuggerAnswer, Healed, ProcessError, Reply
 from mcnb.options import (
     CONNECTED,
     LOCAL,
@@ -120,6 +120,8 @@ class Cluster:
         self._lock = self._lifetime.lock
         self._execution: Execution | None = None
         self._cells = 0
+        # Whether the processes ran the last cell.
+        self._ran = False
 
     @property
     def running(self) -> bool:
@@ -321,6 +323,56 @@ class Cluster:
                 return difference(name, found, self.options.processes, ask)
             finally:
                 self._call(survey.forget, processes=processes)
+
+    def failed_process(self) -> int:
+        """Return the first of the processes that caused the newest cell's error.
+
+        Raises:
+            ClusterError: The cell has ended without an error on a process, or none has run.
+        """
+        blamed = None if self.last is None or not self._ran else self.last.blamed
+        if blamed is None:
+            if self.last is None:
+                why = "no cell has run yet"
+            elif self._ran:
+                why = "the last cell ended without one on any process"
+            else:
+                why = "no process ran the last cell"
+            raise ClusterError(f"There is no error to look at: {why}")
+        return blamed
+
+    def debug(self, command: str, process: int | None = None) -> DebuggerAnswer:
+        """Execute a command of Python's debugger in the frames of the newest cell's error.
+
+        The error's frames are kept on each process until the next cell begins. The commands are
+        those of `pdb` that look around, such as `where`, `up`, `list` and `p x`, and lines of
+        Python; the process runs them alone.
+
+        Args:
+            command: The command.
+            process: The process; by default the first of those that caused the cell's error.
+
+        Returns:
+            What the command printed, and whether it ended the debugger.
+
+        Raises:
+            ClusterError: The process has no error to look at, or the cluster is not running.
+            OptionError: There is no such process.
+        """
+        with self._lock:
+            self._lifetime.ready()
+            if process is None:
+                process = self.failed_process()
+            result, answers = self._called(rpc.debug, command, processes=[process])
+            if process not in answers or isinstance(answers[process], ProcessError):
+                result.raise_for_errors()
+            answer = answers.get(process)
+            if answer is None:
+                raise ClusterError(
+                    f"There is no error to look at on process {process}: the last cell ended "
+                    "without one there, or its variables were restored since"
+                )
+            return cast(DebuggerAnswer, answer)
 
     def push(
         self, values: Mapping[str, Any], processes: str | int | Iterable[int] | None = None
@@ -540,11 +592,13 @@ class Cluster:
         error = syntax_error(cell.source, cell.label, cell.first_line)
         if error is not None:
             replies = {k: Reply(error=error) for k in cell.targets}
+            self._ran = False
             self.last = Result(replies, self.options.processes)
             return self.last
         execution = self._execution = Execution(processes, watcher)
         with execution.catching_ctrl_c():
             try:
+                self._ran = True
                 self.last = execution.run(cell)
             except ClusterError as error:
                 renewed = self._lifetime.lose()
@@ -564,6 +618,14 @@ class Cluster:
     def _call(
         self, function: Any, *args: Any, processes: str | int | Iterable[int] | None
     ) -> dict[int, Any]:
+        result, values = self._called(function, *args, processes=processes)
+        result.raise_for_errors()
+        return values
+
+    def _called(
+        self, function: Any, *args: Any, processes: str | int | Iterable[int] | None
+    ) -> tuple[Result, dict[int, Any]]:
+        """Call one of mcnb's own functions in processes; return its result, and the values."""
         with self._lock:
             targets = self._targets(processes)
             execution = self._execution = Execution(self._lifetime.ready())
@@ -575,8 +637,7 @@ class Cluster:
                 self._take_note(result)
             if execution.asked_by_ctrl_c:
                 raise KeyboardInterrupt(result.aftermath)
-            result.raise_for_errors()
-            return values
+            return result, values
 
     def _take_note(self, result: Result) -> None:
         if not result.outcome.intact:

@@ -119,6 +119,15 @@ class Result:
         """The error that ended the cell, for each process that raised one."""
         return {k: reply.error for k, reply in self.replies.items() if reply.error is not None}
 
+    @property
+    def blamed(self) -> int | None:
+        """The first process whose error caused the failure, as far as known; None without errors.
+
+        Errors that are only a consequence, such as that of a process left waiting, come last.
+        """
+        groups = self._groups()
+        return groups[0][0][0] if groups else min(self.errors, default=None)
+
     @cached_property
     def launches(self) -> tuple[LaunchRecord, ...]:
         """The launches that span processes, in chronological order."""

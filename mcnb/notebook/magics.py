@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import inspect
 import re
 import sys
@@ -32,6 +33,7 @@ from mcnb.notebook.live import LiveView, cell_id, is_hidden, somebody_looks
 from mcnb.notebook.parsing import (
     AUTO,
     COMPARE,
+    DEBUG,
     OPERANDS,
     PULL,
     PUSH,
@@ -45,6 +47,7 @@ from mcnb.options import (
     RUN_FILE,
     Options,
     field_values,
+    one_process,
     options_of,
     usage,
 )
@@ -196,6 +199,8 @@ class McjaxMagics(Magics):
           vars       list the variables of the processes that hold data, and where they are the same
           compare    say where the variable NAME, or the value of an expression, first differs
                      between the processes
+          debug      look around, after an error, in its frames on one process, with the commands of
+                     Python's debugger: those that you type, or only COMMAND, such as where or p x
           push       copy variables of the notebook kernel to all processes
           pull       copy variables of the processes to the notebook kernel: of each a dictionary
                      with the value on each process
@@ -413,6 +418,33 @@ class McjaxMagics(Magics):
             )
         print(clusters.current_cluster().compare(args.operand))
 
+    def _debug(self, args: Any) -> None:
+        cluster = clusters.current_cluster()
+        count = cluster.options.processes
+        process = None if args.process is None else one_process(args.process, count)
+        if args.operand:
+            print(cluster.debug(args.operand, process).text, end="")
+            return
+        if not somebody_looks(self.shell):
+            raise OptionError(
+                "%mcjax debug: nobody can type here. Give the command of the debugger with it, for "
+                "example: %mcjax debug where"
+            )
+        k = cluster.failed_process() if process is None else process
+        print(cluster.debug("where", k).text, end="", flush=True)
+        with contextlib.suppress(EOFError, KeyboardInterrupt):
+            while True:
+                answer = cluster.debug(input(f"process {k} (pdb) "), k)
+                print(answer.text, end="", flush=True)
+                if answer.ended:
+                    break
+
+    def debugger(self, original: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+        """Look at the processes, in place of IPython's `%debug`, if the error was theirs."""
+        if isinstance(getattr(sys, "last_value", None), CellError) and clusters.current:
+            return self._debug(line_parser().parse(DEBUG))
+        return original(*args, **keywords)
+
     def _push(self, args: Any) -> None:
         names = _names(PUSH, args.operand)
         for name in names:
@@ -508,6 +540,7 @@ class McjaxMagics(Magics):
         "log": _log,
         "vars": _vars,
         COMPARE: _compare,
+        DEBUG: _debug,
         PUSH: _push,
         PULL: _pull,
         "timeline": _timeline,
@@ -616,6 +649,7 @@ def register(shell: Any) -> None:
     shell.register_magics(magics)
     magics.assistance.install()
     shell.input_transformers_cleanup.append(magics.transform)
+    shell.debugger = functools.partial(magics.debugger, shell.debugger)
     for event, call in magics.followed.items():
         shell.events.register(event, call)
     for parser, commands in ((line_parser(), McjaxMagics._commands), (cell_parser(), ())):
@@ -638,5 +672,6 @@ def unregister(shell: Any) -> None:
                 shell.events.unregister(event, call)
             magics.assistance.remove()
             shell.input_transformers_cleanup.remove(magics.transform)
+            del shell.debugger  # the method is found again
     for kind, name in (("line", "mcjax"), ("cell", "mcjax"), ("cell", "here")):
         shell.magics_manager.magics[kind].pop(name, None)

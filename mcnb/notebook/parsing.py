@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -12,18 +13,21 @@ from mcnb._cells import OFF, ON
 from mcnb.errors import OptionError
 from mcnb.options import CELL, MAX_PROCESSES, RUN_FILE, Option, options_of, process_set
 
-AUTO, COMPARE, PUSH, PULL = "auto", "compare", "push", "pull"
+AUTO, COMPARE, DEBUG, PUSH, PULL = "auto", "compare", "debug", "push", "pull"
 # What the commands that work on something are given.
 OPERANDS = {
     RUN_FILE: "FILE",
     AUTO: f"{ON}|{OFF}",
     COMPARE: "NAME",
+    DEBUG: "[COMMAND]",
     PUSH: "NAME ...",
     PULL: "NAME ...",
 }
 # Those whose operand is the rest of the line as it is written: an expression has its own quotes,
 # spaces and signs.
-AS_WRITTEN = (COMPARE, PUSH, PULL)
+AS_WRITTEN = (COMPARE, DEBUG, PUSH, PULL)
+# The option that may stand before the operand of `debug`, whose own commands have dashes.
+_PROCESS = re.compile(r"(?:-p|--process)(?:\s+|=)(?P<process>\S+)(?P<rest>.*)", re.DOTALL)
 
 
 class SentenceParser(MagicArgumentParser):
@@ -52,6 +56,9 @@ class SentenceParser(MagicArgumentParser):
         command, rest = (*line.split(None, 1), "", "")[:2]
         try:
             words = [command] if command in AS_WRITTEN else arg_split(line, posix=True, strict=True)
+            if command == DEBUG and (found := _PROCESS.fullmatch(rest)):
+                words.append(f"--process={found['process']}")
+                rest = found["rest"]
         except ValueError as error:  # a quote that is not closed
             raise OptionError(f"{self.given}: {error}. Help: {self.prog}?") from None
         args, unknown = self.parse_known_args(self._joined(words))

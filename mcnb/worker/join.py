@@ -270,6 +270,7 @@ def heal(shell: WorkerShell, address: str, processes: int) -> tuple[Healed, int]
         The restored arrays, and the port on which the process's communicator listens now.
     """
     session = shell.worker.session
+    shell.worker.forget_failure()  # its frames hold arrays of the devices that are given up
     ports: list[int] = []
 
     def rejoin() -> None:

@@ -27,7 +27,7 @@ from mcnb.worker.capture import CrashLog, NativeOutput, Record, RecordedStream
 from mcnb.worker.monitor import Monitor
 from mcnb.worker.rpc import Call
 from mcnb.worker.session import Session
-from mcnb.worker.shell import Worker, WorkerShell, adopt_shell, refuse_input
+from mcnb.worker.shell import Worker, WorkerShell, adopt_shell, refuse_breakpoint, refuse_input
 from mcnb.worker.tracebacks import describe_error, format_error
 
 # Reported by the cell: its process diverged, or the thread was interrupted with the cell.
@@ -123,6 +123,7 @@ def _take_over(log: logging.Logger) -> None:
     threading.excepthook = _show_thread_error
     builtins.input = refuse_input
     getpass.getpass = refuse_input
+    sys.breakpointhook = refuse_breakpoint
 
 
 def _show_thread_error(args: threading.ExceptHookArgs) -> None:

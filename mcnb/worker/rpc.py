@@ -9,9 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcnb.lockstep import _jax
-from mcnb.messages import Reply
+from mcnb.messages import DebuggerAnswer, Reply, Text
 from mcnb.worker import signals
+from mcnb.worker.capture import RecordedStream
 from mcnb.worker.join import numbers_are_right
+from mcnb.worker.tracebacks import learner_entries
 
 if TYPE_CHECKING:
     from mcnb.worker.shell import WorkerShell
@@ -85,6 +87,28 @@ def _to_host(expression: str, leaf: Any) -> Any:
             "in a cell: jax.experimental.multihost_utils.process_allgather(x, tiled=True)"
         )
     return np.asarray(leaf)
+
+
+def debug(shell: WorkerShell, number: int, line: str) -> DebuggerAnswer | None:
+    """Execute a command of the debugger in the frames of the newest cell's error.
+
+    Args:
+        shell: The process's shell.
+        number: The number of the call, which counts as a cell.
+        line: The command, as it is typed.
+
+    Returns:
+        The answer; None if there is no error with frames of the cell.
+    """
+    failure, record = shell.worker.failure, shell.worker.record
+    if failure is None or not learner_entries(failure.error):
+        return None
+    try:
+        with interruptible(shell, number):
+            ended = failure.execute(line, RecordedStream(record, "stdout"))
+    finally:
+        said = "".join(one.text for one in record.take() if isinstance(one, Text))
+    return DebuggerAnswer(said, ended)
 
 
 def scene(shell: WorkerShell, number: int, expression: str, options: Mapping[str, Any]) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import subprocess
 import sys
 import warnings
@@ -18,6 +20,7 @@ from mcnb.messages import STREAMS, Reply
 from mcnb.worker import signals
 from mcnb.worker.capture import Record, RecordedStream
 from mcnb.worker.cellcode import IN_PROFILER, CellCompiler, leading_blank_lines, magic_body
+from mcnb.worker.debugging import Failure
 from mcnb.worker.introspection import card, resolve
 from mcnb.worker.monitor import Monitor
 from mcnb.worker.session import Session
@@ -27,6 +30,13 @@ NO_INPUT = (
     "input() can't work in a %%mcjax cell: the cell runs on several processes and there is one "
     "keyboard. Read the value in an ordinary cell and hand it over: "
     "mcnb.current_cluster().push({'name': value})"
+)
+
+
+DEBUG = "%mcjax debug"
+NO_BREAKPOINT = (
+    "breakpoint() ends a %%mcjax cell, because nobody can type on a process while others may wait "
+    f"for it. To look around at this line: {DEBUG}"
 )
 
 
@@ -95,6 +105,7 @@ class Worker:
         session: Checks and records the launches of cells.
         output: The common path of the process's output files.
         process_index: The process's index, once it has joined the others.
+        failure: The error of the newest cell, until the next one begins.
     """
 
     record: Record
@@ -102,6 +113,17 @@ class Worker:
     session: Session
     output: str
     process_index: int = 0
+    failure: Failure | None = None
+
+    def forget_failure(self) -> None:
+        """Let go of the newest cell's error, and so of all variables of its frames."""
+        failure, self.failure = self.failure, None
+        if failure is None:
+            return
+        failure.close()
+        if failure.looked:
+            del failure
+            gc.collect()  # the debugger's objects refer to each other, and to the frames
 
 
 class WorkerShell(ZMQInteractiveShell):
@@ -139,6 +161,9 @@ class WorkerShell(ZMQInteractiveShell):
         # At the end of a cell that has closed a descriptor, a thread may just have had a file open
         # under its number.
         self.worker.record.reopen()
+        if label:  # not mcnb's own
+            self.last_execution_result = None  # it has the error, too
+            self.worker.forget_failure()
         error: BaseException | None
         try:
             with signals.armed():
@@ -149,6 +174,8 @@ class WorkerShell(ZMQInteractiveShell):
         except KeyboardInterrupt as interrupted:
             error = interrupted
         self._restore_streams()
+        if error is not None and label:
+            self.worker.failure = Failure(error)
         described = None if error is None else describe_error(error, label)
         return Reply(self.worker.record.take(), described, self.displayhook.value_text)
 
@@ -217,6 +244,11 @@ class WorkerShell(ZMQInteractiveShell):
         del etype, evalue
         self.worker.record.write("stderr", "\n".join(stb) + "\n")
 
+    def debugger(self, force: bool = False) -> None:
+        """Say how to look around after an error: nobody can type on a process."""
+        del force
+        print(f"To look around in the frames of a cell's error: {DEBUG}", file=sys.stderr)
+
     def system(self, cmd: str) -> None:
         """Run `!command` without the terminal for which IPython would fork.
 
@@ -272,6 +304,12 @@ def _let_profiler_compile(shell: Any) -> None:
         return run_with_profiler(code, *rest)
 
     magics._run_with_profiler = compiling
+
+
+def refuse_breakpoint(*_: object, **__: object) -> None:
+    """Raise an error in place of `breakpoint` in a process, unless the user has turned it off."""
+    if os.environ.get("PYTHONBREAKPOINT") != "0":
+        raise RuntimeError(NO_BREAKPOINT)
 
 
 def refuse_input(*_: object, **__: object) -> str:

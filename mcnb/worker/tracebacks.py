@@ -16,7 +16,6 @@ from itertools import dropwhile
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 
-import mcnb
 from mcnb._text import LIBRARY_PATH, cell_label, cell_name, plural
 from mcnb.lockstep.advice import advice_on
 from mcnb.lockstep.threads import line_at
@@ -39,7 +38,7 @@ _EMBEDDED = re.compile(r"(?<=Traceback \(most recent call last\):\n)(?:  File .+
 _ENTRY = re.compile(
     r"  File \"(?P<file>.+)\", line (?P<line>\d+), in (?P<function>.+)\n(?:    .*\n)*"
 )
-_INTERNAL = re.compile(rf"{re.escape(str(Path(mcnb.__file__).parent))}/|.*/jax/_src/")
+_INTERNAL = re.compile(rf"{re.escape(str(Path(__file__).parent.parent))}/|.*/jax/_src/")
 _RED, _GREEN, _END = "\x1b[31m", "\x1b[32m", "\x1b[39m"
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
@@ -140,7 +139,12 @@ def format_error(error: BaseException) -> str:
 
 
 def _learner_traceback(error: BaseException) -> list[tuple[CodeType, int]]:
-    """Return the code and lines of a traceback from a cell on, without hidden frames.
+    """Return the code and lines of a traceback, as `learner_entries` returns its entries."""
+    return [(one.tb_frame.f_code, _line(one)) for one in learner_entries(error)]
+
+
+def learner_entries(error: BaseException) -> list[TracebackType]:
+    """Return the entries of a traceback from a cell on, without hidden frames.
 
     Between a magic of the cell and the code that it runs, the frames are IPython's own.
     """
@@ -150,7 +154,7 @@ def _learner_traceback(error: BaseException) -> list[tuple[CodeType, int]]:
         return not cell_label(entry.tb_frame.f_code.co_filename)
 
     shown = _without_magics(list(dropwhile(is_before_cell, _entries(error))))
-    return [(one.tb_frame.f_code, _line(one)) for one in shown if not _is_hidden(one.tb_frame)]
+    return [one for one in shown if not _is_hidden(one.tb_frame)]
 
 
 def _without_magics(entries: list[TracebackType]) -> list[TracebackType]:

@@ -72,14 +72,14 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices is already running"
         (
             "strat",
             "%mcjax strat: there is no command strat. Did you mean start? Commands: start, "
-            "connect, run, auto, status, last, log, vars, compare, push, pull, timeline, "
-            "interrupt, heal, restart, stop. Help: %mcjax?",
+            "connect, run, auto, status, last, log, vars, compare, debug, push, pull, "
+            "timeline, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
             "frobnicate",
             "%mcjax frobnicate: there is no command frobnicate. Commands: start, connect, run, "
-            "auto, status, last, log, vars, compare, push, pull, timeline, interrupt, heal, "
-            "restart, stop. Help: %mcjax?",
+            "auto, status, last, log, vars, compare, debug, push, pull, timeline, interrupt, "
+            "heal, restart, stop. Help: %mcjax?",
         ),
         (
             "stop -n 3",

@@ -73,3 +73,43 @@ def executed(client: str, cells: Sequence[Any]) -> list[list[Any]]:
     )
     said: list[list[Any]] = json.loads(ran.stdout)
     return said
+
+
+# A front end that answers each request for input with the next line.
+_TYPIST = """
+import json, sys
+from jupyter_client.manager import start_new_kernel
+
+cells, command, lines = json.loads(sys.argv[1])
+manager, client = start_new_kernel(kernel_name="python3")
+said = []
+
+def hear(message):
+    if message["msg_type"] == "stream":
+        said.append(message["content"]["text"])
+
+for cell in cells:
+    client.execute_interactive(cell, allow_stdin=True, output_hook=lambda _: None, timeout=120)
+client.execute_interactive(
+    command,
+    allow_stdin=True,
+    output_hook=hear,
+    stdin_hook=lambda _: client.input(lines.pop(0)),
+    timeout=120,
+)
+client.stop_channels()
+manager.shutdown_kernel()
+assert not lines, lines
+json.dump(said, sys.stdout)
+"""
+
+
+def at_a_debugger(cells: Sequence[str], command: str, lines: Sequence[str]) -> list[str]:
+    """Run cells, then a command that asks for input; return what that printed.
+
+    Args:
+        cells: The cells before.
+        command: The command.
+        lines: What is typed, line by line. All of it is asked for.
+    """
+    return executed(_TYPIST, [list(cells), command, list(lines)])

@@ -198,6 +198,7 @@ def test_help_explains_each_option_once() -> None:
         "as above):",
         "Option of run:",
         "Option of log:",
+        "Option of debug:",
         "Option of timeline:",
         "Options of restart:",
     ]

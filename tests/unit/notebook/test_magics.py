@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result
 from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.lockstep.model import LaunchRecord
-from mcnb.messages import ProcessError, Reply, Text
+from mcnb.messages import DebuggerAnswer, ProcessError, Reply, Text
 from mcnb.notebook import magics as module
 from mcnb.notebook.magics import McjaxMagics, missing_name, register, unregister
 from mcnb.options import CONNECTED, Options
@@ -86,6 +87,13 @@ class FakeCluster:
 
     def push(self, values: dict[str, Any]) -> None:
         self._do("push", values)
+
+    def failed_process(self) -> int:
+        return 1
+
+    def debug(self, command: str, process: int | None = None) -> DebuggerAnswer:
+        self._do("debug", command, process)
+        return DebuggerAnswer(f"<{command}>\n", command == "q")
 
     def pull(self, name: str) -> dict[int, Any]:
         self._do("pull", name)
@@ -441,6 +449,82 @@ def test_the_log_and_the_timeline_are_those_of_the_last_cell(
     assert drawn == [(True, False), (True, True)]
 
 
+def test_one_command_of_the_debugger(
+    magics: McjaxMagics, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line in ("debug where", "debug -p 1 p x['a -p 0']", "debug --process=0 -1", "debug p -p"):
+        magics.mcjax(line)
+    assert cluster.done == [
+        ("debug", "where", None),
+        ("debug", "p x['a -p 0']", 1),
+        ("debug", "-1", 0),
+        ("debug", "p -p", None),
+    ]
+    assert capsys.readouterr().out == "<where>\n<p x['a -p 0']>\n<-1>\n<p -p>\n"
+
+
+@pytest.mark.parametrize("leaves", ["q", EOFError(), KeyboardInterrupt()])
+def test_a_person_types_at_the_debugger(
+    magics: McjaxMagics,
+    cluster: FakeCluster,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    leaves: str | BaseException,
+) -> None:
+    typed: list[Any] = ["p x", "", leaves, "never"]
+    asked: list[str] = []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        line = typed.pop(0)
+        if isinstance(line, BaseException):
+            raise line
+        return str(line)
+
+    monkeypatch.setattr(module, "input", answer, raising=False)
+    monkeypatch.setattr(module, "somebody_looks", lambda shell: True)
+    magics.mcjax("debug")
+    commands = ["where", "p x", "", *["q"] * (leaves == "q")]
+    assert cluster.done == [("debug", command, 1) for command in commands]
+    assert capsys.readouterr().out == "".join(f"<{command}>\n" for command in commands)
+    assert asked == ["process 1 (pdb) "] * 3
+    assert typed == ["never"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("debug -p 5 where", "-p 5: there is no process 5. This cluster has 2 processes: 0 to 1"),
+        ("debug -p 0-1 where", "-p 0-1: name one process. For example: -p 0"),
+        (
+            "debug",
+            "%mcjax debug: nobody can type here. Give the command of the debugger with it, for "
+            "example: %mcjax debug where",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("cluster")
+def test_what_the_debugger_refuses(
+    magics: McjaxMagics, monkeypatch: pytest.MonkeyPatch, line: str, said: str
+) -> None:
+    monkeypatch.setattr(module, "somebody_looks", lambda shell: False)
+    assert sentence(magics.mcjax, line) == said
+
+
+@pytest.mark.usefixtures("cluster")
+def test_ipythons_debug_leads_to_the_processes(
+    magics: McjaxMagics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "somebody_looks", lambda shell: False)
+    given: list[Any] = []
+    own = given.append
+    magics.debugger(own, "an error of the notebook kernel")
+    monkeypatch.setattr(sys, "last_value", CellError("process 0 raised"), raising=False)
+    with pytest.raises(OptionError):
+        magics.debugger(own, "an error of the processes")
+    assert given == ["an error of the notebook kernel"]
+
+
 def sentence(call: Callable[..., object], *words: str) -> str:
     with pytest.raises(OptionError) as caught:
         call(*words)
@@ -453,14 +537,14 @@ def sentence(call: Callable[..., object], *words: str) -> str:
         (
             "strat -n 2",
             "%mcjax strat -n 2: there is no command strat. Did you mean start? Commands: start, "
-            "connect, run, auto, status, last, log, vars, compare, push, pull, timeline, "
-            "interrupt, heal, restart, stop. Help: %mcjax?",
+            "connect, run, auto, status, last, log, vars, compare, debug, push, pull, "
+            "timeline, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
             "xyz",
             "%mcjax xyz: there is no command xyz. Commands: start, connect, run, auto, status, "
-            "last, log, vars, compare, push, pull, timeline, interrupt, heal, restart, stop. "
-            "Help: %mcjax?",
+            "last, log, vars, compare, debug, push, pull, timeline, interrupt, heal, restart, "
+            "stop. Help: %mcjax?",
         ),
         (
             "stop --replay",
@@ -700,6 +784,9 @@ class Shell:
         self.Completer = SimpleNamespace(custom_matchers=[])
         self.input_transformers_cleanup: list[Any] = []
 
+    def debugger(self, force: bool = False) -> str:
+        return f"IPython's own, forced: {force}"
+
     def register_magics(self, magics: McjaxMagics) -> None:
         self.magics_manager.registry[type(magics).__name__] = magics
 
@@ -718,7 +805,9 @@ def test_unloading_leaves_nothing(cluster: FakeCluster, monkeypatch: pytest.Monk
     assert {"start", "stop", "--replay", "-n"} <= {*shell.completions["%mcjax"]}
     assert "--timeout" in shell.completions["%%mcjax"]
     assert "start" not in shell.completions["%%mcjax"]
+    assert shell.debugger(force=True) == "IPython's own, forced: True"
     unregister(shell)
+    assert "debugger" not in vars(shell)
     assert (cluster.done, clusters.current, closed) == (["stop"], None, [True])
     assert shell.callbacks == shell.input_transformers_cleanup == []
     assert shell.Completer.custom_matchers == []

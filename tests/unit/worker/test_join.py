@@ -222,6 +222,7 @@ def test_a_heal_gives_callbacks_a_moment(
         user_ns={"x": 1},
         worker=SimpleNamespace(
             process_index=2,
+            forget_failure=lambda: None,
             session=SimpleNamespace(
                 callbacks_run=lambda: clock.now < 1000.0 + runs_s,
                 suspended=lambda: contextlib.nullcontext(),

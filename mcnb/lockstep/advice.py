@@ -290,6 +290,12 @@ RULES = (
     ),
     _rule(
         "TypeError",
+        r"^make_mesh\(\) got an unexpected keyword argument 'axis_(shapes|sizes)'",
+        "newer versions of JAX call it axis_sizes, older ones axis_shapes. Pass it by its "
+        "position: jax.make_mesh((4, 2), ('x', 'y'))",
+    ),
+    _rule(
+        "TypeError",
         r"^p?jit\(\) got an unexpected keyword argument '(in|out)_axis_resources'",
         "they are called in_shardings and out_shardings since JAX 0.4.14: "
         "jax.jit(f, in_shardings=jax.NamedSharding(mesh, jax.P('x')))",

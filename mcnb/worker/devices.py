@@ -29,6 +29,8 @@ def allow_cpu_hosts() -> None:
         return
     original = jax.make_mesh
     signature = inspect.signature(original)
+    # Newer versions have other names for the sizes of the axes.
+    sizes, names = list(signature.parameters)[:2]
 
     @functools.wraps(original)
     def make_mesh(*args: Any, **kwargs: Any) -> jax.sharding.Mesh:
@@ -41,11 +43,11 @@ def allow_cpu_hosts() -> None:
             devices = list(given.get("devices") or jax.devices())
             if {device.platform for device in devices} != {"cpu"}:
                 raise
-        shape = tuple(given["axis_shapes"])
+        shape = tuple(given[sizes])
         chosen = np.array(devices[: int(np.prod(shape))]).reshape(shape)
         # The default of all versions that refuse.
         types = given.get("axis_types") or (jax.sharding.AxisType.Explicit,) * len(shape)
-        return jax.sharding.Mesh(chosen, given["axis_names"], axis_types=types)
+        return jax.sharding.Mesh(chosen, given[names], axis_types=types)
 
     make_mesh.original = original  # type: ignore[attr-defined]
     jax.make_mesh = make_mesh

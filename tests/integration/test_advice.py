@@ -176,6 +176,14 @@ CASES = {
         "jax.shard_map(lambda v: v, mesh=auto, in_specs=P('x'), out_specs=P('x'), "
         "check_vma=False)(x)",
     ),
+    "axis_shapes": (
+        "import inspect\nnames = {'axis_shapes', 'axis_sizes'}\n"
+        "[other] = names - {*inspect.signature(jax.make_mesh).parameters}\n"
+        "jax.make_mesh(**{other: (8,)}, axis_names=('x',))",
+        "newer versions of JAX call it axis_sizes, older ones axis_shapes. Pass it by its "
+        "position: jax.make_mesh((4, 2), ('x', 'y'))",
+        "jax.make_mesh((8,), ('x',))",
+    ),
     "axis resources": (
         "jax.jit(lambda v: v, in_axis_resources=P('x'))",
         "they are called in_shardings and out_shardings since JAX 0.4.14: jax.jit(f, "

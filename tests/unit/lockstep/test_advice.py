@@ -74,6 +74,7 @@ def test_other_errors_get_no_hint(text: str) -> None:
         AttributeError("'Model' object has no attribute 'tree_map'"),
         RuntimeError("I said: Fetching value for `jax.Array` that spans non-addressable devices"),
         TypeError("my_shard_map() got an unexpected keyword argument 'check_rep'"),
+        TypeError("my_make_mesh() got an unexpected keyword argument 'axis_sizes'"),
         ValueError("Mesh for all points should be equal"),
     ],
     ids=lambda error: str(error)[:30],

@@ -31,20 +31,33 @@ def on_two_hosts(platform: str = "cpu") -> list[Any]:
     return [OnHost(number, platform) for number in range(8)]
 
 
-@pytest.fixture(autouse=True)
-def allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `jax.make_mesh` refuse several slices, as JAX 0.10.2 does, and allow CPU hosts."""
+@pytest.fixture(autouse=True, params=["axis_shapes", "axis_sizes"])
+def sizes(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """Let `jax.make_mesh` refuse several slices, as JAX 0.10.2 does, and allow CPU hosts.
+
+    Its first parameter has the name of JAX 0.10.2, or that of JAX 0.12.
+    """
     original = jax.make_mesh
 
-    def refuse(
-        axis_shapes: Any, axis_names: Any, axis_types: Any = None, *, devices: Any = None
-    ) -> Mesh:
+    def refuse(sizes: Any, axis_names: Any, axis_types: Any, devices: Any) -> Mesh:
         if len({getattr(device, "slice_index", 0) for device in devices or jax.devices()}) > 1:
             raise ValueError(REFUSAL)
-        return original(axis_shapes, axis_names, axis_types, devices=devices)
+        return original(sizes, axis_names, axis_types, devices=devices)
 
-    monkeypatch.setattr(jax, "make_mesh", refuse)
+    def older(
+        axis_shapes: Any, axis_names: Any, axis_types: Any = None, *, devices: Any = None
+    ) -> Mesh:
+        return refuse(axis_shapes, axis_names, axis_types, devices)
+
+    def newer(
+        axis_sizes: Any, axis_names: Any, axis_types: Any = None, *, devices: Any = None
+    ) -> Mesh:
+        return refuse(axis_sizes, axis_names, axis_types, devices)
+
+    name = str(request.param)
+    monkeypatch.setattr(jax, "make_mesh", older if name == "axis_shapes" else newer)
     allow_cpu_hosts()
+    return name
 
 
 def ids(mesh: Mesh) -> list[list[int]]:
@@ -58,6 +71,12 @@ def test_cpus_of_two_hosts_are_one_slice() -> None:
     types = (AxisType.Auto, AxisType.Explicit)
     mesh = jax.make_mesh((3, 2), ("x", "y"), axis_types=types, devices=on_two_hosts())
     assert (ids(mesh), mesh.axis_types) == ([[0, 1], [2, 3], [4, 5]], types)
+
+
+def test_arguments_may_be_named(sizes: str) -> None:
+    named: dict[str, Any] = {sizes: (2, 4), "axis_names": ("x", "y")}
+    mesh = jax.make_mesh(**named, devices=on_two_hosts())
+    assert ids(mesh) == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
 def test_other_devices_are_refused_as_before() -> None:

@@ -38,7 +38,7 @@ def _whole(processes: int) -> Any:
 def _sharding() -> Any:
     from jax.sharding import NamedSharding, PartitionSpec
 
-    return NamedSharding(mesh_of(("a", "b")), PartitionSpec("a"))
+    return NamedSharding(mesh_of(("a", "b"), explicit=True), PartitionSpec("a"))
 
 
 def _held(process: int, processes: int, devices: int) -> Bounds:

@@ -72,7 +72,7 @@ def _tried(
 
         count, local = jax.device_count(), jax.local_device_count()
         sizes = (count,) if axes == _FLAT else (count // local, local)
-        mesh = mesh_of(axes, sizes)
+        mesh = mesh_of(axes, sizes, explicit=True)
         values = [given(count) for given in inputs]
         specs = tuple(PartitionSpec(*(None,) * split, axes) for _, split in values)
         arrays = [

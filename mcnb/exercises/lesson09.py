@@ -225,10 +225,10 @@ def _load_look(load: Any) -> object:
 
     count = jax.device_count()
     axes = ("data", "model")
-    before = mesh_of(axes, (count, 1))
+    before = mesh_of(axes, (count, 1), explicit=True)
     state = {name: sharded(whole, before, "data") for name, whole in _saved(count).items()}
     like = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in state.items()}
-    mesh = mesh_of(axes, (2, count // 2) if count % 2 == 0 else (1, count))
+    mesh = mesh_of(axes, (2, count // 2) if count % 2 == 0 else (1, count), explicit=True)
     ocp = importlib.import_module("orbax.checkpoint")  # it brings no types
     with shared_folder() as folder:
         with ocp.StandardCheckpointer() as saver:

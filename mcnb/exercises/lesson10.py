@@ -117,7 +117,7 @@ def _run_look(run: Any) -> object:
 
     ocp = importlib.import_module("orbax.checkpoint")
     count = jax.device_count()
-    w = sharded(np.ones(count, np.int32), mesh_of(("data",), (count,)), "data")
+    w = sharded(np.ones(count, np.int32), mesh_of(("data",), (count,), explicit=True), "data")
     update = jax.jit(lambda w, step: 2 * w + step)
     like = {"w": jax.ShapeDtypeStruct(w.shape, w.dtype, sharding=w.sharding)}
     with shared_folder() as folder:
@@ -195,7 +195,7 @@ def _last_good_look(last_good: Any) -> object:
 
     ocp = importlib.import_module("orbax.checkpoint")
     count = jax.device_count()
-    mesh = mesh_of(("data",), (count,))
+    mesh = mesh_of(("data",), (count,), explicit=True)
 
     def state(step: int, spec: str | None) -> dict[str, Any]:
         whole = np.full(count, step, np.int32)

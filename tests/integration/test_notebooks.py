@@ -190,8 +190,9 @@ def test_what_the_magic_refuses(notebook: Notebook, tmp_path: Path) -> None:
         assert notebook.error(said) == f"OptionError: {said}: {sentence}"
     assert notebook.error("%mcjax stop it") == (
         "OptionError: %mcjax stop it: there is no option it. Options: -n, -d, --platform, --env, "
-        "--unchecked, --values, --no-values, --timeout, --args, --launcher, --hosts, --options, "
-        "--listen, --profile, --cluster-id, --replay, --keep-going, --order, --full. Help: %mcjax?"
+        "-p, --unchecked, --values, --no-values, --timeout, --args, --launcher, --hosts, "
+        "--options, --listen, --profile, --cluster-id, --replay, --keep-going, --order, --full. "
+        "Help: %mcjax?"
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -35,12 +34,3 @@ def test_the_gallery_is_what_is_drawn(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {"P2: Python, line 4", *(f"P{k}: waiting, line 5" for k in (0, 1, 3))} <= texts
     measured = json.loads(gallery.MEASURED.read_text())["straggler"]
     assert gallery.to_data(gallery.from_data(measured)) == measured
-
-
-def test_the_readmes_pictures_are_there() -> None:
-    readme = (ROOT / "README.md").read_text()
-    shown = re.findall(r"!\[([^\]]+)\]\(([^)]+)\)", readme)
-    assert len(shown) >= 5
-    for words, path in shown:
-        assert (ROOT / path).is_file(), path
-        assert len(words.split()) >= 8, words  # said for who can't see it

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tests.conftest import ROOT
+from tests.support.markdown import LINK, anchors
 
 NOTEBOOKS = ROOT / "notebooks"
 SOURCES = NOTEBOOKS / "sources.md"
-LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 NOT_YET = re.compile(r"lesson (\d+), not written yet")
 
 # Rows of each document: its headings, its blocks of code, and what else has a row. Headings and
@@ -46,27 +45,6 @@ def rows() -> list[Row]:
         elif line.startswith("|") and not re.match(r"\|( -+ \||.* it is today \|$)", line):
             cells = re.split(r"(?<!\\)\|", line.strip())[1:-1]
             found.append(Row(document, tuple(cell.strip() for cell in cells)))
-    return found
-
-
-@cache
-def anchors(path: Path) -> dict[str, str]:
-    """Maps each anchor that GitHub makes in a Markdown file to its heading."""
-    found: dict[str, str] = {}
-    fenced = False
-    for line in path.read_text().splitlines():
-        if line.startswith("```"):
-            fenced = not fenced
-        heading = re.match(r"#{1,6} +(.*?)(?: +#+)? *$", line)
-        if fenced or heading is None:
-            continue
-        text = LINK.sub(r"\1", heading[1])
-        slug = anchor = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
-        again = 0
-        while anchor in found:
-            again += 1
-            anchor = f"{slug}-{again}"
-        found[anchor] = text
     return found
 
 

@@ -19,6 +19,9 @@ from mcnb.output.recent import newest, recent_of
 FIRST_S, FIRST_OUTPUT_S = 1.0, 0.3
 # How often it is shown again: more often while there is new output.
 PERIOD_S, OUTPUT_PERIOD_S = 0.5, 0.15
+# From when on a cell's view says at what time it was drawn: one that stays on a page of which the
+# notebook kernel has gone would otherwise look alive.
+CLOCK_S = 10.0
 AGAIN = "Press stop again to restart the processes now; their variables are lost"
 
 
@@ -56,7 +59,8 @@ class LiveView:
         if news or now >= self._next:
             self._stage, self._said = pending.stage, said
             self._next, self._next_output = now + PERIOD_S, now + OUTPUT_PERIOD_S
-            lines = newest(said, self._count) + progress_lines(pending, now, self._count)
+            clock = time.strftime("%H:%M:%S") if now - pending.started >= CLOCK_S else ""
+            lines = newest(said, self._count) + progress_lines(pending, now, self._count, clock)
             self.show("\n".join([self.title, *lines] if self.title else lines))
 
     def _newest(self, pending: Pending) -> dict[int, Recent]:
@@ -83,8 +87,15 @@ class LiveView:
             clear_output()
 
 
-def progress_lines(pending: Pending, now: float, count: int) -> list[str]:
-    """Return since when processes run, and where each one is or what it waits for."""
+def progress_lines(pending: Pending, now: float, count: int, clock: str = "") -> list[str]:
+    """Return since when processes run, and where each one is or what it waits for.
+
+    Args:
+        pending: The cell that runs.
+        now: The time on the clock of `pending.started`, in seconds.
+        count: The number of processes in the cluster.
+        clock: The time of day; empty if it is not to be said.
+    """
     running = sorted(pending.waiting)
     ending = [pending.stage, AGAIN] if pending.replaceable else [pending.stage]
     if not running:
@@ -92,6 +103,7 @@ def progress_lines(pending: Pending, now: float, count: int) -> list[str]:
     verb = "has" if len(running) == 1 else "have"
     name = name_processes(running, count)
     heading = f"{name} {verb} been running for {now - pending.started:.0f} s"
+    heading += f" (at {clock})" if clock else ""
     lines = [heading[0].upper() + heading[1:]]
     places = {k: _place(pending, k, now) for k in running}
     groups = [(label(ks, count), place) for place, ks in grouped(places) if place]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,6 +55,9 @@ class Screen:
     def monotonic(self) -> float:
         return self.now
 
+    def strftime(self, form: str) -> str:
+        return time.strftime(form, time.gmtime(self.now))
+
     def clear_output(self, wait: bool = False) -> None:
         self.cleared = True
         if not wait:
@@ -88,6 +92,15 @@ def test_progress_is_shown_after_a_second_and_then_now_and_again(screen: Screen)
     assert screen.shown == "Process 1 has been running for 2 s\n[1] line 3"
     view.remove()
     assert screen.shown == ""
+
+
+def test_a_view_of_a_longer_cell_says_when_it_was_drawn(screen: Screen) -> None:
+    view = LiveView(4, looked_at=True)
+    pending: Any = Pending({1: Progress(line=3)})
+    for after, said in ((9.4, "9 s"), (1.0, "10 s (at 00:01:50)"), (0.7, "11 s (at 00:01:51)")):
+        screen.now += after
+        view(pending)
+        assert screen.shown == f"Process 1 has been running for {said}\n[1] line 3"
 
 
 def test_what_was_not_shown_is_not_removed(screen: Screen) -> None:

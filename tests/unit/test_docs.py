@@ -11,7 +11,12 @@ from tests.conftest import ROOT
 from tests.support.markdown import LINK, anchors
 
 README, DOCS = ROOT / "README.md", ROOT / "docs"
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [
+    README,
+    ROOT / "CONTRIBUTING.md",
+    ROOT / ".github" / "SECURITY.md",
+    *sorted(DOCS.glob("*.md")),
+]
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
 
 

@@ -168,6 +168,17 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:
     return _HINTS.get(why, "")
 
 
+def without_order(hint: str, verdict: Verdict) -> str:
+    """Return advice that speaks of an order only if there is a loop that may have one.
+
+    Args:
+        hint: The advice.
+        verdict: The verdict, whose launches are known to differ in what a name refers to.
+    """
+    loops = any(detail.loops for detail in verdict.details.values())
+    return _HINTS["branch"] if hint == _HINTS["order"] and not loops else hint
+
+
 def _of_condition(condition: Condition, line: str) -> str:
     """Return advice about a condition, given the line of the launch, in words."""
     quoted = _quoted(condition.words, "" if condition.near else condition.at)

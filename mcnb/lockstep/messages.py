@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from mcnb._text import a_or_an, grouped, label, name_processes, ordinal, plural
 from mcnb.lockstep.differences import NO_DIFFERENCE, detail_of, difference_of, told_apart
-from mcnb.lockstep.hints import WITHOUT_CAUSE, Group, advise, is_uncertain
+from mcnb.lockstep.hints import WITHOUT_CAUSE, Group, advise, is_uncertain, without_order
 from mcnb.lockstep.model import (
     Caught,
     ExitSource,
@@ -305,6 +305,7 @@ reaching it'
     led = _caught(verdict, count) if is_uncertain(hint) else ""
     if not led and kind == "mismatch" and hint in WITHOUT_CAUSE:
         led = _variable(verdict, count)
+        hint = without_order(hint, verdict) if led else hint
     if not led and difference.argument:
         led = _origin(verdict, difference.argument)
     happened = _HAPPENED.get(verdict.happened, "")

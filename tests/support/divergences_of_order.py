@@ -24,6 +24,12 @@ ORDERS = {
         all_at(1),
         says=("the processes took different branches of `k`. Every participant",),
     ),
+    "function that depends on the process": Divergence(
+        "f = jnp.sum if k else jnp.max\ny = f(x)",
+        "mismatch",
+        all_at(2),
+        says=("Likely cause: `f`", "Every participant must run the same launches"),
+    ),
     "branches of a condition": Divergence(
         "if k == 0:\n    y = jnp.sum(x)\nelse:\n    y = jnp.max(x)",
         "mismatch",

@@ -152,6 +152,25 @@ def test_processes_are_told_in_their_order_whichever_answers_first() -> None:
     ) in explain(Verdict("mismatch", states, details=details), 3).sentence
 
 
+@pytest.mark.parametrize(
+    ("loops", "hint"),
+    [
+        ((), "the processes took different branches, or one of them has an extra or a missing"),
+        (("for f in both:",), "the order of launches must not depend on the process. Sort the"),
+    ],
+)
+def test_advice_speaks_of_an_order_only_if_there_is_a_loop(
+    loops: tuple[str, ...], hint: str
+) -> None:
+    details = {
+        k: Detail("f(x)", variables=(Variable("a.py:9", "f", f),), loops=loops)
+        for k, f in enumerate(("the function max", "the function sum"))
+    }
+    states = {k: ProcessState("waits", MAX if k else SUM, line=3) for k in range(2)}
+    said = explain(Verdict("mismatch", states, details=details), 2).sentence
+    assert f"the function sum on process 1. Hint: {hint}" in said
+
+
 def test_what_led_there_is_not_told_where_the_cause_is_known() -> None:
     launches = [replace(SUM, program=size, arguments=(f"f32[{size}]",)) for size in ("8", "9")]
     details = {k: Detail(variables=(Variable("a.py:9", "v", f"v{k}"),)) for k in range(2)}

@@ -19,6 +19,9 @@ MAX_PROCESSES = 512
 MAX_DEVICES = 2048
 # The name of a device of each platform.
 PLATFORMS = {"cpu": ("CPU device", "CPU devices"), "cuda": ("GPU", "GPUs")}
+# What JAX is told of each. It computes on the first; `jax.debug.print`, for example, needs a CPU
+# device besides.
+JAX_PLATFORMS = {"cpu": "cpu", "cuda": "cuda,cpu"}
 LOCAL, CONNECTED = "local", "connected"
 _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 # Commands with options, besides those of %mcjax. `mcnb script` reads its options in a lesson's

@@ -342,15 +342,15 @@ class Cluster:
         return blamed
 
     def debug(self, command: str, process: int | None = None) -> DebuggerAnswer:
-        """Execute a command of Python's debugger in the frames of the newest cell's error.
+        """Execute a command of Python's debugger in the frames of a cell's error.
 
-        The error's frames are kept on each process until the next cell begins. The commands are
-        those of `pdb` that look around, such as `where`, `up`, `list` and `p x`, and lines of
-        Python; the process runs them alone.
+        A process keeps the frames until the next cell begins on it. The commands are those of
+        `pdb` that look around, such as `where`, `up`, `list` and `p x`, and lines of Python; the
+        process runs them alone.
 
         Args:
             command: The command.
-            process: The process; by default the first of those that caused the cell's error.
+            process: The process; by default the first of those that caused the last cell's error.
 
         Returns:
             What the command printed, and whether it ended the debugger.

@@ -11,7 +11,7 @@ from typing import Any
 from mcnb._system import THREADS, threads_for
 from mcnb.lockstep.model import ProcessExit
 from mcnb.lockstep.ranks import rank_variables
-from mcnb.options import Options
+from mcnb.options import JAX_PLATFORMS, Options
 
 # Prefixes of the notebook kernel's variables that processes on other hosts receive, too.
 _FORWARDED = ("JAX_", "XLA_")
@@ -132,8 +132,7 @@ def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[
     flags = env.get("XLA_FLAGS", "").split()
     flags = [f for f in flags if not f.startswith("--xla_force_host_platform_device_count")]
     env["XLA_FLAGS"] = " ".join(flags)
-    # JAX computes on the first. `jax.debug.print`, for example, needs a CPU device besides.
-    env["JAX_PLATFORMS"] = {"cuda": "cuda,cpu"}.get(options.platform, options.platform)
+    env["JAX_PLATFORMS"] = JAX_PLATFORMS[options.platform]
     env["JAX_NUM_CPU_DEVICES"] = str(options.devices_per_process)
     env.setdefault(THREADS, str(threads_for(options.devices_per_process)))
     # Plots are drawn inline in the notebook, so no process needs a display.

@@ -33,10 +33,10 @@ NO_INPUT = (
 )
 
 
-DEBUG = "%mcjax debug"
+_TO_LOOK = "%mcjax debug"
 NO_BREAKPOINT = (
     "breakpoint() ends a %%mcjax cell, because nobody can type on a process while others may wait "
-    f"for it. To look around at this line: {DEBUG}"
+    f"for it. To look around at this line: {_TO_LOOK}"
 )
 
 
@@ -247,7 +247,7 @@ class WorkerShell(ZMQInteractiveShell):
     def debugger(self, force: bool = False) -> None:
         """Say how to look around after an error: nobody can type on a process."""
         del force
-        print(f"To look around in the frames of a cell's error: {DEBUG}", file=sys.stderr)
+        print(f"To look around in the frames of a cell's error: {_TO_LOOK}", file=sys.stderr)
 
     def system(self, cmd: str) -> None:
         """Run `!command` without the terminal for which IPython would fork.

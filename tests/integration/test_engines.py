@@ -15,11 +15,11 @@ import pytest
 
 import mcnb
 from mcnb.cluster.workers import Pending
-from tests.conftest import wait_until
+from tests.conftest import once, wait_until
 from tests.support.launchers import ENDED_S, NAMES, Engines, launcher_at_home, left
 from tests.support.timing import as_if_alone, since
 
-pytestmark = pytest.mark.thorough("every launcher in turn")
+pytestmark = [once, pytest.mark.thorough("every launcher in turn")]
 
 SETUP = """
 import os, time, jax, jax.numpy as jnp, numpy as np

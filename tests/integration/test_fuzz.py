@@ -16,8 +16,8 @@ import mcnb
 from tests.conftest import once
 from tests.support.fuzzing import SETUP, Program, program
 
-# How many random programs are run, in all.
-PROGRAMS = int(os.environ.get("MCNB_PROGRAMS", "120"))
+# How many new random programs are run, in all. Every night, there are 10,000.
+PROGRAMS = int(os.environ.get("MCNB_PROGRAMS", "60"))
 # A program that takes longer than this hangs, in seconds.
 HANG_S = 120.0
 # The number of processes, and of devices of each. Each has an equal share of the programs.

@@ -18,6 +18,8 @@ LESSONS = ROOT / "notebooks"
 
 # By ssh and by Slurm, test_lessons_on_hosts.py executes some, on two hosts.
 ELSEWHERE = pytest.mark.long("lessons on every launcher")
+# What this one shows, the tests of test_engines.py show under each launcher in less time.
+SLOW = pytest.param("05_lockstep", marks=pytest.mark.long("every hang of the lesson"))
 
 
 @pytest.fixture(
@@ -31,7 +33,7 @@ def launcher(
         yield launcher
 
 
-@pytest.mark.parametrize("lesson", ["05_lockstep", "06_assembling_arrays"])
+@pytest.mark.parametrize("lesson", [SLOW, "06_assembling_arrays"])
 def test_a_lesson(launcher: Engines, lesson: str, tmp_path: Path) -> None:
     """Each cell gives the output that is stored, by strict nbval."""
     path = started_by(launcher.line, LESSONS / lesson, tmp_path)

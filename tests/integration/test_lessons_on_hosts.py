@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mcnb.export.write import Program
+from tests.conftest import once
 from tests.support import hosts, slurm
 from tests.support.launchers import Engines, launcher_on_hosts
 from tests.support.notebooks import started_by, strictly
@@ -29,7 +30,7 @@ def params(few: Sequence[str]) -> list[Any]:
     ]
 
 
-@pytest.fixture(scope="module", params=["ssh", "slurm"])
+@pytest.fixture(scope="module", params=["ssh", pytest.param("slurm", marks=once)])
 def launcher(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Engines]:

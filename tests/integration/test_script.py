@@ -23,7 +23,12 @@ pytestmark = pytest.mark.thorough("executes the programs of all lessons")
 UNDER_LAUNCHERS = [path for path in LESSONS if path.stem[:2] in ("01", "05", "06")]
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "lesson",
+    # Lessons are executed with each Python; of their programs, those that have most of it.
+    [pytest.param(path, marks=() if path in UNDER_LAUNCHERS else once) for path in LESSONS],
+    ids=lambda path: path.stem,
+)
 def test_a_lesson_in_a_shell_prints_what_is_stored(lesson: Path, tmp_path: Path) -> None:
     compare(lesson, tmp_path, in_a_shell, dict(os.environ))
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 from IPython.display import display
 
 from mcnb._cells import OFF, ON, is_implied, magic_first, with_magic
@@ -34,6 +34,7 @@ from mcnb.notebook.parsing import (
     AUTO,
     COMPARE,
     DEBUG,
+    EXPRESSIONS,
     OPERANDS,
     PULL,
     PUSH,
@@ -55,6 +56,8 @@ from mcnb.output.log import log_text
 from mcnb.worker.introspection import defines
 
 _T = TypeVar("_T")
+# How many frames above a line magic that of the cell is, whose variables IPython puts into lines.
+_CELL_FRAME = 2
 _IMPORTS_JAX = re.compile(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
 
 
@@ -178,6 +181,7 @@ class McjaxMagics(Magics):
             )
 
     @line_magic
+    @no_var_expand
     def mcjax(self, line: str) -> None:
         """Start, look at and stop the JAX processes that `%%mcjax` cells run on.
 
@@ -217,6 +221,8 @@ class McjaxMagics(Magics):
           %mcjax start -n 4 -d 2
         """
         parser = line_parser()
+        if not line.lstrip().startswith(EXPRESSIONS):
+            line = self.shell.var_expand(line, _CELL_FRAME)
         args = parser.parse(line)
         command = self._commands.get(args.command)
         if command is None:

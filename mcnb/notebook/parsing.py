@@ -26,6 +26,8 @@ OPERANDS = {
 # Those whose operand is the rest of the line as it is written: an expression has its own quotes,
 # spaces and signs.
 AS_WRITTEN = (COMPARE, DEBUG, PUSH, PULL)
+# Those into whose lines IPython puts no variables of the notebook: braces are the expression's own.
+EXPRESSIONS = (COMPARE, DEBUG)
 # The option that may stand before the operand of `debug`, whose own commands have dashes.
 _PROCESS = re.compile(r"(?:-p|--process)(?:\s+|=)(?P<process>\S+)(?P<rest>.*)", re.DOTALL)
 

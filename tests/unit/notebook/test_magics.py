@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
 from mcnb._cells import with_magic
 from mcnb.cluster import cluster as clusters
@@ -151,7 +153,10 @@ def made(monkeypatch: pytest.MonkeyPatch, view: View) -> list[FakeCluster]:
 @pytest.fixture
 def magics(made: list[FakeCluster]) -> McjaxMagics:
     """The magics in a shell whose next cell is number 7."""
-    return McjaxMagics(SimpleNamespace(displayhook=SimpleNamespace(prompt_count=7), user_ns={}))
+    prompt = SimpleNamespace(prompt_count=7)
+    return McjaxMagics(
+        SimpleNamespace(displayhook=prompt, user_ns={}, var_expand=lambda line, depth: line)
+    )
 
 
 @pytest.fixture
@@ -326,6 +331,18 @@ def test_the_other_commands(magics: McjaxMagics, cluster: FakeCluster, capsys: C
     assert interrupt(magics.mcjax, "heal") == (
         "The interrupt had no effect: the cluster was healed"
     )
+
+
+def test_variables_of_the_notebook_are_put_into_a_line_but_not_into_an_expression(
+    cluster: FakeCluster, capsys: Captured
+) -> None:
+    shell = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
+    shell.register_magics(McjaxMagics(shell))
+    lines = ["k, name = 1, 'x'", "%mcjax debug p f'{k}', $k", "%mcjax pull {name}"]
+    inside = ["def f():", "    own = 'y'", "    %mcjax pull $own", "f()"]
+    shell.run_cell("\n".join([*lines, *inside])).raise_error()
+    assert cluster.done == [("debug", "p f'{k}', $k", None), ("pull", "x"), ("pull", "y")]
+    assert capsys.readouterr().out.startswith("<p f'{k}', $k>\nx: a dictionary")
 
 
 def test_there_is_no_cluster_yet(magics: McjaxMagics, capsys: Captured) -> None:

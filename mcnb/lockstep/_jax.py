@@ -590,6 +590,11 @@ def call_code() -> CodeType | None:
     return getattr(pxla.ExecuteReplicated.__call__, "__code__", None)
 
 
+def is_primitive(function: Any) -> bool:
+    """Return whether JAX has made a compiled function of one operation, as for `jax.reshard`."""
+    return bool(getattr(function, "_apply_primitive", False))
+
+
 def _spans(execute: Any) -> bool:
     """Return whether a computation runs on devices of several processes."""
     try:

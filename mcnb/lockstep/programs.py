@@ -108,6 +108,8 @@ def call_under_way(frame: FrameType | None) -> Call:
         if frame.f_code is _jax.call_code():
             execute = local["self"]
         elif frame.f_code.co_name == COMPILED_CALL and "p" in local and "fun" in local:
+            if _jax.is_primitive(local["fun"]):  # JAX calls its arguments args[0], args[1], ...
+                break
             names = tuple(local["p"].arg_names or ())
             static = _static(local["fun"], local["args"], local["kwargs"], names)
             if execute is not None:  # an unused argument has no parameter

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax._src.dispatch import xla_primitive_callable
 
 from mcnb.lockstep import programs
 from mcnb.lockstep.model import Launch
@@ -123,6 +124,12 @@ def test_the_arguments_of_a_call(
     found = cache_miss(EXECUTE, NAMES, fun, args, kwargs)
     parameters = () if fun is dict else ("x", "params", "n", "mode", "weights")
     assert found == (EXECUTE, static, ("x", "params.b"), parameters)
+
+
+@pytest.mark.usefixtures("called_by_jax")
+def test_the_arguments_of_an_operation_have_no_names() -> None:
+    operation = xla_primitive_callable(jax.lax.neg_p)
+    assert cache_miss(EXECUTE, ("args[0]",), operation, HELD[:1], {}) == (EXECUTE, {}, (), ())
 
 
 @pytest.mark.usefixtures("called_by_jax")

@@ -238,7 +238,7 @@ RULES = (
         "ShardingTypeError",
         r"^(Contracting dimensions are sharded|dot_general requires contracting dimensions)",
         "with explicit axes, JAX does not choose how a product is sharded. Name it: "
-        f"jnp.matmul(a, b, out_sharding=jax.P('x', None)){_EXPLICIT}",
+        f"jnp.matmul(a, b, out_sharding=jax.NamedSharding(mesh, jax.P('x', None))){_EXPLICIT}",
     ),
     _rule(
         "ShardingTypeError",
@@ -250,13 +250,15 @@ RULES = (
         "ShardingTypeError",
         r"^Use `\.at\[\.\.\.\]\.",
         "with explicit axes, JAX does not choose how the result of indexing is sharded. Name it: "
-        f"x.at[i].get(out_sharding=jax.P()), or x.at[i].set(v, out_sharding=jax.P()){_EXPLICIT}",
+        "x.at[i].get(out_sharding=jax.NamedSharding(mesh, jax.P())), or "
+        f"x.at[i].set(v, out_sharding=jax.typeof(x).sharding){_EXPLICIT}",
     ),
     _rule(
         "ShardingTypeError",
         r"^This reshape is not supported",
         "with explicit axes, JAX does not choose how the result is sharded. Name it: "
-        f"jax.lax.reshape(x, shape, out_sharding=jax.P('x', None)){_EXPLICIT}",
+        "jax.lax.reshape(x, shape, out_sharding=jax.NamedSharding(mesh, jax.P('x', None)))"
+        f"{_EXPLICIT}",
     ),
     _rule(
         "ValueError",

@@ -125,8 +125,8 @@ CASES = {
     "a product": (
         "a @ a.T",
         "with explicit axes, JAX does not choose how a product is sharded. Name it: jnp.matmul(a, "
-        f"b, out_sharding=jax.P('x', None)){AUTO}",
-        "jnp.matmul(a, a.T, out_sharding=NamedSharding(explicit, P('x', None)))",
+        f"b, out_sharding=jax.NamedSharding(mesh, jax.P('x', None))){AUTO}",
+        "jnp.matmul(a, a.T, out_sharding=jax.NamedSharding(explicit, jax.P('x', None)))",
     ),
     "two layouts": (
         "b = jax.device_put(np.ones((8, 8)), NamedSharding(explicit, P('y', 'x')))\na + b",
@@ -145,14 +145,18 @@ CASES = {
     "an index": (
         "a[jnp.array([0, 1])]",
         "with explicit axes, JAX does not choose how the result of indexing is sharded. Name it: "
-        f"x.at[i].get(out_sharding=jax.P()), or x.at[i].set(v, out_sharding=jax.P()){AUTO}",
-        "a.at[jnp.array([0, 1])].get(out_sharding=NamedSharding(explicit, P()))",
+        "x.at[i].get(out_sharding=jax.NamedSharding(mesh, jax.P())), or "
+        f"x.at[i].set(v, out_sharding=jax.typeof(x).sharding){AUTO}",
+        "i = jnp.array([0, 1])\n"
+        "a.at[i].get(out_sharding=jax.NamedSharding(explicit, jax.P()))\n"
+        "a.at[i].set(1.0, out_sharding=jax.typeof(a).sharding)",
     ),
     "a shape": (
         "a.reshape(4, 16)",
         "with explicit axes, JAX does not choose how the result is sharded. Name it: "
-        f"jax.lax.reshape(x, shape, out_sharding=jax.P('x', None)){AUTO}",
-        "jax.lax.reshape(a, (4, 16), out_sharding=NamedSharding(explicit, P('x', None)))",
+        "jax.lax.reshape(x, shape, out_sharding=jax.NamedSharding(mesh, jax.P('x', None)))"
+        f"{AUTO}",
+        "jax.lax.reshape(a, (4, 16), out_sharding=jax.NamedSharding(explicit, jax.P('x', None)))",
     ),
     "a constraint": (
         "jax.jit(lambda v: jax.lax.with_sharding_constraint(v, NamedSharding(explicit, "

@@ -25,6 +25,6 @@ pieces = [
 whole = jax.make_array_from_single_device_arrays(
     (processes, len(devices)), NamedSharding(mesh, P("process", "local")), pieces
 )
-# On all of this process's devices, so that Gloo has said all that it has to say by then.
+# Wait for the result here, so that messages of Gloo are printed before ours.
 total = jax.block_until_ready(jnp.sum(jnp.sin(whole)))
 print(f"process {process}: the sum of all sines is {total:.6f}")

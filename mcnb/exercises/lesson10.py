@@ -201,7 +201,7 @@ def _last_good_look(last_good: Any) -> object:
         whole = np.full(count, step, np.int32)
         return {name: sharded(whole, mesh, spec) for name in ("b", "w")}
 
-    start = state(0, "data")
+    initial = state(0, "data")
     found = []
     with shared_folder() as folder:
         path = folder / "run"
@@ -212,17 +212,17 @@ def _last_good_look(last_good: Any) -> object:
             (path / f"{UNFINISHED}.orbax-checkpoint-tmp").mkdir()
         multihost_utils.sync_global_devices("saved")
         for bad in BAD:
-            pair = last_good(path, start, bad)
+            pair = last_good(path, initial, bad)
             if not isinstance(pair, tuple) or len(pair) != 2:
                 return looks.kind(pair, "pair of a step and a PyTree")
             number, params = looks.number(pair[0]), pair[1]
             if not isinstance(number, int):
                 return number
             if not isinstance(params, dict) or not all(
-                isinstance(params.get(name), jax.Array) for name in start
+                isinstance(params.get(name), jax.Array) for name in initial
             ):
-                return looks.kind(params, "PyTree like start")
-            same = all(params[name].sharding == start[name].sharding for name in start)
+                return looks.kind(params, "PyTree like initial")
+            same = all(params[name].sharding == initial[name].sharding for name in initial)
             found.append((bad, number, _single(params["b"], params["w"]), same))
         multihost_utils.sync_global_devices("looked at")
     return SeenReturn(tuple(found))
@@ -244,15 +244,15 @@ def _last_good_hint(seen: SeenReturn, expected: SeenReturn, *_: int) -> str:
         if step > bad:
             return "the newest of all is not wanted. all_steps() knows the others."
         if step != wanted and not wanted:
-            return f"nothing was saved before step {bad}: then it is 0, and start itself."
+            return f"nothing was saved before step {bad}: then it is 0, and initial itself."
         if step != wanted:
             return "another whole checkpoint is newer. Compare steps as numbers, not as names."
         if held != step:
             return "the parameters are not those of the step that is returned."
         if not same:
             return (
-                "the arrays lie otherwise than those of start. A jax.ShapeDtypeStruct can carry a "
-                "sharding."
+                "the arrays have other layouts than those of initial. A jax.ShapeDtypeStruct can "
+                "carry a sharding."
             )
     return ""
 

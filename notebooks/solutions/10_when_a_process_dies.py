@@ -23,11 +23,11 @@ import jax
 import orbax.checkpoint as ocp
 
 
-def last_good(path, start, bad):
+def last_good(path, initial, bad):
     with ocp.CheckpointManager(path) as manager:
         good = [step for step in manager.all_steps() if step < bad]
         if not good:
-            return 0, start
+            return 0, initial
         struct = jax.ShapeDtypeStruct
-        like = jax.tree.map(lambda x: struct(x.shape, x.dtype, sharding=x.sharding), start)
+        like = jax.tree.map(lambda x: struct(x.shape, x.dtype, sharding=x.sharding), initial)
         return max(good), manager.restore(max(good), args=ocp.args.StandardRestore(like))

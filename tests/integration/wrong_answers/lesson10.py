@@ -128,8 +128,8 @@ WRONG = {
         + "def last_good(path, start, bad):\n"
         + "    good = [step for step in steps(path) if step < bad]\n"
         + "    return load(path, good[-1]) if good else (0, start)": (
-            "the arrays lie otherwise than those of start. A jax.ShapeDtypeStruct can carry a "
-            "sharding."
+            "the arrays have other layouts than those of initial. A jax.ShapeDtypeStruct can carry "
+            "a sharding."
         ),
         _GOOD
         + "def last_good(path, start, bad):\n"

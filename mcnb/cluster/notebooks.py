@@ -14,7 +14,7 @@ from mcnb.cluster.cluster import Cluster
 from mcnb.cluster.result import Result
 from mcnb.errors import ClusterError, OptionError
 from mcnb.output.fold import Item, Line
-from mcnb.output.text import without_escapes
+from mcnb.output.terminal import without_escapes
 
 # Jupyter's own tags: https://jupyterbook.org/en/stable/content/execute.html
 MAY_FAIL_TAG, LEFT_OUT_TAG = "raises-exception", "skip-execution"

@@ -25,7 +25,8 @@ from mcnb.lockstep.sameness import with_common_programs
 from mcnb.messages import ProcessError, Reply, Stream, Text
 from mcnb.output.chance import comparable
 from mcnb.output.fold import Block, fold_events
-from mcnb.output.text import entries, without_escapes
+from mcnb.output.terminal import without_escapes
+from mcnb.output.text import entries
 
 if TYPE_CHECKING:
     from mcnb.pictures.picture import Picture

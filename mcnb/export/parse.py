@@ -28,7 +28,7 @@ from mcnb.export.source import (
 from mcnb.notebook.magics import line_parser
 from mcnb.notebook.parsing import cell_parser
 from mcnb.options import SCRIPT, Options, field_values, process_set
-from mcnb.output.text import without_escapes
+from mcnb.output.terminal import without_escapes
 from mcnb.pods.topology import MISSING, has_compiler
 
 WIDTH = 88

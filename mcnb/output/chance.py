@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
+from mcnb.output.bars import plain, without_pace
+
 # As in "<function step at 0x7f1b2c3d4e5f>". Other hexadecimal numbers may mean something.
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-fA-F]{6,16}(?=>)")
 # "This BatchTracer with object id 139908830018048 was created on line:", in errors of JAX.
@@ -28,7 +30,8 @@ def comparable(text: str) -> str:
     """Return a text without what differs between processes by chance.
 
     That is the address in the text of an object, the number of a tracer in JAX's errors, the order
-    in which a set is printed, and the times and thread numbers in the logs of XLA, JAX and absl.
+    in which a set is printed, the times and thread numbers in the logs of XLA, JAX and absl, and
+    the pace of a progress bar, with what the bar has overwritten.
 
     Example:
         >>> comparable("<Model object at 0x7f1b2c3d4e5f>"), comparable("{'b', 'a'} {'b': 'a'}")
@@ -36,6 +39,8 @@ def comparable(text: str) -> str:
         >>> comparable("W1127 13:04:50.117942     839 bfc_allocator.cc:598] Out of memory")
         'W bfc_allocator.cc:598] Out of memory'
     """
+    if "\r" in text:
+        text = without_pace(plain(text))
     if " at 0x" in text:
         text = _ADDRESS.sub("0x", text)
     if "Tracer with object id " in text:

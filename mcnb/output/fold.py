@@ -3,7 +3,7 @@ r"""Fold the outputs of several processes into one sequence of blocks.
 A block is output that is identical on certain processes. The blocks of one process, read in order,
 are exactly its output: nothing is dropped or reordered. The same outputs always give the same
 blocks. What differs only by chance, an address or the order of a set, counts as identical: the
-block has the text of the first process.
+block has the text of the first process, or of progress bars the range of their rates.
 
 The algorithm first finds the items that all processes share, ignoring processes without output.
 If every process has equally many items, they are compared one by one; otherwise a common
@@ -21,7 +21,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mcnb.messages import Display, Event, Text
+from mcnb.output.bars import is_bar, merged, plain, settled
 from mcnb.output.chance import comparable
+from mcnb.output.terminal import moves_cursor
 
 # Comparing sequences takes time quadratic in their length: for this limit, half a second.
 MOST_COMPARISONS = 2_000_000
@@ -59,8 +61,9 @@ def items_of(events: Iterable[Event]) -> list[Item]:
             items.append(event)
             continue
         # Not splitlines: \r, \f and others do not end a line in a notebook.
-        *lines, rest = event.text.split("\n")
-        if not event.joins:
+        moves = moves_cursor(event.text)
+        *lines, rest = (settled(event.text) if moves else event.text).split("\n")
+        if moves or not event.joins:
             items += [Line(event.stream, f"{line}\n") for line in lines]
         else:
             joins, position, held = set(event.joins), 0, ""
@@ -113,7 +116,7 @@ def _fold(said: Iterable[tuple[tuple[int, ...], Sequence[Item]]]) -> list[Block]
     for processes, items in said:
         keys = (_key(item) for item in items)
         spoken = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
-        voices.append(_Voice(processes, items, spoken))
+        voices.append(_Voice(processes, (items,), spoken))
     blocks: list[Block] = []
     ahead: list[Block | list[_Voice]] = [voices]
     while ahead:
@@ -154,11 +157,43 @@ _Run: TypeAlias = tuple[tuple[int, ...], int]
 
 @dataclass(frozen=True, slots=True)
 class _Voice:
-    """Processes with identical output: items, and as `spoken` a number for each distinct item."""
+    """Processes with identical output.
+
+    Attributes:
+        processes: Their indices.
+        said: Their items; one sequence for all processes whose items are exactly equal.
+        spoken: A number for each item, which is equal for items that differ only by chance.
+    """
 
     processes: tuple[int, ...]
-    items: Sequence[Item]
+    said: tuple[Sequence[Item], ...]
     spoken: tuple[int, ...]
+
+    def part(self, start: int, end: int) -> _Voice:
+        """Return the items from one position to another."""
+        said = tuple(items[start:end] for items in self.said)
+        return _Voice(self.processes, said, self.spoken[start:end])
+
+
+def _joined(voices: Sequence[_Voice]) -> _Voice:
+    """Join voices whose items differ only by chance."""
+    processes = tuple(sorted(k for voice in voices for k in voice.processes))
+    return _Voice(processes, tuple(s for voice in voices for s in voice.said), voices[0].spoken)
+
+
+def _block(voice: _Voice) -> Block:
+    if len(voice.said) == 1:
+        return Block(voice.processes, tuple(voice.said[0]))
+    return Block(voice.processes, tuple(map(_one, zip(*voice.said, strict=True))))
+
+
+def _one(items: Sequence[Item]) -> Item:
+    """Return the item to show for several that differ only by chance."""
+    first = items[0]
+    if not (isinstance(first, Line) and is_bar(first.text)):
+        return first
+    shown = merged([plain(item.text) for item in items if isinstance(item, Line)])
+    return Line(first.stream, f"\r{shown}\n" if first.text.endswith("\n") else f"\r{shown}")
 
 
 def _parts(voices: Iterable[_Voice]) -> list[Block | list[_Voice]]:
@@ -167,22 +202,18 @@ def _parts(voices: Iterable[_Voice]) -> list[Block | list[_Voice]]:
     for voice in voices:
         if voice.spoken:
             groups.setdefault(voice.spoken, []).append(voice)
-    speaking = [
-        _Voice(tuple(sorted(k for v in group for k in v.processes)), group[0].items, spoken)
-        for spoken, group in groups.items()
-    ]
+    speaking = [_joined(group) for group in groups.values()]
     runs = _shared_runs(list(groups)) if len(groups) > 1 else []
     if not runs:
-        return [Block(voice.processes, tuple(voice.items)) for voice in speaking]
-    everyone = tuple(sorted(k for voice in speaking for k in voice.processes))
+        return [_block(voice) for voice in speaking]
     parts: list[Block | list[_Voice]] = []
     done = (0,) * len(speaking)
     for starts, length in [*runs, (tuple(map(len, groups)), 0)]:
         spans = zip(speaking, done, starts, strict=True)
-        parts.append([_Voice(v.processes, v.items[a:b], v.spoken[a:b]) for v, a, b in spans])
+        parts.append([voice.part(a, b) for voice, a, b in spans])
         if length:
-            items = speaking[0].items[starts[0] : starts[0] + length]
-            parts.append(Block(everyone, tuple(items)))
+            shared = zip(speaking, starts, strict=True)
+            parts.append(_block(_joined([voice.part(a, a + length) for voice, a in shared])))
         done = tuple(start + length for start in starts)
     return parts
 

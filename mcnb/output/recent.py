@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mcnb._text import grouped, label, plural
 from mcnb.messages import Event, Recent, Text
-from mcnb.output.text import gutter, overwritten, without_escapes
+from mcnb.output.bars import merged, settled, without_pace
+from mcnb.output.terminal import after_move, lines_ended, moves_up, overwritten, without_escapes
+from mcnb.output.text import gutter
 
 # How many lines are kept of an output, and how many characters of each.
 MOST_LINES, WIDEST = 10, 100
@@ -34,6 +36,9 @@ class Tail:
 
     def feed(self, text: str) -> None:
         """Add text."""
+        if "\x1b[" in text or "\n" in self._rest:
+            self._feed_what_moves(text)
+            return
         ended = text.count("\n")
         if ended:
             head, *lines = (self._rest + text).rsplit("\n", MOST_LINES)
@@ -45,6 +50,21 @@ class Tail:
             self._rest += text
         self._rest = self._rest[-_LONGEST_REST:]
 
+    def _feed_what_moves(self, text: str) -> None:
+        """Add text that may write to lines above: no line has ended that can still change."""
+        text = self._rest + text
+        self._rest = ""
+        if not moves_up(text):
+            *lines, self._rest = text.split("\n")
+            self._lines.extend(lines)
+            self._ended += len(lines)
+            text = self._rest
+        # Cut where the cursor is on the line of the outermost bar.
+        cut = len(text) - _LONGEST_REST
+        cut = after_move(text, cut) if cut > 0 else 0
+        self._rest = text[cut:]
+        self._ended += lines_ended(text[:cut])
+
     def end_line(self) -> None:
         """End the line, if one has begun."""
         if self._rest:
@@ -52,10 +72,12 @@ class Tail:
 
     def recent(self) -> Recent:
         """Return the newest lines; one that has begun counts, unless it is blank."""
-        lines = [*self._lines, self._rest] if self._rest.strip() else [*self._lines]
-        plain = (without_escapes(overwritten(line[-_LONGEST_REST:])) for line in lines)
-        shown = tuple(line.rstrip()[:WIDEST] for line in plain)
-        return Recent(self._ended + len(lines) - len(self._lines), shown)
+        begun = [row.removeprefix("\r") for row in settled(self._rest).split("\n")]
+        while begun and not begun[-1].strip():
+            begun.pop()
+        ended = (overwritten(line[-_LONGEST_REST:]) for line in self._lines)
+        plain = [without_escapes(line).rstrip()[:WIDEST] for line in (*ended, *begun)]
+        return Recent(self._ended + len(begun), tuple(plain[-MOST_LINES - 1 :]))
 
 
 def recent_of(events: Iterable[Event]) -> Recent:
@@ -90,7 +112,8 @@ def newest(said: Mapping[int, Recent], count: int) -> list[str]:
     first = max(end - MOST_LINES, 0)
     for number in range(first, end):
         at = {k: line for k, one in said.items() if (line := _line(one, number)) is not None}
-        for text, ks in grouped(at):
+        for _, ks in grouped({k: without_pace(line) for k, line in at.items()}):
+            text = merged([at[k] for k in ks])
             if rows and rows[-1][0] == ks:
                 rows[-1][1].append(text)
             else:

@@ -9,17 +9,15 @@ r"""Format blocks as text, with the labels of their processes in a column on the
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mcnb._text import label
+from mcnb.output.bars import is_bar
 from mcnb.output.fold import Block, Item, Line
+from mcnb.output.terminal import overwritten, unfinished_colour
 
-_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _RESET = "\x1b[0m"
-_SEQUENCE = re.compile(r"(\x1b\[[0-9;?]*[A-Za-z])")
-_COLOUR_ENDS = re.compile(r"\x1b\[(?:0*|39|49|39;49)m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,8 @@ def entries(blocks: Sequence[Block], count: int, width: int | None = None) -> li
 
 def _kind(item: Item) -> str:
     if isinstance(item, Line):
-        return item.stream
+        # A progress bar is no error, though it is written to stderr.
+        return "stdout" if item.stream == "stderr" and is_bar(item.text) else item.stream
     return "value" if set(item.data) == {"text/plain"} else "rich"
 
 
@@ -96,49 +95,6 @@ def gutter(text: str, name: str, width: int) -> str:
         for number, line in enumerate(lines)
     )
     # A colour that is not reset would extend into the next label.
-    escapes = _ESCAPE.findall(shown)
-    if escapes and not _COLOUR_ENDS.fullmatch(escapes[-1]):
+    if unfinished_colour(shown):
         shown = shown.removesuffix("\n") + _RESET + "\n"
     return shown
-
-
-def overwritten(line: str) -> str:
-    r"""Return a line as a terminal shows it after carriage returns, as from a progress bar.
-
-    Example:
-        >>> overwritten("10%\r50%\r100%\r"), overwritten("abcdef\rAB")
-        ('100%', 'ABcdef')
-    """
-    line = line.rstrip("\r")
-    if "\r" not in line:
-        return line
-    cells: list[tuple[str, str]] = []  # each character, with the colour sequences before it
-    colour = ""
-    for part in line.split("\r"):
-        column = 0
-        for number, piece in enumerate(_SEQUENCE.split(part)):
-            if number % 2 == 0:
-                cells[column : column + len(piece)] = [(colour, character) for character in piece]
-                column += len(piece)
-            elif piece.endswith("m"):
-                colour = "" if _COLOUR_ENDS.fullmatch(piece) else colour + piece
-            elif piece.endswith("K"):  # erases to the end of the line; "2": all of it
-                cells[column:] = []
-                if "2" in piece:
-                    cells = [("", " ")] * column
-    shown, before = "", ""
-    for new, group in itertools.groupby([*cells, (colour, "")], key=lambda cell: cell[0]):
-        end = _RESET if before and new != before else ""
-        shown += end + new + "".join(character for _, character in group)
-        before = new
-    return shown
-
-
-def without_escapes(text: str) -> str:
-    r"""Remove the escape sequences that colour a text.
-
-    Example:
-        >>> without_escapes("\x1b[31mred\x1b[0m")
-        'red'
-    """
-    return _ESCAPE.sub("", text)

@@ -16,7 +16,7 @@ from typing import Any
 from mcnb._text import LIBRARY_PATH, cell_label
 from mcnb.errors import LockstepError
 from mcnb.lockstep.source import is_script
-from mcnb.output.text import without_escapes
+from mcnb.output.terminal import without_escapes
 from mcnb.worker.tracebacks import format_error, learner_entries
 
 # Commands that would run the cell on, or read what is typed at a terminal of this process.

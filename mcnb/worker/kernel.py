@@ -28,6 +28,7 @@ from mcnb.worker.monitor import Monitor
 from mcnb.worker.rpc import Call
 from mcnb.worker.session import Session
 from mcnb.worker.shell import Worker, WorkerShell, adopt_shell, refuse_breakpoint, refuse_input
+from mcnb.worker.textbars import draw_bars_as_text
 from mcnb.worker.tracebacks import describe_error, format_error
 
 # Reported by the cell: its process diverged, or the thread was interrupted with the cell.
@@ -96,6 +97,7 @@ def adopt(folder: Path) -> None:
 def _prepare(output: str) -> None:
     """Set up the parts that a process's shell uses."""
     faulthandler.enable(file=2, all_threads=False)  # sys.stderr may be no file
+    draw_bars_as_text()
     native: dict[Stream, NativeOutput] = {
         "stdout": NativeOutput(f"{output}.out", hide_gloo=True),
         "stderr": NativeOutput(f"{output}.err", hide_gloo=False),

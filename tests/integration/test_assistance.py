@@ -16,7 +16,7 @@ import mcnb
 from mcnb.cluster import cluster as clusters
 from mcnb.notebook.assistance import Assistance
 from mcnb.notebook.parsing import first_process
-from mcnb.output.text import without_escapes
+from mcnb.output.terminal import without_escapes
 from mcnb.worker.introspection import complete
 from tests.conftest import Notebook, wait_until
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import mcnb
-from mcnb.output.text import without_escapes
+from mcnb.output.terminal import without_escapes
 from tests.conftest import Notebook
 from tests.support.people import at_a_debugger
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import mcnb
-from mcnb.output.text import without_escapes
+from mcnb.output.terminal import without_escapes
 from tests.conftest import wait_until
 from tests.support.timing import shortest, since
 

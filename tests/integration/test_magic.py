@@ -16,7 +16,7 @@ from mcnb.lockstep.model import Launch, ProcessState
 from mcnb.lockstep.server import Waits
 from mcnb.notebook import live as live_views
 from mcnb.notebook.live import FIRST_S, LiveView, progress_lines
-from mcnb.output.text import without_escapes
+from mcnb.output.terminal import without_escapes
 from tests.conftest import Notebook
 from tests.support.clients import HANG_S
 

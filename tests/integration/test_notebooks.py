@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from mcnb.output.text import without_escapes
+from mcnb.output.terminal import without_escapes
 from tests.conftest import Notebook, wait_until
 from tests.integration.test_run import HANG_S, MOVE_IT
 from tests.support.command import MCNB

@@ -22,6 +22,9 @@ from mcnb.output.recent import MOST_LINES, MOST_ROWS, WIDEST, Tail, newest, rece
         (["10%\r20%\n", "  a  \n"], Recent(2, ("20%", "  a"))),
         (["\x1b[31mred\x1b[0m\n"], Recent(1, ("red",))),
         (["x" * 10**6, "y"], Recent(1, ("x" * WIDEST,))),
+        (["a\n", "outer\n", "\rinner 1\x1b[A"], Recent(3, ("a", "outer", "inner 1"))),
+        (["outer\n\rinner 1\x1b[A\n\rinner 2\x1b[A"], Recent(2, ("outer", "inner 2"))),
+        (["o\n\rinner\x1b[A\n\r     \x1b[A", "\ro 2\n", "b\n"], Recent(2, ("o 2", "b"))),
     ],
 )
 def test_the_newest_lines(texts: list[str], expected: Recent) -> None:
@@ -45,6 +48,19 @@ def test_however_it_comes_it_is_the_same(texts: list[str]) -> None:
     assert len(kept.lines) >= min(len(lines), MOST_LINES)
 
 
+@given(st.integers(1, 400), st.integers(1, 400))
+def test_nested_bars_keep_the_numbers_of_the_lines(before: int, steps: int) -> None:
+    tail = Tail()
+    tail.feed("line\n" * before)
+    for step in range(steps):
+        tail.feed(f"\repochs {step:100}")
+        tail.feed(f"\n\rsteps {step:100}\x1b[A")
+    assert tail.recent().count == before + 2
+    tail.feed("\n\n")
+    tail.feed("x" * 5000 + "\n")
+    assert tail.recent().count == before + 3
+
+
 def test_the_newest_lines_of_an_output_that_is_complete() -> None:
     events = (Text("stdout", "a"), Text("stderr", "b\n"), Display({}), Text("stderr", "c"))
     assert recent_of(events) == Recent(3, ("a", "b", "c"))
@@ -60,6 +76,16 @@ def test_what_all_say_is_shown_once() -> None:
         "[1]     mine 1",
     ]
     assert newest({}, 4) == newest({0: Recent()}, 4) == []
+
+
+def test_equal_bars_are_one_row() -> None:
+    bars = [f"train: 10%|█ | 5/50 [00:0{k + 1}<00:09, {5 - k}.00it/s]" for k in range(3)]
+    said = {k: Recent(1, (bar,)) for k, bar in enumerate(bars)}
+    said[3] = Recent(1, (bars[0].replace("5/50", "4/50"),))
+    assert newest(said, 4) == [
+        "[0-2] train: 10%|█ | 5/50 [00:03<00:09, 3.00 to 5.00it/s]",
+        "[3]   train: 10%|█ | 4/50 [00:01<00:09, 5.00it/s]",
+    ]
 
 
 def test_lines_are_compared_by_their_number() -> None:

@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 from mcnb._text import label
 from mcnb.messages import Display
 from mcnb.output.fold import Block, Item, Line, fold
-from mcnb.output.text import (
-    Entry,
-    entries,
-    gutter,
-    label_width,
-    overwritten,
-    text_of,
-    without_escapes,
-)
+from mcnb.output.terminal import without_escapes
+from mcnb.output.text import Entry, entries, gutter, label_width, text_of
 
 RED, END = "\x1b[31m", "\x1b[0m"
 
@@ -97,38 +90,6 @@ def test_the_gutter_keeps_the_number_of_lines(text: str, width: int) -> None:
     first, *others = gutters.split("\n")
     assert first.startswith("[0]")
     assert all(not line.strip() or line.startswith(" " * (width + 1)) for line in others)
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("", ""),
-        ("abc", "abc"),
-        ("abc\r", "abc"),
-        ("10%\r50%\r100%", "100%"),
-        ("10%\r50%\r100%\r", "100%"),
-        ("abcdef\rAB", "ABcdef"),
-        ("\rabc", "abc"),
-        ("\r", ""),
-        (f"{RED}10%\r50%{END}", f"{RED}50%{END}"),
-        (f"a\r{RED}b{END}", f"{RED}b{END}"),
-        ("abc\rxy\x1b[Kz", "xyz"),
-        ("abc\rxy\x1b[0Kz", "xyz"),
-        ("abc\rxy\x1b[2Kz", "  z"),
-        ("abcdef\rxy\x1b[K", "xy"),
-    ],
-)
-def test_carriage_returns(line: str, expected: str) -> None:
-    assert overwritten(line) == expected
-
-
-@given(st.lists(st.text("abc", max_size=5), min_size=1, max_size=4))
-def test_what_is_overwritten_is_what_a_terminal_shows(parts: list[str]) -> None:
-    screen = [""] * 5
-    for part in parts:
-        for column, character in enumerate(part):
-            screen[column] = character
-    assert overwritten("\r".join(parts)) == "".join(screen)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 import mcnb
 from mcnb._text import cell_label, cell_name
-from mcnb.output.text import without_escapes
+from mcnb.output.terminal import without_escapes
 from mcnb.worker.cellcode import CellCompiler, frame_line, leading_blank_lines, syntax_error
 from mcnb.worker.tracebacks import describe_error
 

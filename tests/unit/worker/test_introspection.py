@@ -14,7 +14,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from mcnb.output.text import without_escapes
+from mcnb.output.terminal import without_escapes
 from mcnb.worker import introspection
 from mcnb.worker.introspection import MOST_MATCHES, card, complete, describe, resolve
 

@@ -14,7 +14,7 @@ import mcnb
 from mcnb.launchers.exits import crash_line, crash_report
 from mcnb.lockstep.threads import line_at
 from mcnb.messages import ProcessError
-from mcnb.output.text import without_escapes
+from mcnb.output.terminal import without_escapes
 from mcnb.worker.tracebacks import MOST_FRAMES, cell_line, describe_error
 
 Fails = Callable[..., ProcessError]

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from mcnb._system import RunningClock
 from mcnb.lockstep.threads import current_frames
@@ -20,6 +19,8 @@ from mcnb.worker.cellcode import frame_line
 _WAITING_THEMSELVES = {"threading", "queue", "concurrent", "multiprocessing", "asyncio"}
 # The number of the system call futex(2), on x86-64 and on ARM.
 _FUTEX = {"202"} if platform.machine() in ("x86_64", "AMD64") else {"98"}
+# Has a folder for each thread of this process, on Linux.
+_TASKS = "/proc/self/task"
 PERIOD_S = 0.25
 # A process that waits in a collective uses almost no processor time; one that compiles does.
 IDLE_SHARE = 0.05
@@ -30,22 +31,38 @@ SOONEST_S = 0.003
 SAMPLE_SHARE = 0.01
 
 
-def _read(task: Path, file: str) -> str:
+def _read(task: int, file: str) -> str:
     """Return a file of proc(5) about a thread; empty if the thread or the file does not exist."""
+    # A process has dozens of threads, and is sampled while others need the processor.
     try:
-        return (task / file).read_text()
+        descriptor = os.open(f"{_TASKS}/{task}/{file}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
+    try:
+        return os.read(descriptor, 1024).decode(errors="replace")
+    except OSError:  # the thread has just ended
+        return ""
+    finally:
+        os.close(descriptor)
 
 
-def _task_busy_s(task: Path, *, queued: bool = True) -> float | None:
+def _tasks() -> list[int]:
+    """Return the threads of this process, by their ids; none if the system does not tell them."""
+    try:
+        with os.scandir(_TASKS) as folders:
+            return [int(folder.name) for folder in folders]
+    except OSError:
+        return []
+
+
+def _task_busy_s(task: int, *, queued: bool = True) -> float | None:
     """Return how long a thread has run or, if `queued`, was ready to run; None if unknown."""
     # Time on a core, and time in the queue for one, in nanoseconds.
     times = _read(task, "schedstat").split()[: 1 + queued]
     return sum(map(int, times)) / 1e9 if times else None
 
 
-def _state(task: Path) -> str:
+def _state(task: int) -> str:
     """Return the letter for the state of a thread."""
     return _read(task, "stat").rpartition(")")[2].strip()[:1]
 
@@ -53,11 +70,8 @@ def _state(task: Path) -> str:
 def all_threads_sleep() -> bool:
     """Return whether no thread of this process, except the caller's, runs or is ready to run."""
     # A process that gets no core, on a busy machine, does not wait.
-    own = str(threading.get_native_id())
-    for task in Path("/proc/self/task").glob("*"):
-        if _state(task) in ("R", "D") and task.name != own:
-            return False
-    return True
+    own = threading.get_native_id()
+    return not any(_state(task) in ("R", "D") for task in _tasks() if task != own)
 
 
 def native_busy_s(named: str = "", *, queued: bool = True) -> dict[int, float]:
@@ -74,7 +88,7 @@ def native_busy_s(named: str = "", *, queued: bool = True) -> dict[int, float]:
     for task in _native_tasks():
         busy = _task_busy_s(task, queued=queued)
         if busy is not None and (not named or _read(task, "comm").startswith(named)):
-            found[int(task.name)] = busy
+            found[task] = busy
     return found
 
 
@@ -91,10 +105,10 @@ def native_ready() -> bool:
     return any(_state(task) == "R" for task in _native_tasks())
 
 
-def _native_tasks() -> list[Path]:
+def _native_tasks() -> list[int]:
     # For the main thread, Python has the id from before the fork.
     known = {os.getpid(), *(thread.native_id for thread in threading.enumerate())}
-    return [task for task in Path("/proc/self/task").glob("*") if int(task.name) not in known]
+    return [task for task in _tasks() if task not in known]
 
 
 class Monitor:
@@ -119,7 +133,7 @@ class Monitor:
         self._recent = recent
         self._note = note
         self._thread = threading.get_ident()
-        self._task = Path(f"/proc/self/task/{threading.get_native_id()}")
+        self._task = threading.get_native_id()
         clock_of = getattr(time, "pthread_getcpuclockid", None)
         self._cpu_clock = clock_of and clock_of(self._thread)
         self._cell: tuple[str] | None = None

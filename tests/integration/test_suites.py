@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -35,6 +36,8 @@ def run(folder: Path, tests: str, *words: str) -> tuple[int, dict[int, list[str]
     ran = subprocess.run(
         [*MCNB, *options, "--no-header", *words],
         cwd=folder,
+        # Importing the plugins of these tests would take longer than all the rest.
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=HANG_S,

@@ -256,7 +256,7 @@ def test_a_finalizer_is_not_delayed_by_a_sample(monkeypatch: pytest.MonkeyPatch)
         inner(Held())
         gone.set()
 
-    def read(task: Path, file: str) -> str:
+    def read(task: int, file: str) -> str:
         if file == "syscall":
             goes_on.set()
             assert gone.wait(10)
@@ -269,7 +269,7 @@ def test_a_finalizer_is_not_delayed_by_a_sample(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(monitor, "_read", read)
     # As of native code, whose caller's frame is the innermost.
     monkeypatch.setattr(monitor, "_WAITING_THEMSELVES", set())
-    watch = SimpleNamespace(_thread=thread.ident, _task=Path("/task"))
+    watch = SimpleNamespace(_thread=thread.ident, _task=1)
     watch._frame_at = functools.partial(Monitor._frame_at, watch)
     Monitor._position(watch, "1")  # type: ignore[arg-type]
     thread.join(10)
@@ -293,11 +293,8 @@ class Proc:
 
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proc:
-    def path(name: str) -> Path:
-        assert name == "/proc/self/task"
-        return tmp_path
-
-    monkeypatch.setattr(monitor, "Path", path)
+    assert monitor._TASKS == "/proc/self/task"
+    monkeypatch.setattr(monitor, "_TASKS", str(tmp_path))
     return Proc(tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -36,7 +37,8 @@ def test_where_there_are_widgets_bars_are_text_all_the_same(tmp_path: Path) -> N
     (tmp_path / "ipywidgets.py").write_text(
         "class IntProgress: pass\nclass HBox: pass\nclass HTML: pass\n"
     )
-    with mcnb.Cluster(2, 1, env={"PYTHONPATH": str(tmp_path)}) as cluster:
+    paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    with mcnb.Cluster(2, 1, env={"PYTHONPATH": os.pathsep.join(paths)}) as cluster:
         result = cluster.run(
             f"{SLEEPS}import warnings\nwarnings.simplefilter('error')\n"
             "from tqdm.auto import tqdm\n"

@@ -14,10 +14,14 @@ from mcnb.output.terminal import overwritten, without_escapes
 # "50it [00:05, 9.85it/s]".
 _TQDM = re.compile(
     r"(?P<head>.*?)(?:\|[^|]*\| )?(?P<count>\d[^\[\]|]*) \[[\d:]+(?:<[\d:?]+)?, *"
-    r"(?:[^,\]]+ to )?(?P<rate>\?|[\d.]+)(?P<unit>[^,\]/]*/[^,\]/]+)(?P<rest>(?:, [^\]]*)?)\]"
+    r"(?:[^,\]]+ to )?(?P<rate>\?|\d+(?:\.\d+)?)(?P<unit>(?:[^,\]/\d.][^,\]/]*)?/[^,\]/]+)"
+    r"(?P<rest>(?:, [^\]]*)?)\]",
+    re.ASCII,
 )
+# No bar is longer. The time that a line takes to be compared with the pattern is quadratic.
+_LONGEST = 500
 _WRITTEN = re.compile(
-    r"\r[^\r\n\x1b]*\[[\d:]+(?:<[\d:?]+)?, [^\]\r\n\x1b]*\](?=[\r\n\x1b]|$)", re.ASCII
+    r"\r[^\r\n\x1b]{0,500}\[[\d:]+(?:<[\d:?]+)?, [^\]\r\n\x1b]{0,500}\](?=[\r\n\x1b]|$)", re.ASCII
 )
 _LINE, _TIME = "━", re.compile(r"\b\d+:\d\d(?::\d\d)?\b|-:--:--|\b\d+(?:m|u)?s\b(?:/\w+)?")
 # What a prefix of SI, as tqdm writes it before the unit, multiplies.
@@ -50,7 +54,12 @@ def is_bar(text: str) -> bool:
     if "\r" not in text:
         return False
     shown = plain(text)
-    return _LINE in shown or _TQDM.fullmatch(shown) is not None
+    return _LINE in shown or _tqdm(shown) is not None
+
+
+def _tqdm(shown: str) -> re.Match[str] | None:
+    """Return the parts of a bar of tqdm; None if a shown line is none."""
+    return _TQDM.fullmatch(shown) if shown.endswith("]") and len(shown) <= _LONGEST else None
 
 
 def plain(text: str) -> str:
@@ -67,7 +76,7 @@ def without_pace(shown: str) -> str:
         >>> without_pace("[00:05] no bar")
         '[00:05] no bar'
     """
-    if found := _TQDM.fullmatch(shown):
+    if found := _tqdm(shown):
         return f"{found['head']}{found['count']}{found['rest']}"
     return _TIME.sub("", shown) if _LINE in shown else shown
 
@@ -84,7 +93,7 @@ def merged(shown: Sequence[str]) -> str:
         >>> merged(["5/5 [00:01<00:00, 4.50it/s]", "5/5 [00:02<00:00, 2.10it/s]"])
         '5/5 [00:02<00:00, 2.10 to 4.50it/s]'
     """
-    found = [one for line in shown if (one := _TQDM.fullmatch(line))]
+    found = [one for line in shown if (one := _tqdm(line))]
     if len(found) < len(shown):
         return shown[0]
     found.sort(key=_speed)

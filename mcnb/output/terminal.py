@@ -14,6 +14,8 @@ _CURSOR = re.compile(r"\x1b\[(?:\d*A|\?25[hl])")
 # Keras goes to the beginning of the line twice.
 _BACK = re.compile(r"\x08+\r")
 _RESET = "\x1b[0m"
+# How far up a text can write: as many lines as a large terminal has.
+_SCREEN = 500
 # A character, with the colour sequences before it.
 _Cell = tuple[str, str]
 
@@ -76,11 +78,44 @@ def overwritten(text: str) -> str:
         text = text.replace("\x1b[?25l", "").replace("\x1b[?25h", "")
     if "\b" in text:
         text = _BACK.sub("\r", text)
-    text = text.rstrip("\r")
-    if "\r" not in text and not moves_up(text):
+    if not moves_up(text):
+        return _each_line(text)
+    start, end = _reached(text)
+    return _each_line(text[:start]) + _screen(text[start:end]) + _each_line(text[end:])
+
+
+def _reached(text: str) -> tuple[int, int]:
+    """Return where the lines begin that a text may write to again, and where they end."""
+    ups = [found.end() for found in _UP.finditer(text)]
+    start, end = ups[0], ups[-1]
+    for _ in range(_SCREEN):
+        start = text.rfind("\n", 0, start) if start >= 0 else start
+    for _ in range(2 * _SCREEN):
+        end = text.find("\n", end) + 1 or len(text)
+    return start + 1, end
+
+
+def _each_line(text: str) -> str:
+    """Return lines of which none writes to another one."""
+    if "\r" not in text:
         return text
-    if "\x1b" not in text:
-        return "\n".join(map(_last, text.split("\n")))
+    return "\n".join(_line(line.rstrip("\r")) for line in text.split("\n"))
+
+
+def _line(line: str) -> str:
+    if "\r" not in line:
+        return line
+    if "\x1b" in line:
+        return _screen(line)
+    shown = ""  # a bar may have overwritten megabytes
+    for part in reversed(line.split("\r")):
+        shown += part[len(shown) :]
+    return shown
+
+
+def _screen(text: str) -> str:
+    """Return what a terminal shows of a text, character by character."""
+    above: list[str] = []
     rows: list[list[_Cell]] = [[]]
     row, column, colour = 0, 0, ""
     for number, piece in enumerate(_CONTROL.split(text)):
@@ -95,6 +130,10 @@ def overwritten(text: str) -> str:
             row, column = row + 1, 0
             if row == len(rows):
                 rows.append([])
+            if len(rows) > 2 * _SCREEN:
+                above += map(_shown, rows[:_SCREEN])
+                del rows[:_SCREEN]
+                row -= _SCREEN
         elif piece.endswith("m"):
             colour = "" if _COLOUR_ENDS.fullmatch(piece) else colour + piece
         elif piece.endswith("A"):
@@ -104,15 +143,7 @@ def overwritten(text: str) -> str:
             if "2" in piece:
                 cells[:] = [("", " ")] * column
     # A colour that is not reset goes on after the text.
-    return "\n".join(map(_shown, rows[:-1])) + "\n" * (len(rows) > 1) + _shown(rows[-1], colour)
-
-
-def _last(line: str) -> str:
-    """Return a line without escape sequences, of which a bar may have overwritten megabytes."""
-    shown = ""
-    for part in reversed(line.split("\r")):
-        shown += part[len(shown) :]
-    return shown
+    return "\n".join([*above, *map(_shown, rows[:-1]), _shown(rows[-1], colour)])
 
 
 def _shown(cells: list[_Cell], goes_on: str = "") -> str:

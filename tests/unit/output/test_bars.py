@@ -73,6 +73,9 @@ def test_whatever_tqdm_writes_is_a_bar(
         "\r[00:05] waiting",
         "\rdownloaded 5/5 [done, 1.0]",
         "50 of 100 [00:05]",
+        "\r5it [00:05, 1.2.3it/s]",
+        "\r5it [00:05, .it/s]",
+        "\r" + "1" * 10**6 + " [00:05, 1it/s]",
     ],
 )
 def test_other_lines_are_no_bars(text: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnb.output.terminal import lines_ended, overwritten
+from mcnb.output.terminal import lines_ended, overwritten, without_escapes
 
 RED, END = "\x1b[31m", "\x1b[0m"
 
@@ -55,7 +55,16 @@ def test_what_is_overwritten_is_what_a_terminal_shows(parts: list[str]) -> None:
 @given(st.text("ab\n\r", max_size=30))
 def test_escape_sequences_change_nothing_else(text: str) -> None:
     # Texts without them take a shorter way.
-    assert overwritten(f"\r{text}{END}") == overwritten(f"\r{text}")
+    plain = overwritten(text)
+    assert without_escapes(overwritten(text.replace("a", f"{RED}a{END}"))) == plain
+    assert overwritten(f"{text}\n\x1b[A\n") == f"{plain}\n"
+
+
+def test_only_the_end_of_a_long_text_is_written_over() -> None:
+    lines = "".join(f"{i}\n" for i in range(5000))
+    assert overwritten(f"{lines}\x1b[3Ax\x1b[9999Ay") == (
+        lines.replace("4997", "x997").replace("\n4501\n", "\n4y01\n")
+    )
 
 
 @given(st.lists(st.sampled_from(["a", "\n", "\x1b[A", "\x1b[3A", "\x1b[31m"])))

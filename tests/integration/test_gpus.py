@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -205,47 +206,48 @@ def test_a_program_on_a_real_gpu(end: str, expected: tuple[str, str], tmp_path: 
         assert sorted(run.stdout.splitlines()) == ["[0] 523776.0 1024.0", "[1] 523776.0 1024.0"]
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.usefixtures("gpu_twice")
-def test_cells_on_a_real_gpu() -> None:
+BEGIN = f"import jax\nprocess = jax.process_index()\n{SHARED}"
+# The sum, on every process.
+TOTAL = dict.fromkeys(range(2), "523776.0\n")
+
+
+@pytest.fixture
+def cluster(gpu_twice: None) -> Iterator[mcnb.Cluster]:
+    """Two processes with the arrays and functions of `SHARED`."""
     with mcnb.Cluster(2, 1, platform="cuda") as cluster:
-        cluster.run(f"import jax\nprocess = jax.process_index()\n{SHARED}").raise_for_errors()
-        for end, (kind, _) in ENDS.items():
-            result = cluster.run(end)
-            assert (result.verdict.kind if result.verdict else "") == kind, result.text()
-        after = cluster.run("print(float(total(x)))")
-        assert after.stdout == dict.fromkeys(range(2), "523776.0\n"), after.text()
+        cluster.run(BEGIN).raise_for_errors()
+        yield cluster
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.usefixtures("gpu_twice")
-def test_callbacks_on_a_real_gpu() -> None:
+def test_cells_on_a_real_gpu(cluster: mcnb.Cluster) -> None:
+    for end, (kind, _) in ENDS.items():
+        result = cluster.run(end)
+        assert (result.verdict.kind if result.verdict else "") == kind, result.text()
+    after = cluster.run("print(float(total(x)))")
+    assert after.stdout == TOTAL, after.text()
+
+
+@pytest.mark.timeout(180)
+def test_callbacks_on_a_real_gpu(cluster: mcnb.Cluster) -> None:
     """They take their arguments on a CPU device, which each process has besides its GPUs."""
-    with mcnb.Cluster(2, 1, platform="cuda") as cluster:
-        cluster.run(f"import jax\nprocess = jax.process_index()\n{SHARED}").raise_for_errors()
-        result = cluster.run(
-            "print(jax.default_backend(), len(jax.devices()), jax.local_devices(backend='cpu'))\n"
-            "step = jax.jit(lambda x: (jax.debug.print('the sum is {}', x.sum()), x * 2)[1])\n"
-            "step(x).block_until_ready()\n"
-            "jax.effects_barrier()"
-        )
-        said = "gpu 2 [CpuDevice(id={})]\n"
-        assert result.stdout[0].startswith(said.format(0)), result.text()
-        assert "".join(result.stdout.values()).count("the sum is 523776.0\n") >= 1
-        after = cluster.run("print(float(total(x)))")
-        assert after.stdout == dict.fromkeys(range(2), "523776.0\n"), after.text()
+    result = cluster.run(
+        "print(jax.default_backend(), len(jax.devices()), jax.local_devices(backend='cpu'))\n"
+        "step = jax.jit(lambda x: (jax.debug.print('the sum is {}', x.sum()), x * 2)[1])\n"
+        "step(x).block_until_ready()\n"
+        "jax.effects_barrier()"
+    )
+    assert result.stdout[0].startswith("gpu 2 [CpuDevice(id=0)]\n"), result.text()
+    assert "".join(result.stdout.values()).count("the sum is 523776.0\n") >= 1
+    after = cluster.run("print(float(total(x)))")
+    assert after.stdout == TOTAL, after.text()
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.usefixtures("gpu_twice")
-def test_an_unchecked_hang_on_a_real_gpu_ends_at_its_time_limit() -> None:
+def test_an_unchecked_hang_on_a_real_gpu_ends_at_its_time_limit(cluster: mcnb.Cluster) -> None:
     """A process that waits for a GPU is never inactive, because CUDA polls."""
-    with mcnb.Cluster(2, 1, platform="cuda") as cluster:
-        cluster.run(f"import jax\nprocess = jax.process_index()\n{SHARED}").raise_for_errors()
-        result = cluster.run("if process == 0: float(total(x))", checked=False, timeout=3)
-        assert result.verdict is not None
-        assert result.verdict.kind == "missing"
-        after = cluster.run(
-            f"import jax\nprocess = jax.process_index()\n{SHARED}\nprint(float(total(x)))"
-        )
-        assert after.stdout == dict.fromkeys(range(2), "523776.0\n"), after.text()
+    result = cluster.run("if process == 0: float(total(x))", checked=False, timeout=3)
+    assert result.verdict is not None
+    assert result.verdict.kind == "missing"
+    after = cluster.run(f"{BEGIN}\nprint(float(total(x)))")
+    assert after.stdout == TOTAL, after.text()

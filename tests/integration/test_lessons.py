@@ -70,7 +70,7 @@ def test_what_is_stored(path: Path) -> None:
     # What a reader can take in, with the cells, in the time that the lesson says it takes.
     times = r"\*\*Time:\*\* (\d+) minutes, and \d+ for the exercises\."
     [minutes] = re.findall(times, path.read_text())
-    assert int(minutes) <= 40
+    assert int(minutes) <= 45
     assert 700 <= words <= WORDS_A_MINUTE * int(minutes)
     for picture in re.findall(r"!\[([^]]+)\]\(([^)]+)\)", path.read_text()):
         alternative, file = picture

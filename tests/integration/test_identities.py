@@ -15,6 +15,7 @@ import pytest
 
 from mcnb._system import reserved_port
 from mcnb.lockstep.runner import UNKNOWN
+from tests.conftest import once
 from tests.integration.test_install import without_gloo
 from tests.integration.test_run import MISSING, at_line, run, told
 
@@ -147,7 +148,8 @@ def outputs(
     ]
 
 
-@pytest.mark.parametrize("by", ["install", "python -m"])
+# How it is installed and who JAX takes it for are independent: the second Python tries one way.
+@pytest.mark.parametrize("by", [pytest.param("install", marks=once), "python -m"])
 @pytest.mark.parametrize(
     ("call", "environment"),
     [

@@ -17,8 +17,11 @@ from mcnb.lockstep.server import Waits
 from mcnb.notebook import live as live_views
 from mcnb.notebook.live import FIRST_S, LiveView, progress_lines
 from mcnb.output.terminal import without_escapes
-from tests.conftest import Notebook
+from tests.conftest import Notebook, once
 from tests.support.clients import HANG_S
+
+# IPython is the same with each Python, and the tests of other files use it with each.
+pytestmark = once
 
 
 def test_a_cell_and_its_folded_answer(notebook: Notebook) -> None:

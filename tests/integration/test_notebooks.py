@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from mcnb.output.terminal import without_escapes
-from tests.conftest import Notebook, wait_until
+from tests.conftest import Notebook, once, wait_until
 from tests.integration.test_run import HANG_S, MOVE_IT
 from tests.support.command import MCNB
 
@@ -99,6 +99,7 @@ def test_a_notebook_in_a_terminal(tmp_path: Path) -> None:
     ]
 
 
+@once
 def test_a_file_with_marks_is_a_notebook_or_a_program(tmp_path: Path) -> None:
     path = tmp_path / "guide.py"
     path.write_text("# %%\nimport jax\n# %%\njax.process_count()\n# %%\nprint(__name__)\n")
@@ -118,6 +119,7 @@ def test_a_file_with_marks_is_a_notebook_or_a_program(tmp_path: Path) -> None:
     )
 
 
+@once
 def test_ctrl_c_in_a_terminal(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     wait = f"import pathlib, time\npathlib.Path({str(mark)!r}).touch()\ntime.sleep({HANG_S})"

@@ -19,7 +19,7 @@ from mcnb.cli.main import main
 from mcnb.cli.run import INTERRUPTED_S, SLOWEST, TICK_S, Patience
 from mcnb.lockstep.messages import CAUGHT
 from mcnb.pods.topology import has_compiler
-from tests.conftest import BUSY, wait_until
+from tests.conftest import BUSY, once, wait_until
 
 pytestmark = pytest.mark.thorough("many programs, each in new processes")
 
@@ -210,6 +210,7 @@ def test_one_that_raises_ends_all_and_comes_first(tmp_path: Path) -> None:
     ]
 
 
+@once
 def test_one_that_is_killed(tmp_path: Path) -> None:
     program = f"{BEGIN}if k == 2:\n    os.kill(os.getpid(), signal.SIGKILL)\n{TOTAL}"
     code, out, err = run(tmp_path, program)
@@ -220,6 +221,7 @@ def test_one_that_is_killed(tmp_path: Path) -> None:
     )
 
 
+@once
 def test_those_that_do_not_listen_are_ended_too(tmp_path: Path) -> None:
     program = f"{BEGIN}if k == 1:\n    sys.exit(7)\ntime.sleep(300)\n"
     code, _, err = run(tmp_path, program)
@@ -270,6 +272,7 @@ STUBBORN = (
 )
 
 
+@once
 @pytest.mark.parametrize("again", [False, True])
 def test_ctrl_c_ends_what_does_not_listen(tmp_path: Path, again: bool) -> None:
     assert INTERRUPTED_S <= 3  # "within four seconds"
@@ -320,6 +323,7 @@ def test_time_in_which_a_process_waits_for_a_core_does_not_count() -> None:
             one.wait()
 
 
+@once
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
 @pytest.mark.parametrize("joined", [False, True])
 def test_nothing_is_left_where_it_is_killed_itself(tmp_path: Path, joined: bool) -> None:
@@ -342,6 +346,7 @@ def test_nothing_is_left_where_it_is_killed_itself(tmp_path: Path, joined: bool)
     process.stderr.close()
 
 
+@once
 @pytest.mark.parametrize(
     ("name", "note"),
     [
@@ -372,6 +377,7 @@ def test_a_signal_ends_all_with_their_children(tmp_path: Path, name: str, note: 
     assert wait_until(lambda: not any(member.is_running() for member in family), 10)
 
 
+@once
 def test_the_children_of_all_end_where_one_fails(tmp_path: Path) -> None:
     # Process 0 is through when process 1 fails; both have started a child.
     program = f"{BEGIN}{CHILD}print(child.pid)\nif k: others_have_left(); raise SystemExit(3)\n"
@@ -384,6 +390,7 @@ def test_the_children_of_all_end_where_one_fails(tmp_path: Path) -> None:
     assert wait_until(lambda: not any(psutil.pid_exists(child) for child in children), 10)
 
 
+@once
 def test_a_child_that_outlives_its_program_is_not_waited_for(tmp_path: Path) -> None:
     program = (
         "import os, time\nchild = os.fork()\n"

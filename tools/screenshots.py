@@ -13,8 +13,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -36,15 +34,6 @@ def show_all_cells(folder: Path) -> None:
     path = folder / "settings" / "@jupyterlab" / "notebook-extension"
     path.mkdir(parents=True, exist_ok=True)
     (path / "tracker.jupyterlab-settings").write_text(json.dumps({"windowingMode": "none"}))
-
-
-def clear(path: Path) -> None:
-    """Take stored outputs out of a notebook: what is seen afterwards comes from this run."""
-    notebook = nbformat.read(path, 4)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-    nbformat.write(notebook, path)
 
 
 def windows(page: Any, folder: Path) -> int:
@@ -75,7 +64,6 @@ def main(words: list[str]) -> int:
         show_all_cells(folder)
         with jupyterlab(folder) as about:
             for lesson in names:
-                clear(folder / "lessons" / f"{lesson}.ipynb")
                 with browser_page(WIDTH, HEIGHT) as page:
                     began = time.monotonic()
                     run_notebook(page, about, f"{lesson}.ipynb", LESSON_S)

@@ -155,7 +155,7 @@ def loopback() -> Finding:
 def lessons() -> Finding:
     """Check that the lessons are installed."""
     try:
-        return Finding("ok", f"The lessons are in {find_lessons()[0]}")
+        return Finding("ok", f"The lessons are in {find_lessons()}")
     except McnbError as error:
         return Finding("missing", error.what, error.remedy)
 

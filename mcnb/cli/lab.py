@@ -1,53 +1,73 @@
-"""Open JupyterLab on the lessons, in a folder that the learner may write to."""
+"""Open JupyterLab on copies of the lessons, in a folder that the learner may write to."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import importlib.util
+import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
-import urllib.parse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mcnb import __version__
-from mcnb._lessons import INSTALL_LAB
+from mcnb._lessons import INSTALL_LAB, REINSTALL
 from mcnb._text import plural
+from mcnb.cli.progress import is_sealed, marked, progress_in, sealed
 from mcnb.errors import McnbError
 
 LESSONS_FOLDER = "mcnb-lessons"
 # JupyterLab's short names for options that mcnb sets: it refuses an option that is given twice.
 _SHORT_NAMES = {"ip": "ServerApp.ip", "notebook-dir": "ServerApp.root_dir"}
-# Jupytext keeps the two as one notebook, and the newer .md overrides the .ipynb beside it.
-_PARTNERS = {".ipynb": ".md", ".md": ".ipynb"}
+# A page that leads to the lessons.
+FIRST_PAGE = "README.md"
+# The tag of cells that need the compiler for TPUs.
+NEEDS_TPU = "needs-tpu"
+# JupyterLab's configuration by file name.
+_CONFIGURATION = {
+    # The first page is read, not edited. What a learner sets in JupyterLab goes first.
+    "default_setting_overrides": {
+        "@jupyterlab/docmanager-extension:plugin": {
+            "defaultViewers": {"markdown": "Markdown Preview"}
+        }
+    },
+    # A question about news, and a panel that starts other engines than those of mcnb.
+    "page_config": {
+        "disabledExtensions": {
+            "@jupyterlab/apputils-extension:announcements": True,
+            "ipyparallel-labextension": True,
+        }
+    },
+}
 
 
-def choose_folder(given: str | None, opened_itself: Path | None, current: Path) -> Path:
+def choose_folder(given: str | None, current: Path) -> Path:
     """Choose the folder to open.
 
     Args:
         given: The folder that the user named, if any.
-        opened_itself: The lessons of the checkout, if there is a checkout.
         current: The current folder.
 
     Example:
-        >>> print(choose_folder(None, None, Path("/home/ada")))
+        >>> print(choose_folder(None, Path("/home/ada")))
         /home/ada/mcnb-lessons
     """
     if given is not None:
         return current / given
-    if opened_itself is not None:
-        return opened_itself
     # Called again from inside the folder: a second copy in the first would be a surprise.
     return current if current.name == LESSONS_FOLDER else current / LESSONS_FOLDER
 
 
 def copy_lessons(source: Path, target: Path) -> int:
-    """Copy the lessons that are missing; existing files stay as they are.
+    """Copy the lessons that are missing, without outputs; existing files stay as they are.
+
+    Only the first page, unless the user has changed it, is written anew: with marks of what is
+    solved.
 
     Args:
         source: The lessons of the package.
@@ -67,43 +87,107 @@ def copy_lessons(source: Path, target: Path) -> int:
         target.mkdir(parents=True, exist_ok=True)
         if not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        # Sorted: an .ipynb is copied before its .md, which Jupytext wants to be the newer one.
-        shipped = sorted(_shipped(source, target))
-        there = {file for file in shipped if os.path.lexists(target / file)}
-        changed = {file for file in there if not _same(source / file, target / file)}
-        for file in shipped:
-            partner = file.with_suffix(_PARTNERS.get(file.suffix, file.suffix))
-            if file not in there and partner not in changed:
-                _copy_new(source / file, target / file)
+        changed = 0
+        for file in sorted(_shipped(source, target)):
+            content = _for_learners(source / file)
+            if file == Path(FIRST_PAGE):
+                changed += not _write_page(target, content.decode())
+            elif not os.path.lexists(target / file):
+                _write_new(target / file, content)
+            else:
+                same = (target / file).is_file() and (target / file).read_bytes() == content
+                changed += not same
     except OSError as error:
         raise McnbError(
             f"The lessons can't be written to {target}: {error.strerror}. "
             "Name a folder of yours: mcnb lab FOLDER"
         ) from None
-    return len(changed)
+    return changed
 
 
 def _shipped(source: Path, target: Path) -> Iterator[Path]:
     for path in source.rglob("*"):
         file = path.relative_to(source)
-        made_by_use = any(part.startswith((".", "__")) for part in file.parts)
-        if path.is_file() and not made_by_use and not path.is_relative_to(target):
+        made_by_use = any(
+            part.startswith((".", "__")) or part == LESSONS_FOLDER for part in file.parts
+        )
+        # What a lesson is written in; the notebook says the same.
+        twin = path.suffix == ".md" and path.with_suffix(".ipynb").exists()
+        if path.is_file() and not (made_by_use or twin or path.is_relative_to(target)):
             yield file
 
 
-def _same(one: Path, other: Path) -> bool:
-    return other.is_file() and one.read_bytes() == other.read_bytes()
+def _write_page(target: Path, page: str) -> bool:
+    """Write the first page, with marks of what is solved, unless the user has changed it.
+
+    Returns:
+        Whether the page is mcnb's own.
+    """
+    path = target / FIRST_PAGE
+    content = sealed(marked(page, progress_in(target, page))).encode()
+    if not os.path.lexists(path):
+        _write_new(path, content)
+        return True
+    if path.is_symlink() or not path.is_file():
+        return False
+    before = path.read_bytes()
+    if not is_sealed(before.decode(errors="replace")):
+        return False
+    if before != content:
+        # The marks are not worth an error.
+        with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=target) as folder:
+            fresh = Path(folder, FIRST_PAGE)
+            fresh.write_bytes(content)
+            fresh.replace(path)
+    return True
 
 
-def _copy_new(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("xb") as file:  # x: never over a file created meanwhile
+def _for_learners(path: Path) -> bytes:
+    """Return a file as a learner finds it: a notebook has no outputs and no twin."""
+    if path.suffix != ".ipynb":
+        return path.read_bytes()
+    try:
+        notebook = json.loads(path.read_bytes())
+    except ValueError as error:
+        what = f"mcnb's lesson {path} can't be read as a notebook: {error}"
+        raise McnbError.remedied(what, REINSTALL, "Reinstall mcnb") from None
+    # With this, Jupytext would write an .md beside it, and prefer the newer one of the two.
+    notebook["metadata"].pop("jupytext", None)
+    for cell in notebook["cells"]:
+        # A cell that most machines can't execute keeps its output, to be read.
+        if cell["cell_type"] == "code" and NEEDS_TPU not in cell["metadata"].get("tags", []):
+            cell["outputs"], cell["execution_count"] = [], None
+    return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:  # x: never over a file created meanwhile
         try:
-            file.write(source.read_bytes())
+            file.write(content)
             file.flush()
         except OSError:
-            target.unlink()  # half a lesson would count as changed by the user
+            path.unlink()  # half a lesson would count as changed by the user
             raise
+    if path.suffix == ".ipynb":
+        _trust(content)
+
+
+def _trust(notebook: bytes) -> None:
+    """Sign a notebook of the package, so that JupyterLab draws the pictures that it brings."""
+    if importlib.util.find_spec("nbformat") is None:  # as JupyterLab, which needs it
+        return
+    import nbformat
+    from nbformat.sign import NotebookNotary
+
+    signed = nbformat.reads(notebook.decode(), as_version=4)
+    if not any(cell.get("outputs") for cell in signed.cells):
+        return
+    # In a home folder that can't be written to, the pictures stay away, and the lesson works.
+    with contextlib.suppress(OSError, sqlite3.Error):
+        notary = NotebookNotary()
+        notary.sign(signed)
+        notary.store.close()
 
 
 def describe_folder(folder: Path, changed: int) -> str:
@@ -123,7 +207,7 @@ def describe_folder(folder: Path, changed: int) -> str:
 
 
 def command_line(folder: Path, arguments: Sequence[str] = ()) -> list[str]:
-    """Return the command that starts JupyterLab, with the first lesson open.
+    """Return the command that starts JupyterLab, with the first page open.
 
     Args:
         folder: The folder to open.
@@ -136,10 +220,9 @@ def command_line(folder: Path, arguments: Sequence[str] = ()) -> list[str]:
     options = {"ServerApp.ip": "127.0.0.1", "ServerApp.root_dir": str(folder)}
     given = {word[2:].partition("=")[0] for word in arguments if word.startswith("--")}
     given |= {_SHORT_NAMES[name] for name in given & _SHORT_NAMES.keys()}
-    first = min(folder.glob("01*.ipynb"), default=None)
-    if first is not None and "ServerApp.root_dir" not in given:
+    if (folder / FIRST_PAGE).exists() and "ServerApp.root_dir" not in given:
         # Unlike a path argument, this is also part of the address that --no-browser prints.
-        options["LabApp.default_url"] = f"/lab/tree/{urllib.parse.quote(first.name)}"
+        options["LabApp.default_url"] = f"/lab/tree/{FIRST_PAGE}"
     ours = [f"--{name}={value}" for name, value in options.items() if name not in given]
     return [sys.executable, "-P", "-m", "jupyterlab", *ours, *arguments]
 
@@ -159,10 +242,17 @@ def start_jupyterlab(command: Sequence[str]) -> int:
 
     # A python3 kernel in the user's home may be another Python, and Jupyter would use that one:
     # its ensure_native_kernel adds this Python only if there is no python3 at all.
-    with tempfile.TemporaryDirectory(prefix="mcnb-kernel-") as folder:
+    with tempfile.TemporaryDirectory(prefix="mcnb-jupyter-") as folder:
         write_kernel_spec(Path(folder, "kernels", "python3"))
-        path = os.pathsep.join(filter(None, [folder, os.environ.get("JUPYTER_PATH")]))
-        process = subprocess.Popen(command, env={**os.environ, "JUPYTER_PATH": path})
+        configuration = Path(folder, "labconfig")
+        configuration.mkdir()
+        for name, value in _CONFIGURATION.items():
+            (configuration / f"{name}.json").write_text(json.dumps(value))
+        paths = {
+            name: os.pathsep.join(filter(None, [folder, os.environ.get(name)]))
+            for name in ("JUPYTER_PATH", "JUPYTER_CONFIG_PATH")
+        }
+        process = subprocess.Popen(command, env={**os.environ, **paths})
         before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         while process.returncode is None:
             # The terminal also sends Ctrl-C to JupyterLab, which asks for confirmation.

@@ -164,9 +164,8 @@ def _open_lab(given: str | None, arguments: Sequence[str]) -> int:
     from mcnb import _lessons
     from mcnb.cli import lab
 
-    lessons, checkout = _lessons.find_lessons()
-    folder = lab.choose_folder(given, lessons if checkout else None, Path.cwd())
-    changed = 0 if folder == lessons else lab.copy_lessons(lessons, folder)
+    folder = lab.choose_folder(given, Path.cwd())
+    changed = lab.copy_lessons(_lessons.find_lessons(), folder)
     print(lab.describe_folder(folder, changed), flush=True)
     return lab.start_jupyterlab(lab.command_line(folder, arguments))
 

@@ -105,7 +105,9 @@ def _parse(words: Sequence[str]) -> tuple[Path, Path | None]:
         )
     path = Path(given[0])
     if not path.suffix and not path.is_file():
-        path = path.with_suffix(".md")
+        # In the folder that mcnb lab made, the learner's own.
+        own = path.with_suffix(".ipynb")
+        path = own if own.is_file() else path.with_suffix(".md")
     lesson = find_lesson(path, "script")
     if not is_lesson(lesson):
         raise OptionError(

@@ -20,6 +20,7 @@ from mcnb.output.text import entries
 LIMIT_S = 60.0
 # Holds a check's result on each process until it is fetched; unlikely to clash with user code.
 _SEEN = "__mcnb_seen__"
+_TICK = "\x1b[32m✓\x1b[0m"  # green
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,27 @@ def check(name: str, cluster: Cluster | None = None) -> None:
     Raises:
         ClusterError: The exercise does not exist, or no cluster is running.
     """
-    print(shown(grade(name, cluster or current_cluster()).text))
+    graded = grade(name, cluster or current_cluster())
+    print(f"{_TICK} {graded.text}\n{following(name)}" if graded.solved else shown(graded.text))
+
+
+def following(name: str) -> str:
+    """Say which exercise comes after one.
+
+    Example:
+        >>> following("01.1")
+        'Next: exercise 01.2.'
+        >>> following("01.3")
+        "This was the lesson's last exercise. Next: lesson 02."
+    """
+    names = sorted(exercises())
+    after = names[names.index(name) + 1 :]
+    if not after:
+        return "This was the last exercise of the course."
+    lesson = after[0].partition(".")[0]
+    if name.startswith(lesson):
+        return f"Next: exercise {after[0]}."
+    return f"This was the lesson's last exercise. Next: lesson {lesson}."
 
 
 def exercises() -> dict[str, Exercise]:

@@ -112,7 +112,7 @@ def find_lesson(path: Path, command: str = "run") -> Path:
     """
     if path.is_file():
         return path
-    lessons, _ = find_lessons()
+    lessons = find_lessons()
     if path.parent == Path() and (lessons / path).is_file():
         return lessons / path
     names = ", ".join(sorted(lesson.name for lesson in lessons.glob("[0-9]*.md")))

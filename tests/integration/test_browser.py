@@ -15,10 +15,11 @@ import nbformat
 import pytest
 
 from mcnb.pictures.drawing import PAPER, color_of
-from tests.conftest import once
+from tests.conftest import ROOT, once
 from tests.support.jupyterlab import SCREENSHOTS, browser_page, jupyterlab, run_notebook, set_theme
 
 pytestmark = [once, pytest.mark.thorough("needs a browser")]
+LESSONS = ROOT / "notebooks"
 CELLS = (
     "%load_ext mcnb\n%mcjax start -n 4 -d 2",
     "%%mcjax\n"
@@ -48,6 +49,26 @@ def colors_of(png: bytes) -> Counter[str]:
     """Return how many pixels of a picture have which colour."""
     pixels = matplotlib.image.imread(io.BytesIO(png))[:, :, :3].reshape(-1, 3)
     return Counter("#" + "".join(f"{round(v * 255):02X}" for v in pixel) for pixel in pixels)
+
+
+def test_what_a_learner_opens(tmp_path: Path) -> None:
+    """The first page, rendered, leads to lessons; nothing asks or offers anything else."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    with browser_page(height=1000) as page, jupyterlab(tmp_path) as about:
+        page.goto(f"{about['url']}?token={about['token']}")
+        page.wait_for_selector(".jp-MarkdownViewer table")
+        page.wait_for_selector(".jp-DirListing-itemText >> text=toy.py")
+        shown = {one.inner_text() for one in page.query_selector_all(".jp-DirListing-itemText")}
+        lessons = {path.name for path in LESSONS.glob("[0-9]*.ipynb")}
+        assert shown == lessons | {"README.md", "gallery.md", "images", "solutions", "toy.py"}
+        page.screenshot(path=SCREENSHOTS / "jupyterlab_first_page.png")
+        page.click(".jp-MarkdownViewer a >> text=/^11 /")
+        # The pictures that a lesson brings are drawn, because its copy is trusted.
+        page.wait_for_selector(".jp-RenderedSVG svg, .jp-RenderedSVG img")
+        page.screenshot(path=SCREENSHOTS / "jupyterlab_lesson.png")
+        assert not page.query_selector("text=/Jupyter news/")
+        assert not page.query_selector('[title^="IPython Parallel"]')
+        assert not list((tmp_path / "lessons").glob("[0-9]*.md"))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

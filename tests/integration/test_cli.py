@@ -183,28 +183,16 @@ def test_lab_copies_says_where_and_starts(
 ) -> None:
     shipped = tmp_path / "shipped"
     shipped.mkdir()
-    (shipped / "01_hello.ipynb").write_text("{}")
+    (shipped / "toy.py").write_text("pass")
     started: list[list[str]] = []
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_lessons, "find_lessons", lambda: (shipped, False))
+    monkeypatch.setattr(_lessons, "find_lessons", lambda: shipped)
     monkeypatch.setattr(lab, "start_jupyterlab", lambda command: started.append(command) or 7)
     assert main(["lab", "--", "--no-browser"]) == 7
     folder = tmp_path / "mcnb-lessons"
     assert capsys.readouterr() == (f"The lessons are in {folder}\n", "")
-    assert (folder / "01_hello.ipynb").read_text() == "{}"
+    assert (folder / "toy.py").read_text() == "pass"
     assert started == [lab.command_line(folder, ["--no-browser"])]
-
-
-def test_lab_opens_a_checkouts_lessons_themselves(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    started: list[list[str]] = []
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_lessons, "find_lessons", lambda: (tmp_path / "notebooks", True))
-    monkeypatch.setattr(lab, "start_jupyterlab", lambda command: started.append(command) or 0)
-    assert main(["lab"]) == 0
-    assert started == [lab.command_line(tmp_path / "notebooks")]
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_doctor_names_what_is_to_be_mended(

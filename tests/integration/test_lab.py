@@ -67,7 +67,7 @@ def test_jupyterlab_starts_and_ends(tmp_path: Path) -> None:
     with jupyterlab(tmp_path) as about:
         log = (tmp_path / "log.txt").read_text()
         assert f"The lessons are in {tmp_path / 'lessons'}\n" in log
-        assert "/lab/tree/01_" in log
+        assert "/lab/tree/README.md" in log
         listening = {
             connection.laddr.ip
             for connection in psutil.Process(about["pid"]).net_connections("inet")
@@ -75,7 +75,7 @@ def test_jupyterlab_starts_and_ends(tmp_path: Path) -> None:
         }
         assert listening == {"127.0.0.1"}
         names = {entry["name"] for entry in ask(about, "contents")["content"]}
-        source, _ = _lessons.find_lessons()
+        source = _lessons.find_lessons()
         assert {path.name for path in source.iterdir() if path.suffix == ".ipynb"} <= names
         kernels = ask(about, "kernelspecs")["kernelspecs"]
         assert kernels["python3"]["spec"]["argv"][0] == sys.executable

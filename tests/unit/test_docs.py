@@ -16,6 +16,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / ".github" / "SECURITY.md",
     *sorted(DOCS.glob("*.md")),
+    ROOT / "notebooks" / "README.md",
 ]
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
 

@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 from tests.support.markdown import LINK, anchors
 
 NOTEBOOKS = ROOT / "notebooks"
-SOURCES = NOTEBOOKS / "sources.md"
+SOURCES = ROOT / "docs" / "course" / "sources.md"
 NOT_YET = re.compile(r"lesson (\d+), not written yet")
 
 # Rows of each document: its headings, its blocks of code, and what else has a row. Headings and
@@ -64,12 +64,12 @@ def test_a_row_says_where_a_lesson_does_it(row: Row) -> None:
     assert links, f"nothing does this: {row}"  # what is gone has a link to what replaced it
     for text, target in links:
         name, _, anchor = target.partition("#")
-        path = NOTEBOOKS / name
+        path = (SOURCES.parent / name).resolve()
         assert path.is_file(), target
-        assert path.resolve().is_relative_to(NOTEBOOKS) or name == "../README.md", target
+        assert path.is_relative_to(NOTEBOOKS) or path == ROOT / "README.md", target
         if path.suffix == ".md":
             assert anchor in anchors(path), target
-            called = "README" if name.startswith("..") else name[:2]
+            called = "README" if path.parent == ROOT else path.name[:2]
             assert text == f"{called}, {anchors(path)[anchor]}"
 
 

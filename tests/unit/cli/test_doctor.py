@@ -260,7 +260,7 @@ def test_loopback_down(platform: str, mend: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "find_lessons", lambda: (Path("/home/ada/notebooks"), True))
+    monkeypatch.setattr(doctor, "find_lessons", lambda: Path("/home/ada/notebooks"))
     assert doctor.lessons() == Finding("ok", "The lessons are in /home/ada/notebooks")
 
 

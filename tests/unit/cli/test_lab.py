@@ -3,16 +3,47 @@
 from __future__ import annotations
 
 import importlib.util
+import io
+import json
 import os
+import sqlite3
 import sys
 from pathlib import Path
+from typing import Any
 
+import nbformat
 import pytest
+from nbformat.sign import NotebookNotary
 
 import mcnb
 from mcnb import _lessons
 from mcnb.cli import lab
+from mcnb.cli.progress import sealed
 from mcnb.errors import McnbError
+
+PICTURE = {"output_type": "display_data", "data": {"image/svg+xml": "<svg/>"}, "metadata": {}}
+
+
+def notebook(name: str, *, stored: bool, twin: bool = False) -> str:
+    """Return a notebook with a text, a cell and a cell for the compiler of TPUs."""
+    cells: list[dict[str, Any]] = [
+        {"cell_type": "markdown", "metadata": {}, "source": [f"# {name} \u00b7 \u00e4\n"]},
+        *(
+            {
+                "cell_type": "code",
+                "execution_count": 3 if kept or stored else None,
+                "metadata": {"tags": tags} if tags else {},
+                "outputs": [PICTURE] if kept or stored else [],
+                "source": ["1 / 0"],
+            }
+            for tags, kept in (([], False), (["raises-exception"], False), (["needs-tpu"], True))
+        ),
+    ]
+    metadata: dict[str, Any] = {"kernelspec": {"display_name": "Python 3", "name": "python3"}}
+    if twin:
+        metadata = {"jupytext": {"formats": "ipynb,md:myst"}, **metadata}
+    content = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 4}
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 @pytest.fixture
@@ -20,10 +51,28 @@ def shipped(tmp_path: Path) -> Path:
     """Lessons as a wheel brings them."""
     folder = tmp_path / "site-packages" / "mcnb" / "notebooks"
     (folder / "solutions").mkdir(parents=True)
-    for name in ("01_hello.ipynb", "01_hello.md", "02_more.ipynb", "02_more.md", "toy.py"):
+    for name in ("01_hello", "02_more"):
+        (folder / f"{name}.ipynb").write_text(notebook(name, stored=True, twin=True))
+        (folder / f"{name}.md").write_text(f"what {name} is written in")
+    for name in ("README.md", "toy.py", "solutions/01_hello.py"):
         (folder / name).write_text(f"shipped {name}")
-    (folder / "solutions" / "01_hello.py").write_text("shipped solution")
     return folder
+
+
+COPIED = {
+    "01_hello.ipynb": notebook("01_hello", stored=False),
+    "02_more.ipynb": notebook("02_more", stored=False),
+    "README.md": sealed("shipped README.md"),
+    "toy.py": "shipped toy.py",
+    "solutions/01_hello.py": "shipped solutions/01_hello.py",
+}
+
+
+@pytest.fixture(autouse=True)
+def signatures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Jupyter's folder for which notebooks are trusted."""
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path / "data"
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -35,21 +84,21 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def test_a_wheels_lessons_are_found(shipped: Path) -> None:
-    assert _lessons.find_lessons(shipped.parent) == (shipped, False)
+    assert _lessons.find_lessons(shipped.parent) == shipped
 
 
 def test_a_checkouts_lessons_are_found(tmp_path: Path) -> None:
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "notebooks" / "01_hello.ipynb").touch()
     (tmp_path / "pyproject.toml").touch()
-    assert _lessons.find_lessons(tmp_path / "mcnb") == (tmp_path / "notebooks", True)
+    assert _lessons.find_lessons(tmp_path / "mcnb") == tmp_path / "notebooks"
 
 
 def test_a_folder_beside_a_wheel_is_not_taken_for_a_checkout(shipped: Path) -> None:
     beside = shipped.parent.parent / "notebooks"
     beside.mkdir()
     (beside / "01_other.ipynb").touch()
-    assert _lessons.find_lessons(shipped.parent) == (shipped, False)
+    assert _lessons.find_lessons(shipped.parent) == shipped
 
 
 def test_lessons_that_are_nowhere(tmp_path: Path) -> None:
@@ -62,33 +111,72 @@ def test_lessons_that_are_nowhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "itself", "current", "chosen"),
+    ("given", "current", "chosen"),
     [
-        (None, None, "/home/ada", "/home/ada/mcnb-lessons"),
-        (None, None, "/home/ada/mcnb-lessons", "/home/ada/mcnb-lessons"),
-        (None, "/src/notebooks", "/home/ada", "/src/notebooks"),
-        ("jax", "/src/notebooks", "/home/ada", "/home/ada/jax"),
-        ("jax", None, "/home/ada", "/home/ada/jax"),
-        ("/data/jax", None, "/home/ada", "/data/jax"),
+        (None, "/home/ada", "/home/ada/mcnb-lessons"),
+        (None, "/home/ada/mcnb-lessons", "/home/ada/mcnb-lessons"),
+        ("jax", "/home/ada", "/home/ada/jax"),
+        ("/data/jax", "/home/ada", "/data/jax"),
     ],
 )
-def test_choose_folder(given: str | None, itself: str | None, current: str, chosen: str) -> None:
-    found = lab.choose_folder(given, itself and Path(itself), Path(current))
-    assert found == Path(chosen)
+def test_choose_folder(given: str | None, current: str, chosen: str) -> None:
+    assert lab.choose_folder(given, Path(current)) == Path(chosen)
 
 
-def test_everything_is_copied_but_what_use_leaves(shipped: Path, tmp_path: Path) -> None:
-    expected = contents(shipped)
-    for made_by_use in (".ipynb_checkpoints/01_hello.ipynb", "__pycache__/toy.pyc"):
+def test_lessons_are_copied_without_outputs_and_twins(shipped: Path, tmp_path: Path) -> None:
+    for made_by_use in (
+        ".ipynb_checkpoints/01_hello.ipynb",
+        "__pycache__/toy.pyc",
+        "mcnb-lessons/toy.py",
+    ):
         (shipped / made_by_use).parent.mkdir()
         (shipped / made_by_use).touch()
+    before = contents(shipped)
     target = tmp_path / "a" / "b"
     assert lab.copy_lessons(shipped, target) == 0
-    assert contents(target) == expected
+    assert contents(target) == COPIED
+    assert contents(shipped) == before
     times = {path: path.stat().st_mtime_ns for path in target.rglob("*")}
-    assert times[target / "01_hello.ipynb"] <= times[target / "01_hello.md"]
     assert lab.copy_lessons(shipped, target) == 0
     assert {path: path.stat().st_mtime_ns for path in target.rglob("*")} == times
+
+
+def test_pictures_of_the_package_are_trusted_and_those_of_others_are_not(
+    shipped: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "mine"
+    lab.copy_lessons(shipped, target)
+    notary = NotebookNotary()
+    try:
+        copied = nbformat.read(target / "01_hello.ipynb", as_version=4)
+        assert notary.check_signature(copied)
+        copied.cells[1].outputs = [nbformat.from_dict(PICTURE)]
+        assert not notary.check_signature(copied)
+    finally:
+        notary.store.close()
+
+
+@pytest.mark.parametrize("error", [OSError(13, "Permission denied"), sqlite3.Error("readonly")])
+def test_a_home_folder_that_can_not_be_written_to_is_no_error(
+    error: Exception, shipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(NotebookNotary, "sign", fail)
+    assert lab.copy_lessons(shipped, tmp_path / "mine") == 0
+    assert contents(tmp_path / "mine") == COPIED
+
+
+def test_a_lesson_that_is_broken_is_named(shipped: Path, tmp_path: Path) -> None:
+    (shipped / "02_more.ipynb").write_text("<<<<<<< HEAD")
+    with pytest.raises(McnbError) as caught:
+        lab.copy_lessons(shipped, tmp_path / "mine")
+    assert str(caught.value) == (
+        f"mcnb's lesson {shipped / '02_more.ipynb'} can't be read as a notebook: Expecting value: "
+        "line 1 column 1 (char 0). Reinstall mcnb: "
+        "python -m pip install --force-reinstall --no-deps mcnb"
+    )
 
 
 def test_the_users_work_is_never_overwritten(shipped: Path, tmp_path: Path) -> None:
@@ -108,56 +196,45 @@ def test_a_new_version_leaves_old_copies_and_adds_new_lessons(
 ) -> None:
     target = tmp_path / "mine"
     lab.copy_lessons(shipped, target)
-    before = contents(target)
-    (shipped / "01_hello.md").write_text("shipped anew")
-    (shipped / "03_new.ipynb").write_text("shipped 03")
+    (shipped / "01_hello.ipynb").write_text(notebook("01_hello, better", stored=True))
+    (shipped / "03_new.ipynb").write_text(notebook("03_new", stored=True))
     assert lab.copy_lessons(shipped, target) == 1
-    assert contents(target) == {**before, "03_new.ipynb": "shipped 03"}
-
-
-@pytest.mark.parametrize(
-    ("mine", "gone"), [("01_hello.ipynb", "01_hello.md"), ("01_hello.md", "01_hello.ipynb")]
-)
-def test_no_half_of_a_changed_pair_is_added(
-    mine: str, gone: str, shipped: Path, tmp_path: Path
-) -> None:
-    # Jupytext would read the text of a new .md in place of the user's own notebook.
-    target = tmp_path / "mine"
-    lab.copy_lessons(shipped, target)
-    (target / mine).write_text("my work")
-    (target / gone).unlink()
-    before = contents(target)
-    assert lab.copy_lessons(shipped, target) == 1
-    assert contents(target) == before
-    (target / mine).unlink()
-    assert lab.copy_lessons(shipped, target) == 0
-    assert contents(target) == contents(shipped)
+    assert contents(target) == {**COPIED, "03_new.ipynb": notebook("03_new", stored=False)}
 
 
 def test_links_and_folders_of_the_user_stay(shipped: Path, tmp_path: Path) -> None:
     target = tmp_path / "mine"
     (target / "toy.py").mkdir(parents=True)
-    (target / "02_more.md").symlink_to(tmp_path / "nowhere")
+    (target / "02_more.ipynb").symlink_to(tmp_path / "nowhere")
     assert lab.copy_lessons(shipped, target) == 2
     assert (target / "toy.py").is_dir()
-    assert (target / "02_more.md").is_symlink()
+    assert (target / "02_more.ipynb").is_symlink()
     assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_copy_inside_the_lessons_does_not_nest(shipped: Path) -> None:
-    expected = contents(shipped)
     for _ in range(2):
         assert lab.copy_lessons(shipped, shipped / "mine") == 0
-        assert contents(shipped / "mine") == expected
+        assert contents(shipped / "mine") == COPIED
 
 
 def test_half_a_file_is_not_left_behind(
     shipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: Path) -> bytes:
-        raise OSError(28, "No space left on device")
+    class Full(io.BytesIO):
+        def write(self, content: object) -> int:
+            raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "read_bytes", fail)
+    before = Path.open
+
+    def full(path: Path, mode: str = "r", *others: Any, **more: Any) -> Any:
+        opened = before(path, mode, *others, **more)
+        if "x" not in mode:
+            return opened
+        opened.close()
+        return Full()
+
+    monkeypatch.setattr(Path, "open", full)
     with pytest.raises(McnbError) as caught:
         lab.copy_lessons(shipped, tmp_path / "mine")
     assert str(caught.value) == (
@@ -217,20 +294,20 @@ def test_describe_folder(changed: int, text: str) -> None:
         (
             [],
             "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER "
-            "--LabApp.default_url=/lab/tree/01_hello.ipynb",
+            "--LabApp.default_url=/lab/tree/README.md",
         ),
         (
             ["--no-browser", "--port=9999"],
             "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER "
-            "--LabApp.default_url=/lab/tree/01_hello.ipynb",
+            "--LabApp.default_url=/lab/tree/README.md",
         ),
         (
             ["--ip=0.0.0.0"],
-            "--ServerApp.root_dir=FOLDER --LabApp.default_url=/lab/tree/01_hello.ipynb",
+            "--ServerApp.root_dir=FOLDER --LabApp.default_url=/lab/tree/README.md",
         ),
         (
             ["--ServerApp.ip", "::1"],
-            "--ServerApp.root_dir=FOLDER --LabApp.default_url=/lab/tree/01_hello.ipynb",
+            "--ServerApp.root_dir=FOLDER --LabApp.default_url=/lab/tree/README.md",
         ),
         (["--notebook-dir=/x"], "--ServerApp.ip=127.0.0.1"),
         (["--LabApp.default_url=/lab"], "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER"),
@@ -242,9 +319,8 @@ def test_command_line(arguments: list[str], ours: str, shipped: Path) -> None:
     assert lab.command_line(shipped, arguments) == [*start, *options, *arguments]
 
 
-def test_a_lessons_name_is_quoted_in_the_address(tmp_path: Path) -> None:
-    (tmp_path / "01 hello.ipynb").touch()
-    assert lab.command_line(tmp_path)[-1] == "--LabApp.default_url=/lab/tree/01%20hello.ipynb"
+def test_a_folder_without_the_first_page_is_opened_all_the_same(tmp_path: Path) -> None:
+    assert lab.command_line(tmp_path)[-1] == f"--ServerApp.root_dir={tmp_path}"
 
 
 def test_jupyterlab_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from mcnb.errors import ClusterError
 from mcnb.exercises import checker
-from mcnb.exercises.checker import LIMIT_S, Grade, check, exercises, grade, look, shown
+from mcnb.exercises.checker import LIMIT_S, Grade, check, exercises, following, grade, look, shown
 from mcnb.exercises.exercise import UNSET, Exercise
 from mcnb.options import Options
 
@@ -190,4 +190,13 @@ def test_a_check_prints_lines_that_are_not_too_long(
     )
     own: Any = Processes({"own_sum": 1})
     check("01.3", own)
-    assert capsys.readouterr().out == "Exercise 01.3 is solved on process 0.\n"
+    assert capsys.readouterr().out == (
+        "\x1b[32m✓\x1b[0m Exercise 01.3 is solved on process 0.\n"
+        "This was the lesson's last exercise. Next: lesson 02.\n"
+    )
+
+
+def test_exercises_lead_from_one_to_the_next() -> None:
+    assert following("01.1") == "Next: exercise 01.2."
+    assert following("09.4") == "This was the lesson's last exercise. Next: lesson 10."
+    assert following(max(exercises())) == "This was the last exercise of the course."

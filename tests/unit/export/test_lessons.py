@@ -87,7 +87,7 @@ def test_where_a_lesson_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     course.mkdir()
     for name in ("02_second.md", "01_first.md", "notes.md"):
         (course / name).touch()
-    monkeypatch.setattr(parse, "find_lessons", lambda: (course, False))
+    monkeypatch.setattr(parse, "find_lessons", lambda: course)
     monkeypatch.chdir(tmp_path)
     assert find_lesson(Path("01_first.md")) == course / "01_first.md"
     Path("01_first.md").touch()

@@ -115,10 +115,13 @@ def _prepare(output: str) -> None:
 def _take_over(log: logging.Logger) -> None:
     """Redirect the output of cells into the record, and the engine's warnings to a file."""
     worker = WorkerShell.worker
-    log.setLevel(logging.WARNING)
     handler = logging.FileHandler(f"{worker.output}.log")
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    log.handlers[:] = [handler]
+    own = logging.getLogger("mcnb")
+    own.propagate = False
+    for logger in (log, own):
+        logger.setLevel(logging.WARNING)
+        logger.handlers[:] = [handler]
     worker.record.take()
     for stream in STREAMS:
         setattr(sys, stream, RecordedStream(worker.record, stream))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import threading
@@ -15,6 +16,7 @@ from mcnb.lockstep.trace import Sample
 from mcnb.messages import Progress, Recent
 from mcnb.worker.cellcode import frame_line
 
+_LOG = logging.getLogger(__name__)  # of mcnb, which has a file of the process
 # Modules of Python that wait for other threads in the same system call as XLA.
 _WAITING_THEMSELVES = {"threading", "queue", "concurrent", "multiprocessing", "asyncio"}
 # The number of the system call futex(2), on x86-64 and on ARM.
@@ -162,8 +164,13 @@ class Monitor:
             self._begun.wait()
             self._begun.clear()
             cell = self._cell
-            if cell is not None:
-                self._follow(cell)
+            while cell is not None and self._cell is cell:
+                try:
+                    self._follow(cell)
+                except Exception:
+                    # Without further reports, an unchecked cell that hangs would never be freed.
+                    _LOG.exception("a report on a cell failed")
+                    time.sleep(PERIOD_S)
 
     def _busy_s(self) -> float:
         """Return how many seconds the main thread has run, or was ready to run without a core."""

@@ -15,7 +15,9 @@ import pytest
 
 import mcnb
 from mcnb.cluster.workers import Pending
+from mcnb.messages import Progress
 from tests.conftest import once, wait_until
+from tests.support.clients import HANG_S
 from tests.support.launchers import ENDED_S, NAMES, Engines, launcher_at_home, left
 from tests.support.timing import as_if_alone, since
 
@@ -84,7 +86,14 @@ def test_a_verdict(cluster: mcnb.Cluster) -> None:
 
 
 def test_unchecked_processes_that_hang_are_freed(cluster: mcnb.Cluster) -> None:
-    result = cluster.run("if k == 2:\n    print(float(jnp.sum(x)))", checked=False)
+    last: dict[int, Progress] = {}
+
+    def look(pending: Pending) -> None:
+        last.update({k: pending.progress(k) for k in pending.waiting})
+
+    source = "if k == 2:\n    print(float(jnp.sum(x)))"
+    result = cluster.run(source, checked=False, timeout=HANG_S, watcher=look)
+    assert result.time_limit is None, (last, result.text())
     assert result.verdict is not None
     assert result.verdict.happened == "hung"
     after = cluster.run("print(float(jnp.sum(x)))")

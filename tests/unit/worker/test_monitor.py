@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import platform
 import threading
 import weakref
@@ -198,6 +199,23 @@ def test_the_cost_of_samples_is_no_work_of_the_process(monkeypatch: pytest.Monke
     """On a slow machine, they take more of a core than a process that waits may use."""
     reports, _ = reported([(0.0, 2, True, True)], monkeypatch, busy=0.01, own=0.4)
     assert {report.waits_s > 0 for report in reports} == {True}
+
+
+def test_a_report_that_fails_is_not_the_last(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = itertools.count(1)
+
+    def position(own: Monitor, label: str) -> tuple[int | None, bool, bool]:
+        del own, label
+        if next(calls) in (3, 90):
+            raise RuntimeError("dictionary changed size during iteration")
+        return 2, True, True
+
+    reports, _ = reported([], monkeypatch, position=position)
+    waits = [one.waits_s for one in reports]
+    assert waits[-1] > 1.0
+    assert [one.getMessage() for one in caplog.records] == ["a report on a cell failed"] * 2
 
 
 FUTEX = "202" if platform.machine() in ("x86_64", "AMD64") else "98"

@@ -5,16 +5,19 @@ The file fits ipyparallel 9. It depends on these internals:
 - of the engine: the kernel class that `IPEngine` instantiates, whether kernels have a debugger, the
   redirection of output, the signal handlers, and how a kernel applies functions;
 - of the controller: the heart monitor that it instantiates and when that counts a heart as new, the
-  socket on which its hub receives copies of messages, the effects of encryption, and its module
-  `time`.
+  socket on which its hub receives copies of messages, the effects of encryption, its module
+  `time`, how it writes connection files, and how its relays, devices of pyzmq's, bind their ports.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
+import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -156,7 +159,18 @@ class QuietController(controller_app.IPController):
     The hub would read every message again and keep it, but these records have no use.
 
     Messages are signed although they are encrypted: without a key, each session would warn.
+
+    ipyparallel chooses its ports long before threads of the controller bind them, and writes them
+    to its connection files in between. If another program takes such a port meanwhile, only that
+    thread ends, and one kind of message is lost as long as the cluster lives. Here, the files are
+    written when all ports are bound, and a thread that fails ends the controller.
     """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._unwritten: list[tuple[str, dict[str, Any]]] = []
+        self._binding = 0
+        self._lock = threading.Lock()  # guards `_binding`
 
     @observe("enable_curve")
     def _enable_curve_changed(self, change: Any) -> None:
@@ -169,6 +183,37 @@ class QuietController(controller_app.IPController):
         passing = self.hub.monitor.socket
         passing.unsubscribe(b"")
         passing.subscribe(b"heartmonitor")
+
+    def save_connection_dict(self, fname: str, cdict: dict[str, Any]) -> None:
+        """Keep what a connection file will contain."""
+        self._unwritten.append((fname, cdict))
+
+    def start(self) -> None:
+        """Relay messages; return when the controller ends."""
+        threading.excepthook = _end_process
+        relays = [*self.children, self.heartmonitor_process]
+        devices = [relay for relay in relays if hasattr(relay, "_setup_sockets")]
+        self._binding = len(devices)
+        for device in devices:
+            device._setup_sockets = functools.partial(self._bind, device._setup_sockets)
+        super().start()
+
+    def _bind(self, bind: Callable[[], Any]) -> Any:
+        """Bind the ports of a relay, in its thread; write the files after the last one."""
+        sockets = bind()
+        with self._lock:
+            self._binding -= 1
+            if self._binding == 0:
+                for name, content in self._unwritten:
+                    super().save_connection_dict(name, content)
+        return sockets
+
+
+def _end_process(args: threading.ExceptHookArgs) -> None:
+    """End this process after an error in a thread, which it can't do without."""
+    threading.__excepthook__(args)
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def run_controller() -> None:

@@ -24,7 +24,7 @@ from mcnb.launchers.base import process_environment
 from mcnb.launchers.forkserver import Spec
 from mcnb.launchers.local import LocalLauncher
 from mcnb.options import Options
-from tests.conftest import wait_until
+from tests.conftest import once, wait_until
 from tests.support.timing import as_if_alone, since
 
 pytestmark = pytest.mark.thorough("interrupts every step of an ending")
@@ -169,6 +169,7 @@ def controller(folder: Path) -> str:
     )
 
 
+@once
 def test_what_was_forked_a_moment_ago_is_ended_too(tmp_path: Path) -> None:
     for turn in range(8):
         folder = tmp_path / f"mine{turn}"

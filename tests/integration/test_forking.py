@@ -201,6 +201,7 @@ def test_where_the_system_has_no_room_for_a_process(
     )
 
 
+@once
 def test_each_can_have_hashes_of_its_own() -> None:
     """Forks share the seed of their hashes; hosts do not, and the order of a set may part them."""
     one_by_one = (

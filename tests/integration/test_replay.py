@@ -14,9 +14,12 @@ import pytest
 
 import mcnb
 from mcnb.cluster.history import Cell
-from tests.conftest import Notebook, wait_until
+from tests.conftest import Notebook, once, wait_until
 from tests.support.clients import HANG_S
 from tests.support.people import at_a_notebook
+
+# Which cells a replay runs, and in which order, does not depend on Python or JAX.
+pytestmark = once
 
 
 @pytest.fixture(scope="module")

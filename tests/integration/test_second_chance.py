@@ -10,8 +10,9 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, once
 
+pytestmark = once
 CI = ROOT / ".ci"
 UNSTEADY = """
     seen = pathlib.Path("seen")

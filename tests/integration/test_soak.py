@@ -68,6 +68,7 @@ class _Kernel(subprocess.Popen[str]):
         return sum(process.memory_full_info().uss for process in processes)
 
 
+@once
 def test_two_hundred_cells_neither_slow_down_nor_grow() -> None:
     """They are as quick as the first cells of another kernel, with which they take turns."""
     with _Kernel() as old, _Kernel() as new:

@@ -1,0 +1,45 @@
+"""ipyparallel's controller, as mcnb runs it, where another program takes one of its ports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcnb.launchers.local import CONTROLLER_ARGS
+from tests.support.clients import HANG_S
+
+pytestmark = pytest.mark.thorough("starts controllers")
+
+# Takes a port in the moment between its choice and its use.
+TAKEN = """
+import socket
+from mcnb import _ipyparallel
+start = _ipyparallel.QuietController.start
+def take(controller):
+    host, port = controller.{url}.removeprefix("tcp://").split(":")
+    taken = socket.create_server((host, int(port)))
+    start(controller)
+_ipyparallel.QuietController.start = take
+_ipyparallel.run_controller()
+"""
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "client_url('iopub')",
+        "engine_url('iopub')",
+        "client_url('mux')",
+        "engine_url('control')",
+    ],
+)
+def test_a_port_that_is_taken_ends_it_before_it_can_be_used(url: str, tmp_path: Path) -> None:
+    words = [f"--profile-dir={tmp_path}", "--ip=127.0.0.1", "--HeartMonitor.expected=1"]
+    command = [sys.executable, "-c", TAKEN.format(url=url), *words, *CONTROLLER_ARGS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "Address already in use" in done.stderr
+    assert list((tmp_path / "security").glob("*.json")) == []

@@ -93,18 +93,6 @@ def edited(code: str, edits: Iterable[tuple[int, int, str]]) -> str:
     return code
 
 
-def calling(code: str, function: str, other: str) -> str:
-    """Replace calls of a function by calls of another one.
-
-    Example:
-        >>> calling("mesh = jax.make_mesh((2,), ('x',))  # jax.make_mesh", "jax.make_mesh", "f")
-        "mesh = f((2,), ('x',))  # jax.make_mesh"
-    """
-    calls = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call))
-    called = [call.func for call in calls if ast.unparse(call.func) == function]
-    return edited(code, [(*span(code, node), other) for node in called])
-
-
 def only(code: str, kept: Sequence[bool]) -> str:
     r"""Comment out some of the top-level statements of code.
 

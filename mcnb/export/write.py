@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 import json
+import sys
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from mcnb.errors import McnbError
 from mcnb.export.choose import Choice, choose, folder_numbers, with_lasting_folders
 from mcnb.export.needs import names_of
 from mcnb.export.parse import Cell, as_comment, headings, lead, parts_of
-from mcnb.export.source import calling, comment, indent, plain
+from mcnb.export.source import comment, indent, plain
 from mcnb.options import Options
 
 WRITTEN_BY = "Written by mcnb script from"
@@ -79,21 +81,27 @@ _THREADS = """
 os.environ.setdefault("NPROC", "{threads}")
 
 """
-_MAKE_MESH = '''
+_MAKE_MESH = """
 
-def {mesh}(shape, names, axis_types=None, *, devices=None):
-    """Make a mesh as jax.make_mesh does, on CPUs of several hosts, too.
-
-    JAX takes each host for a slice, and jax.make_mesh refuses several. That matters on TPUs and
-    GPUs, where the links between slices are slower: for them, there is
-    jax.experimental.mesh_utils.create_hybrid_device_mesh.
-    """
-    devices = list(devices or jax.devices())[: math.prod(shape)]
-    if len({{getattr(device, "slice_index", 0) for device in devices}}) == 1:
-        return jax.make_mesh(shape, names, axis_types, devices=devices)
-    types = axis_types or (jax.sharding.AxisType.Explicit,) * len(shape)
+@functools.wraps(jax.make_mesh)
+def {mesh}(*args, original=jax.make_mesh, **kwargs):
+    # JAX takes each host for a slice, and jax.make_mesh refuses several. That matters on TPUs and
+    # GPUs, where the links between slices are slower: for them, there is
+    # jax.experimental.mesh_utils.create_hybrid_device_mesh.
+    try:
+        return original(*args, **kwargs)
+    except ValueError as error:
+        if "multi-slice" not in str(error) or jax.default_backend() != "cpu":
+            raise
+    given = inspect.signature(original).bind(*args, **kwargs).arguments
+    shape, names, *_ = given.values()
+    devices = list(given.get("devices") or jax.devices())[: math.prod(shape)]
+    types = given.get("axis_types") or (jax.sharding.AxisType.Explicit,) * len(shape)
     return jax.sharding.Mesh(np.array(devices).reshape(shape), names, axis_types=types)
-'''
+
+
+jax.make_mesh = {mesh}  # also for modules that the program imports or writes
+"""
 _DISPLAY = '''
 
 def {display}(*values):
@@ -186,13 +194,14 @@ def head(
         body: The text of the program's cells.
         display: The name of the function that shows a value; empty if none is shown.
         futures: The names to import from `__future__`.
-        mesh: The name of the function that makes a mesh; empty if none is made.
+        mesh: The name of the function that takes the place of `jax.make_mesh`; empty if none is
+            needed.
     """
     pushes, shares = "= from_process_0(" in body, "= lasting_folder(" in body
     modules = {"os", "sys"}
     modules |= {"pprint"} if display else set()
     modules |= {"pickle"} if pushes else set()
-    modules |= {"math"} if mesh else set()
+    modules |= {"functools", "inspect", "math"} if mesh else set()
     modules |= {"pathlib", "shutil", "types"} if shares else set()
     modules |= {"pathlib", "shutil"} if place.cleans else set()
     text = _docstring(place, options) + "\n"
@@ -288,7 +297,7 @@ def export(cells: Sequence[Any], lesson: str, name: str) -> list[Program]:
     """
     cells = _with_magics(cells)
     display = _free_name(cells, "display", "show_value", "_display")
-    mesh = _free_name(cells, "make_mesh", "new_mesh", "_make_mesh")
+    mesh = _free_name(cells, "make_mesh", "new_mesh", "_make_mesh") if _may_mesh(cells) else ""
     parts = parts_of(cells, display)
     chosen: list[list[Choice]] = []
     earlier: list[Cell] = []
@@ -306,12 +315,10 @@ def export(cells: Sequence[Any], lesson: str, name: str) -> list[Program]:
     programs = []
     for number, (part, choices) in enumerate(pairs):
         place = Place(_title(cells) or lesson, lesson, names, number, folder)
-        choices = [replace(one, code=calling(one.code, "jax.make_mesh", mesh)) for one in choices]
         body, separated = _body(choices, notes, numbers if folder else {})
         shows = any(f"{display}(" in choice.code for choice in choices)
         futures = sorted({name for c in part.cells for name in c.futures if not c.why_not})
-        meshes = any(f"{mesh}(" in choice.code for choice in choices)
-        names_used = display if shows else "", futures, mesh if meshes else ""
+        names_used = display if shows else "", futures, mesh
         text = head(place, part.options, body, *names_used)
         left_out = {c.cell.index: c.why_not for c in choices if c.cell.in_processes and c.why_not}
         text += body + end(place)
@@ -342,14 +349,40 @@ def names_of_files(name: str, count: int) -> list[str]:
     return [name, *(str(path.with_stem(f"{path.stem}_{k}")) for k in range(2, count + 1))]
 
 
+# These modules make no mesh unless the code says so; two of the standard library run other files.
+_WITHOUT_MESHES = (sys.stdlib_module_names | {"jax", "numpy"}) - {"importlib", "runpy"}
+
+
+def _may_mesh(cells: Sequence[Any]) -> bool:
+    """Whether a program of these cells, or a module that it imports or writes, may make a mesh."""
+    for code in (_code(cell) for cell in cells):
+        imported = {name for node in ast.walk(ast.parse(code)) for name in _modules(node)}
+        if "make_mesh" in code or imported - _WITHOUT_MESHES:
+            return True
+    return False
+
+
+def _modules(node: ast.AST) -> list[str]:
+    """Return the top-level names of the modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name.partition(".")[0] for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [(node.module or "").partition(".")[0]]
+    return []
+
+
+def _code(cell: Any) -> str:
+    """Return what Python runs of a cell in processes; nothing if it is not valid Python."""
+    first, _, code = magic_first(cell.source).lstrip("\n").partition("\n")
+    if cell.cell_type == "code" and first.startswith("%%mcjax"):
+        with contextlib.suppress(SyntaxError):
+            return plain(code)
+    return ""
+
+
 def _free_name(cells: Sequence[Any], *names: str) -> str:
     """Return the first of some names that no cell defines."""
-    taken: set[str] = set()
-    for cell in cells:
-        first, _, code = magic_first(cell.source).lstrip("\n").partition("\n")
-        if cell.cell_type == "code" and first.startswith("%%mcjax"):
-            with contextlib.suppress(SyntaxError):
-                taken |= names_of(plain(code)).defines
+    taken = {name for cell in cells for name in names_of(_code(cell)).defines}
     return next(name for name in names if name not in taken)
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import mcnb
-from tests.conftest import Notebook, wait_until
+from tests.conftest import Notebook, once, wait_until
 from tests.support.healing import CUT_OFF, HEALED, SAME, SETUP, assert_same
 from tests.support.stopping import HUNG_S, limit_from
 from tests.support.timing import shortest, since
@@ -222,6 +222,7 @@ def test_what_has_no_value_is_named(prepared: mcnb.Cluster) -> None:
 HEALS, FILES, THREADS = 8, 80, 170
 
 
+@once
 def test_nothing_of_a_heal_is_left(prepared: mcnb.Cluster) -> None:
     def files_and_threads() -> list[tuple[int, int]]:
         prepared.run(SAME).raise_for_errors()

@@ -546,6 +546,7 @@ FINAL
         (":tags: [raises-exception]\n\n7", 1, "Out[3]: 7"),
     ],
 )
+@once
 @pytest.mark.promise("mcnb run executes lessons")
 def test_a_lesson_in_the_terminal(tmp_path: Path, final: str, code: int, last: str) -> None:
     (tmp_path / "lesson.md").write_text(LESSON.replace("FINAL", final))

@@ -30,24 +30,32 @@ class Grade:
     Attributes:
         solved: Whether the exercise is solved on every process.
         text: Message for the learner.
+        tried: Whether some process has a value to compare with the expected one.
     """
 
     solved: bool
     text: str
+    tried: bool = False
 
 
-def check(name: str, cluster: Cluster | None = None) -> None:
-    """Check an exercise, and print the value on each process beside the expected value.
+def check(name: str, cluster: Cluster | None = None, *, show: bool = False) -> None:
+    """Check an exercise, and print the value on each process and a hint.
 
     Args:
         name: Lesson and number of the exercise, such as `"01.1"`.
         cluster: Cluster on which it was solved; by default, the one that the magics drive.
+        show: Whether to print the expected value on each process as well, if it is not solved.
 
     Raises:
         ClusterError: The exercise does not exist, or no cluster is running.
     """
-    graded = grade(name, cluster or current_cluster())
-    print(f"{_TICK} {graded.text}\n{following(name)}" if graded.solved else shown(graded.text))
+    graded = grade(name, cluster or current_cluster(), show=show)
+    if graded.solved:
+        print(f"{_TICK} {graded.text}\n{following(name)}")
+        return
+    print(shown(graded.text))
+    if graded.tried and not show:
+        print(f'mcnb.check("{name}", show=True) shows what is expected.')
 
 
 def following(name: str) -> str:
@@ -82,7 +90,7 @@ def exercises() -> dict[str, Exercise]:
     return found
 
 
-def grade(name: str, cluster: Cluster) -> Grade:
+def grade(name: str, cluster: Cluster, *, show: bool = False) -> Grade:
     """Check an exercise and return its grade.
 
     The learner's function may be called, on all processes at once. If the call fails, makes the
@@ -91,6 +99,7 @@ def grade(name: str, cluster: Cluster) -> Grade:
     Args:
         name: Name of the exercise.
         cluster: Cluster on which it was solved.
+        show: Whether the text has the expected values as well, if it is not solved.
 
     Raises:
         ClusterError: The exercise does not exist, or the cluster is not running.
@@ -103,20 +112,17 @@ def grade(name: str, cluster: Cluster) -> Grade:
     # __import__ adds no name to the learner's namespace.
     look = f"__import__({__name__!r}, fromlist=['look']).look({name!r}, globals())"
     tried = cluster.examine(f"{_SEEN} = {look}", timeout=LIMIT_S)
-    if not tried.ok:
-        return Grade(
-            False,
-            f"Exercise {name} is not solved yet.\n{tried.text()}"
-            f"mcnb used {exercise.variable} to check it, with the result above.",
-        )
-    seen = cluster.pull(_SEEN)
-    cluster.examine(f"del {_SEEN}", timeout=LIMIT_S)
-    return _compare(name, exercise, seen, cluster)
-
-
-def _compare(name: str, exercise: Exercise, seen: Mapping[int, object], cluster: Cluster) -> Grade:
     count = cluster.options.processes
     devices = cluster.options.devices_per_process
+    text = f"Exercise {name} is not solved yet.\n"
+    if not tried.ok:
+        text += f"{tried.text()}mcnb used {exercise.variable} to check it, with the result above."
+        if show:
+            expected = {k: exercise.expected(k, count, devices) for k in range(count)}
+            text += f"\n{_rows({}, expected, count).rstrip()}"
+        return Grade(False, text)
+    seen = cluster.pull(_SEEN)
+    cluster.examine(f"del {_SEEN}", timeout=LIMIT_S)
     expected = {k: exercise.expected(k, count, devices) for k in seen}
     wrong = [k for k in seen if seen[k] != expected[k]]
     if not wrong:
@@ -129,8 +135,8 @@ def _compare(name: str, exercise: Exercise, seen: Mapping[int, object], cluster:
         )
     else:
         hint = exercise.hint(seen[wrong[0]], expected[wrong[0]], count, devices)
-    rows = _rows(seen, expected, count)
-    return Grade(False, f"Exercise {name} is not solved yet.\n{rows}Hint: {hint}")
+    text += f"{_rows(seen, expected if show else {}, count)}Hint: {hint}"
+    return Grade(False, text, tried=len(unset) < len(seen))
 
 
 def look(name: str, variables: Mapping[str, Any]) -> object:
@@ -141,14 +147,14 @@ def look(name: str, variables: Mapping[str, Any]) -> object:
 
 
 def _rows(seen: Mapping[int, object], expected: Mapping[int, object], count: int) -> str:
-    # The expected value would reveal the answer before the learner has tried.
-    tried = any(value != UNSET for value in seen.values())
+    """Return a line for each value of a learner's and each expected one, folded by process."""
     said = {
         k: [
-            Line("stdout", f"yours: {seen[k]}\n"),
-            *([Line("stdout", f"expected: {expected[k]}\n")] if tried else []),
+            Line("stdout", f"{what}: {values[k]}\n")
+            for what, values in (("yours", seen), ("expected", expected))
+            if k in values
         ]
-        for k in seen
+        for k in sorted({*seen, *expected})
     }
     return "".join(entry.text for entry in entries(fold(said), count))
 

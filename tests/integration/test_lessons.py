@@ -23,6 +23,11 @@ WORDS_A_MINUTE = 75
 # However much time a lesson says it takes: 30 minutes of reading, and more for its cells.
 LONGEST = 2_250  # words
 EXERCISES = exercises()
+# The line with which an exercise begins.
+EXERCISE = (
+    r"^\*\*Exercise (\d)\.\*\* \*Difficulty ●[●○]{2}, importance ●[●○]{2}, (\d+) minutes\. "
+    r"Trains: [^*]+\.\* "
+)
 
 
 def solutions() -> dict[str, str]:
@@ -70,10 +75,14 @@ def test_what_is_stored(path: Path) -> None:
         assert not any(output.get("name") == "stderr" for output in cell.outputs)
     words = sum(len(c.source.split()) for c in notebook.cells if c.cell_type == "markdown")
     # What a reader can take in, with the cells, in the time that the lesson says it takes.
-    times = r"\*\*Time:\*\* (\d+) minutes, and \d+ for the exercises\."
-    [minutes] = re.findall(times, path.read_text())
+    times = r"\*\*Time:\*\* (\d+) minutes, and (\d+) for the exercises\."
+    [(minutes, exercising)] = re.findall(times, path.read_text())
     assert int(minutes) <= 45
     assert 700 <= words <= min(WORDS_A_MINUTE * int(minutes), LONGEST)
+    each = re.findall(EXERCISE, path.read_text(), re.MULTILINE)
+    assert [number for number, _ in each] == [f"{k}" for k in range(1, len(each) + 1)]
+    assert len(each) == sum(name.startswith(path.stem[:2]) for name in EXERCISES)
+    assert sum(int(own) for _, own in each) == int(exercising)
     for picture in re.findall(r"!\[([^]]+)\]\(([^)]+)\)", path.read_text()):
         alternative, file = picture
         assert len(alternative) > 20
@@ -141,9 +150,8 @@ def test_solved_on_some_processes_only(cluster: mcnb.Cluster) -> None:
     cluster.run("foreign = 6", processes="0-2")
     assert grade("01.1", cluster).text == (
         "Exercise 01.1 is not solved yet.\n"
-        "[0-2]   yours: 6\n"
-        "[3]     yours: not set yet\n"
-        "[all 4] expected: 6\n"
+        "[0-2] yours: 6\n"
+        "[3]   yours: not set yet\n"
         "Hint: Set foreign on every process, in a cell that begins with %%mcjax; process 3 has "
         "none."
     )

@@ -17,14 +17,16 @@ from mcnb.options import Options
 HEAD = "Exercise 01.3 is not solved yet.\n"
 
 
-def graded(seen: Mapping[int, Any], name: str = "01.3", *, text: str | None = None) -> Grade:
+def graded(
+    seen: Mapping[int, Any], name: str = "01.3", *, text: str | None = None, show: bool = False
+) -> Grade:
     """Return the grade on a cluster of 4 processes that have these values, or a failed try."""
     cluster: Any = SimpleNamespace(
         options=Options(processes=4, devices_per_process=2),
         examine=lambda source, timeout: SimpleNamespace(ok=text is None, text=lambda: text),
         pull=lambda name: seen,
     )
-    return grade(name, cluster)
+    return grade(name, cluster, show=show)
 
 
 RIGHT = {0: 1, 1: 5, 2: 9, 3: 13}
@@ -51,21 +53,28 @@ def test_a_right_answer() -> None:
             {0: UNSET},
             "Set own_sum on every process, in a cell that begins with %%mcjax; process 0 has none.",
         ),
-        (
-            {0: UNSET, 1: 7, 3: UNSET},
-            "Set own_sum on every process, in a cell that begins with %%mcjax; processes 0,3 have "
-            "none.",
-        ),
     ],
 )
 def test_a_wrong_answer(changes: dict[int, Any], hint: str) -> None:
     seen = RIGHT | changes
-    rows = "".join(f"[{k}] yours: {seen[k]}\n    expected: {RIGHT[k]}\n" for k in RIGHT)
-    assert graded(seen) == Grade(False, f"{HEAD}{rows}Hint: {hint}")
+    yours = "".join(f"[{k}] yours: {seen[k]}\n" for k in RIGHT)
+    assert graded(seen) == Grade(False, f"{HEAD}{yours}Hint: {hint}", tried=True)
+    both = "".join(f"[{k}] yours: {seen[k]}\n    expected: {RIGHT[k]}\n" for k in RIGHT)
+    assert graded(seen, show=True) == Grade(False, f"{HEAD}{both}Hint: {hint}", tried=True)
+
+
+def test_an_answer_that_several_processes_lack() -> None:
+    assert graded(RIGHT | {0: UNSET, 1: 7, 3: UNSET}) == Grade(
+        False,
+        f"{HEAD}[0,3] yours: not set yet\n[1]   yours: 7\n[2]   yours: 9\n"
+        "Hint: Set own_sum on every process, in a cell that begins with %%mcjax; processes 0,3 have "
+        "none.",
+        tried=True,
+    )
 
 
 def test_an_answer_of_another_kind() -> None:
-    assert graded(dict.fromkeys(RIGHT, "a list")).text == (
+    assert graded(dict.fromkeys(RIGHT, "a list"), show=True).text == (
         f"{HEAD}[all 4] yours: a list\n"
         + "".join(f"[{k}]     expected: {RIGHT[k]}\n" for k in RIGHT)
         + "Hint: own_sum is one whole number on each process; here it is a list."
@@ -73,9 +82,10 @@ def test_an_answer_of_another_kind() -> None:
 
 
 def test_an_answer_that_fails_when_it_is_tried() -> None:
-    assert graded({}, text="[0] boom\n") == Grade(
-        False, f"{HEAD}[0] boom\nmcnb used own_sum to check it, with the result above."
-    )
+    text = f"{HEAD}[0] boom\nmcnb used own_sum to check it, with the result above."
+    assert graded({}, text="[0] boom\n") == Grade(False, text)
+    right = "\n".join(f"[{k}] expected: {RIGHT[k]}" for k in RIGHT)
+    assert graded({}, text="[0] boom\n", show=True) == Grade(False, f"{text}\n{right}")
 
 
 def test_no_such_exercise() -> None:
@@ -138,7 +148,7 @@ class Processes:
 
 def test_a_check_looks_at_every_process_and_leaves_nothing_behind() -> None:
     cluster: Any = Processes({"own_sum": 1}, {"own_sum": 5}, {}, {"own_sum": 13})
-    assert grade("01.3", cluster).text == (
+    assert grade("01.3", cluster, show=True).text == (
         f"{HEAD}[0] yours: 1\n    expected: 1\n[1] yours: 5\n    expected: 5\n"
         "[2] yours: not set yet\n    expected: 9\n[3] yours: 13\n    expected: 13\n"
         "Hint: Set own_sum on every process, in a cell that begins with %%mcjax; process 2 has "
@@ -150,11 +160,15 @@ def test_a_check_looks_at_every_process_and_leaves_nothing_behind() -> None:
 
 def test_before_a_try_the_answer_is_not_told() -> None:
     cluster: Any = Processes({}, {}, {}, {})
-    assert grade("01.3", cluster).text == (
-        f"{HEAD}[all 4] yours: not set yet\n"
-        "Hint: Set own_sum on every process, in a cell that begins with %%mcjax; all 4 "
-        "processes have none."
+    hint = (
+        "Hint: Set own_sum on every process, in a cell that begins with %%mcjax; all 4 processes "
+        "have none."
     )
+    unset = f"{HEAD}[all 4] yours: not set yet\n"
+    assert grade("01.3", cluster) == Grade(False, unset + hint)
+    # On request, it is.
+    right = "".join(f"[{k}]     expected: {RIGHT[k]}\n" for k in RIGHT)
+    assert grade("01.3", cluster, show=True) == Grade(False, unset + right + hint)
 
 
 def test_none_is_a_value() -> None:
@@ -170,7 +184,7 @@ def test_an_exercise_is_told_who_and_how_many(monkeypatch: pytest.MonkeyPatch) -
     )
     monkeypatch.setattr(checker, "exercises", lambda: {"00.1": own})
     cluster: Any = Processes({"v": (0, 3)}, {"v": 4}, {"v": 5})
-    assert grade("00.1", cluster).text == (
+    assert grade("00.1", cluster, show=True).text == (
         "Exercise 00.1 is not solved yet.\n"
         "[0] yours: (0, 3, 0, 3)\n    expected: (0, 3, 2)\n"
         "[1] yours: 8\n    expected: (1, 3, 2)\n[2] yours: 10\n    expected: (2, 3, 2)\n"
@@ -183,11 +197,16 @@ def test_a_check_prints_lines_that_are_not_too_long(
 ) -> None:
     monkeypatch.setattr(checker, "current_cluster", lambda: Processes({"own_sum": 3}))
     check("01.3")
-    assert capsys.readouterr().out == (
-        "Exercise 01.3 is not solved yet.\n[0] yours: 3\n    expected: 1\n"
+    hint = (
         "Hint: whole.addressable_shards has the parts on this process's devices;\n"
         "part.data is one.\n"
     )
+    offer = 'mcnb.check("01.3", show=True) shows what is expected.\n'
+    assert capsys.readouterr().out == f"{HEAD}[0] yours: 3\n{hint}{offer}"
+    check("01.3", show=True)
+    assert capsys.readouterr().out == f"{HEAD}[0] yours: 3\n    expected: 1\n{hint}"
+    check("01.3", Processes({}))
+    assert capsys.readouterr().out.endswith("%%mcjax; process\n0 has none.\n")
     own: Any = Processes({"own_sum": 1})
     check("01.3", own)
     assert capsys.readouterr().out == (

@@ -9,6 +9,7 @@
     python tools/dev.py bench start          a benchmark: start, lockstep, hosts, stopping, training
     python tools/dev.py guests jax=CHECKOUT  other projects' tests, with the check and without it
     python tools/dev.py pages PAGE...        pages of documentation, on one process and on several
+    python tools/dev.py docs                 build the site of the documentation, in build/site
     python tools/dev.py pin                  pin what CI installs to today's newest releases
 
 What all of it checks: python .ci/check.py, and python .ci/check.py --all.
@@ -83,6 +84,7 @@ def command_line(words: Sequence[str]) -> list[str]:
     lesson.add_argument("numbers", nargs="+")
     commands.add_parser("gallery")
     commands.add_parser("screenshots")
+    commands.add_parser("docs")
     commands.add_parser("pin")
     for name in ("guests", "pages"):
         own = commands.add_parser(name, add_help=False)

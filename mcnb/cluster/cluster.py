@@ -412,7 +412,7 @@ class Cluster:
             within_s: How long to wait for the answers, in seconds.
 
         Returns:
-            The answers by process: of those processes that exist and answer in time. None is asked
+            The answers, by process, of those processes that exist and answer in time. None is asked
             while a cell runs, or while one has not answered the call before.
         """
         if not self._lock.acquire(blocking=False):

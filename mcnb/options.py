@@ -548,6 +548,15 @@ OPTIONS = (
         ("timeline",),
     ),
     Option(
+        ("--step",),
+        "N",
+        "draw only this step, from 1; a step ends with the launch that spans processes and was "
+        "made most often in the cell",
+        ("timeline",),
+    ),
+    Option(("--from",), "N", "draw the steps from this one on", ("timeline",)),
+    Option(("--to",), "N", "draw the steps up to this one", ("timeline",)),
+    Option(
         ("--full",),
         "",
         "give each launch a line of its own, with all its arguments",

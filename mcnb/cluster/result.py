@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -158,22 +158,33 @@ class Result:
         self, args: Sequence[Any], options: dict[str, Any], keywords: Mapping[str, Any]
     ) -> list[Picture] | None:
         """Return the result's pictures for `mcnb.show`; None for unsupported arguments."""
-        if args or not set(keywords) <= {"order"}:
+        if args or not set(keywords) <= {"order", "steps"}:
             return None
         return [self.timeline(**keywords)]
 
-    def timeline(self, *, order: bool = False) -> Picture:
+    def timeline(
+        self, *, order: bool = False, steps: int | tuple[int | None, int | None] | None = None
+    ) -> Picture:
         """Return a picture of the processes' activity over time.
+
+        A step is a round of the cell's loop. It ends with the launch that spans processes and was
+        made most often in the cell. Of a cell with many launches, the picture shows how long each
+        step took, and which process was late.
 
         Args:
             order: Whether to draw only the order of the launches that span processes, without any
                 times. The same launches then always give the same picture.
+            steps: Steps to draw: the number of one, from 1, or of the first and the last; None
+                instead of a number for the first or the last of the cell. By default, the whole
+                cell is drawn.
 
         Raises:
-            PictureError: No process reported its activity.
+            PictureError: No process reported its activity, or the cell has no such steps.
         """
         from mcnb.pictures.picture import Picture
+        from mcnb.pictures.scenes.loop import MOST_MARKED, loop_scene, steps_title
         from mcnb.pictures.scenes.time import order_scene, time_scene
+        from mcnb.pictures.steps import between, steps_of
         from mcnb.pictures.timeline import timeline
 
         traces, died = {k: reply.trace for k, reply in self.replies.items()}, self.died
@@ -186,8 +197,17 @@ class Result:
             ran = self.stopped or self.exits
             why = "no process could say what it did in the cell" if ran else "the cell did not run"
             raise PictureError(f"There is nothing to draw: {why}")
+        time = timeline(traces, self.launches)
+        found = steps_of(time)
         draw = order_scene if order else time_scene
-        return Picture(draw(timeline(traces, self.launches), absent))
+        if steps is not None:
+            first, last = (steps, steps) if isinstance(steps, int) else steps
+            first, last = 1 if first is None else first, len(found) if last is None else last
+            scene = draw(between(time, first, last), absent)
+            return Picture(replace(scene, title=steps_title(found, first, last, order=order)))
+        if len(found) > MOST_MARKED and not order:
+            return Picture(loop_scene(time, absent, found))
+        return Picture(draw(time, absent))
 
     def text(self) -> str:
         """Return the folded output and errors as plain text."""

@@ -51,6 +51,7 @@ from mcnb.options import (
     one_process,
     options_of,
     usage,
+    whole_number,
 )
 from mcnb.output.log import log_text
 from mcnb.worker.introspection import defines
@@ -58,6 +59,7 @@ from mcnb.worker.introspection import defines
 _T = TypeVar("_T")
 # How many frames above a line magic that of the cell is, whose variables IPython puts into lines.
 _CELL_FRAME = 2
+_A_STEP = "the number of a step"
 _IMPORTS_JAX = re.compile(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
 
 
@@ -472,7 +474,17 @@ class McjaxMagics(Magics):
             print(f"{name}: a dictionary with the value on each process, such as {name}[0]")
 
     def _timeline(self, args: Any) -> None:
-        display(self._last().timeline(order=args.order))
+        given = {"--step": args.step, "--from": getattr(args, "from"), "--to": args.to}
+        numbers = {
+            option: None if text is None else whole_number(option, text, _A_STEP, 10**9, 20)
+            for option, text in given.items()
+        }
+        one, first, last = numbers.values()
+        if one is not None and (first, last) != (None, None):
+            raise OptionError(f"--step {one} is one step; for several, use --from and --to only")
+        several = None if (first, last) == (None, None) else (first, last)
+        steps = several if one is None else one
+        display(self._last().timeline(order=args.order, steps=steps))
 
     def _last(self) -> Result:
         last = clusters.current_cluster().last

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from mcnb.pictures.scene import (
     KINDS_OF_BARS,
     Cell,
+    Chart,
     Grid,
     Join,
     Lane,
@@ -316,7 +317,39 @@ def _flow(parts: Sequence[Drawing]) -> Drawing:
 def _part(part: Part) -> Drawing:
     if isinstance(part, Lanes):
         return lanes_drawing(part)
+    if isinstance(part, Chart):
+        return _chart(part)
     return _grid(part) if isinstance(part, Grid) else _table(part)
+
+
+def _chart(chart: Chart) -> Drawing:
+    drawing = Drawing(width=MOST_WIDTH)
+    left = max((width_of(profile.label) for profile in chart.profiles), default=0.0) + 10
+    scale = MOST_WIDTH - left
+    drawing.labels.append(Label(0.0, LINE / 2, chart.title, color=SOFT))
+    y = LINE + 4
+    for profile in chart.profiles:
+        bottom, width = y + LANE, scale / max(len(profile.heights), 1)
+        color = _PROCESSES[-1] if profile.process is None else color_of(profile.process)
+        bold = profile.process is not None
+        drawing.labels.append(Label(left - 10, y + LANE / 2, profile.label, "end", bold=bold))
+        for i, height in enumerate(profile.heights):
+            if height > 0:
+                hint = profile.hints[i] if profile.hints else ""
+                x, tall = left + i * width, max(height * LANE, 1.0)
+                box = Box(x, bottom - tall, width, tall, (color,), color, hint=hint)
+                drawing.boxes.append(box)
+        drawing.rules.append(Rule(left, bottom, left + scale, bottom))
+        y = bottom + LANE_GAP
+    free = 0.0
+    for at, text in chart.ticks:
+        half = width_of(text) / 2
+        x = min(max(left + at * scale, half), MOST_WIDTH - half)
+        if x - half >= free:
+            drawing.labels.append(Label(x, y - LANE_GAP + LINE / 2 + 2, text, "middle", SOFT))
+            free = x + half + 8
+    drawing.height = y + LINE
+    return drawing
 
 
 def _grid(grid: Grid) -> Drawing:

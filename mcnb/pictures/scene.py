@@ -1,4 +1,4 @@
-"""Define the contents of a picture as plain data: a title, notes, grids, tables and lanes."""
+"""Define the contents of a picture as data: a title, notes, grids, tables, lanes and charts."""
 
 from __future__ import annotations
 
@@ -144,7 +144,36 @@ class Lanes:
     ticks: tuple[tuple[float, str], ...] = ()
 
 
-Part: TypeAlias = Grid | Table | Lanes
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Row of a chart: heights from left to right.
+
+    Attributes:
+        label: Text before the row.
+        heights: The heights, 0 to 1.
+        hints: Tooltip of each height.
+        process: Process whose colour the row has; None for a neutral one.
+    """
+
+    label: str
+    heights: tuple[float, ...]
+    hints: tuple[str, ...] = ()
+    process: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Profiles of equal width below each other.
+
+    The ticks below them are positions, as fractions of the width, and texts.
+    """
+
+    title: str
+    profiles: tuple[Profile, ...]
+    ticks: tuple[tuple[float, str], ...] = ()
+
+
+Part: TypeAlias = Grid | Table | Lanes | Chart
 
 
 @dataclass(frozen=True, slots=True)

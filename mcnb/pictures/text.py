@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from mcnb.pictures.scene import (
@@ -10,6 +11,7 @@ from mcnb.pictures.scene import (
     MET,
     MISSED,
     Cell,
+    Chart,
     Grid,
     Lanes,
     Part,
@@ -21,6 +23,7 @@ from mcnb.pictures.scene import (
 COLUMNS = 72
 MOST_JOINS = 24  # with more, their marks would hide the bars between them
 GAP = "…"
+HEIGHTS = " ▁▂▃▄▅▆▇█"
 MOST_CHARACTERS = 100
 
 
@@ -63,6 +66,26 @@ def lanes_text(lanes: Lanes) -> list[str]:
         *(f"{indent}{line}".rstrip() for line in (heads, ticks) if line),
         _legend(lanes),
     ]
+
+
+def chart_text(chart: Chart) -> list[str]:
+    """Render a chart as lines of text.
+
+    Example:
+        >>> from mcnb.pictures.scene import Profile
+        >>> for line in chart_text(Chart("Time of each step", (Profile("all", (0.1, 0.5, 1.0)),))):
+        ...     print(line)
+        Time of each step
+        all ▁▄█
+    """
+    margin = max((len(profile.label) for profile in chart.profiles), default=0)
+    lines = [chart.title]
+    for profile in chart.profiles:
+        row = "".join(HEIGHTS[math.ceil(round(height * 8, 3))] for height in profile.heights)
+        lines.append(f"{profile.label:<{margin}} {row}".rstrip())
+    width = max((len(profile.heights) for profile in chart.profiles), default=0)
+    ticks = _spread([(int(at * width), text) for at, text in chart.ticks], "")
+    return [*lines, *([f"{' ' * (margin + 1)}{ticks}".rstrip()] if ticks else [])]
 
 
 def _spread(places: Iterable[tuple[int, str]], mark: str) -> str:
@@ -116,6 +139,8 @@ def text_of(scene: Scene) -> str:
 def _part(part: Part) -> list[str]:
     if isinstance(part, Lanes):
         return lanes_text(part)
+    if isinstance(part, Chart):
+        return chart_text(part)
     return _grid(part) if isinstance(part, Grid) else _table(part)
 
 

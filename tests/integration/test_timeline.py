@@ -118,13 +118,22 @@ def test_the_magic(notebook: Notebook) -> None:
     ordered = notebook.run("%mcjax timeline --order").stdout.splitlines()
     assert [line[3:].replace("─", "") for line in ordered[1:5]] == ["◇", "◇", "◇", "○"]
     assert notebook.run("%mcjax timeline --order").stdout.splitlines() == ordered
+    notebook.run("%%mcjax\nfor step in range(40):\n    y = f(x)")
+    loop = notebook.run("%mcjax timeline").stdout
+    assert "; a step ends with jit(<lambda>) f32[1024,1024], line 3\n" in loop
+    assert notebook.run("%mcjax timeline --step 20").stdout.startswith("Step 20 of 40 took ")
+    assert notebook.run("%mcjax timeline --from 39").stdout.startswith("Steps 39 to 40 of 40 took ")
+    assert notebook.error("%mcjax timeline --to 41") == (
+        "PictureError: The cell has no steps 1 to 41: its steps are 1 to 40, each with "
+        "jit(<lambda>) f32[1024,1024]"
+    )
     assert notebook.error("%mcjax log --order") == (
         "OptionError: %mcjax log --order: --order is only accepted by %mcjax timeline. "
         "Help: %mcjax?"
     )
     assert notebook.error("%mcjax timeline --ordr") == (
-        "OptionError: %mcjax timeline --ordr: there is no option --ordr. Options: --order. "
-        "Help: %mcjax?"
+        "OptionError: %mcjax timeline --ordr: there is no option --ordr. Options: --order, "
+        "--step, --from, --to. Help: %mcjax?"
     )
 
 

@@ -199,7 +199,7 @@ def test_help_explains_each_option_once() -> None:
         "Option of run:",
         "Option of log:",
         "Option of debug:",
-        "Option of timeline:",
+        "Options of timeline:",
         "Options of restart:",
     ]
     explained = [line.split()[0].rstrip(",") for line in lines if line.startswith("  -")]

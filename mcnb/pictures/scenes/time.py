@@ -152,16 +152,23 @@ def _latecomer(time: Timeline) -> Iterable[str]:
     waited = max(map(m.waited, m.came))
     last = max(m.came, key=lambda k: m.came[k])
     at = f"At {lines_of(m)}, others" if lines_of(m) else "Others"
-    doing = _doing(time.lanes.get(last, ()), min(m.came.values()), m.came[last])
-    yield f"{at} waited up to {seconds(waited)} for P{last}{doing}."
+    meanwhile = doing(time.lanes.get(last, ()), min(m.came.values()), m.came[last])
+    which = f", which was {meanwhile}" if meanwhile else ""
+    yield f"{at} waited up to {seconds(waited)} for P{last}{which}."
 
 
 def _lateness(m: Meeting) -> float:
     return max(m.came.values()) - min(m.came.values())
 
 
-def _doing(lane: Sequence[Stretch], begin: float, end: float) -> str:
-    """Describe the main activities of a process in an interval, in order."""
+def doing(lane: Sequence[Stretch], begin: float, end: float) -> str:
+    """Describe the main activities of a process in an interval, in order; empty if unknown.
+
+    Args:
+        lane: What the process did.
+        begin: Begin of the interval, in seconds since the cell began.
+        end: Its end.
+    """
     during: dict[tuple[Kind, int | None], float] = defaultdict(float)
     for s in lane:
         share = min(s.end, end) - max(s.begin, begin)
@@ -172,7 +179,7 @@ def _doing(lane: Sequence[Stretch], begin: float, end: float) -> str:
         if share >= LEAST_DONE * (end - begin):
             name = "in Python" if kind == "python" else KINDS_OF_BARS[kind][0]
             said.append(name if line is None else f"{name} at line {line}")
-    return f", which was {', then '.join(said)}" if said else ""
+    return ", then ".join(said)
 
 
 def _in_vain(time: Timeline) -> Iterable[str]:

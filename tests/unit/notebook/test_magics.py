@@ -460,10 +460,26 @@ def test_the_log_and_the_timeline_are_those_of_the_last_cell(
     assert capsys.readouterr().out == f"{log_text([record] * 3, 2, full=True)}\n"
     drawn: list[Any] = []
     monkeypatch.setattr(module, "display", drawn.append)
-    monkeypatch.setattr(Result, "timeline", lambda self, order: (self is cluster.last, order))
-    magics.mcjax("timeline")
-    magics.mcjax("timeline --order")
-    assert drawn == [(True, False), (True, True)]
+    monkeypatch.setattr(Result, "timeline", lambda self, **given: (self is cluster.last, given))
+    for line in ("", "--order", "--step 3", "--from 2", "--to 9 --from 4", "--to 5 --order"):
+        magics.mcjax(f"timeline {line}")
+    assert drawn == [
+        (True, {"order": False, "steps": None}),
+        (True, {"order": True, "steps": None}),
+        (True, {"order": False, "steps": 3}),
+        (True, {"order": False, "steps": (2, None)}),
+        (True, {"order": False, "steps": (4, 9)}),
+        (True, {"order": True, "steps": (None, 5)}),
+    ]
+    with pytest.raises(OptionError) as both:
+        magics.mcjax("timeline --step 3 --to 4")
+    assert str(both.value) == "--step 3 is one step; for several, use --from and --to only"
+    with pytest.raises(OptionError) as none:
+        magics.mcjax("timeline --step 0")
+    assert str(none.value) == (
+        "--step 0: the number of a step is a whole number from 1 to 1000000000. "
+        "For example: --step 20"
+    )
 
 
 def test_one_command_of_the_debugger(

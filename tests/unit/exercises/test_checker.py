@@ -67,8 +67,8 @@ def test_an_answer_that_several_processes_lack() -> None:
     assert graded(RIGHT | {0: UNSET, 1: 7, 3: UNSET}) == Grade(
         False,
         f"{HEAD}[0,3] yours: not set yet\n[1]   yours: 7\n[2]   yours: 9\n"
-        "Hint: Set own_sum on every process, in a cell that begins with %%mcjax; processes 0,3 have "
-        "none.",
+        "Hint: Set own_sum on every process, in a cell that begins with %%mcjax; processes 0,3 "
+        "have none.",
         tried=True,
     )
 

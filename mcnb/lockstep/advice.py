@@ -89,6 +89,7 @@ IMPORTS = {
     "mesh_utils": "from jax.experimental import mesh_utils",
     "multihost_utils": "from jax.experimental import multihost_utils",
     "partial": "from functools import partial",
+    "mcnb": "import mcnb",
 }
 _MODULE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
 _NAME = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")

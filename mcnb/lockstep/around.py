@@ -13,18 +13,10 @@ from dataclasses import dataclass, replace
 from types import CodeType, FrameType
 from typing import TypeAlias
 
-from mcnb.lockstep.dependence import (
-    Asked,
-    Scope,
-    Search,
-    first_line,
-    last_line,
-    leaves,
-    parsed,
-    scope_of,
-)
+from mcnb.lockstep.dependence import Asked, Scope, Search, scope_of
 from mcnb.lockstep.model import Condition, Detail
 from mcnb.lockstep.source import Place
+from mcnb.lockstep.syntax import first_line, last_line, leaves, parsed
 from mcnb.lockstep.threads import line_at
 
 _LONGEST_SOURCE = 100

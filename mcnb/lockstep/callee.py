@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Sequence
 from types import CodeType, FrameType
 
-from mcnb.lockstep.dependence import parsed
 from mcnb.lockstep.source import WRAPPERS
+from mcnb.lockstep.syntax import parsed
 
 # A longer expression says less than the name of the function.
 _LONGEST = 40

@@ -17,13 +17,29 @@ import functools
 import inspect
 import linecache
 import sys
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import FrameType, FunctionType, ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
 from mcnb.lockstep.ranks import rank_variables
+from mcnb.lockstep.syntax import (
+    DEFINITIONS,
+    Function,
+    assigned_in,
+    assignments,
+    deciding,
+    declares_global,
+    first_line,
+    is_name,
+    last_line,
+    last_name,
+    of_this_scope,
+    parameters_of,
+    parsed,
+    set_attributes,
+    whole_of,
+)
 
 # What tells a process its index, or its host; as a function, an attribute or a method.
 _PROCESS_INDEX = frozenset(
@@ -69,13 +85,12 @@ _VARYING: Mapping[str, frozenset[str] | None] = {
 # Of these, the ones that are the same on all processes once the program has set a seed.
 _SEEDED = ("random", "numpy.random.mtrand")
 _NOW = frozenset(("now", "today", "utcnow"))
+# The function of JAX that calls another one for the elements of an array.
+_FROM_CALLBACK = "make_array_from_callback"
 # How many functions and modules deep, and how many expressions, the search goes.
 _DEEPEST, _MOST = 6, 1000
 # Modules of the types of functions, and of what wraps them.
 _FUNCTIONS = ("builtins", "functools", "jax", "types")
-
-_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-_Definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +102,14 @@ class Asked:
         line: The line.
         far: Whether that is in a function, a class or a module that the expression only refers to.
         is_index: Whether the expression is a name of the process index, and no more.
+        of_elements: Whether only the elements of an array depend on it, and not its shape.
     """
 
     filename: str
     line: int
     far: bool = False
     is_index: bool = False
+    of_elements: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,7 +125,7 @@ class Scope:
     """
 
     filename: str
-    functions: tuple[_Function, ...] = ()
+    functions: tuple[Function, ...] = ()
     values: Mapping[str, Any] | None = None
     caller: tuple[Scope, int] | None = None
 
@@ -119,10 +136,10 @@ class Scope:
 
 def scope_of(filename: str, line: int, frame: FrameType | None = None) -> Scope:
     """Return the scope of a line, with the values that names have in its frame."""
-    functions: list[_Function] = []
+    functions: list[Function] = []
     node: ast.AST | None = parsed(filename)
     while node is not None:
-        if isinstance(node, _Definitions):
+        if isinstance(node, DEFINITIONS):
             functions.append(node)
         inside = ast.iter_child_nodes(node)
         node = next((one for one in inside if first_line(one) <= line <= last_line(one)), None)
@@ -141,7 +158,7 @@ class Search:
     Example:
         >>> test = ast.parse("process_index() == 0", mode="eval").body
         >>> Search().expression(test, Scope("train.py"))
-        Asked(filename='train.py', line=1, far=False, is_index=False)
+        Asked(filename='train.py', line=1, far=False, is_index=False, of_elements=False)
         >>> Search().expression(ast.parse("broadcast_one_to_all(process_index())").body[0].value,
         ...     Scope("train.py"))
     """
@@ -173,7 +190,7 @@ class Search:
                 found = self._used(here, self._attribute(node, scope, depth))
                 return found or self.expression(node.value, scope, depth)
             case ast.Call(func=function):
-                if _last_name(function) in _AGREED:
+                if last_name(function) in _AGREED:
                     return None
                 if self._varying and _varies(node, scope):
                     return here
@@ -185,12 +202,26 @@ class Search:
                     parts = [function if named else function.value, *parts]
                 elif called is None and not self._is_function(function, scope):
                     parts = [function, *parts]
-                return called or self._first(parts, scope, depth)
+                found = called or self._first(parts, scope, depth)
+                return found or self._element(node, scope, depth)
             case ast.Constant(value=str() as text):
                 return here if text in _VARIABLES else None
             case ast.Lambda():
                 return None
         return self._first(ast.iter_child_nodes(node), scope, depth)
+
+    def _element(self, call: ast.Call, scope: Scope, depth: int) -> Asked | None:
+        """Return where what a callback returns for an array's elements depends on the process."""
+        if not self._varying or last_name(call.func) != _FROM_CALLBACK:
+            return None
+        named = (one.value for one in call.keywords if one.arg == "data_callback")
+        callback = next(named, call.args[2] if len(call.args) > 2 else None)
+        if isinstance(callback, ast.Lambda):
+            inside = replace(scope, functions=(*scope.functions, callback), caller=None)
+            found = self._result(callback, inside, depth + 1)
+        else:
+            found = None if callback is None else self._called(callback, scope, depth)
+        return found and replace(found, of_elements=True)
 
     def _first(self, nodes: Iterable[ast.AST], scope: Scope, depth: int) -> Asked | None:
         found = (self.expression(node, scope, depth) for node in nodes)
@@ -225,13 +256,13 @@ class Search:
         for i in range(len(scope.functions), 0, -1):
             function = scope.functions[i - 1]
             outer = replace(scope, functions=scope.functions[:i])
-            if _declares_global(function, name):
+            if declares_global(function, name):
                 break
-            values = [value for at, value in _assigned_in(function) if _is_name(at, name)]
+            values = [value for at, value in assigned_in(function) if is_name(at, name)]
             if values:
                 found = self._assigned(values, outer, depth)
                 return found or self._changed(name, function, outer, depth)
-            if name in _parameters(function):
+            if name in parameters_of(function):
                 is_innermost = i == len(scope.functions)
                 return self._argument(function, name, scope, depth) if is_innermost else None
         module = replace(scope, functions=())
@@ -253,8 +284,8 @@ class Search:
             return None
         parts = [
             value
-            for at, value in _assigned_in(node)
-            if not _is_name(at, name) and _is_name(_whole(at), name)
+            for at, value in assigned_in(node)
+            if not is_name(at, name) and is_name(whole_of(at), name)
         ]
         found = self._first([*parts, *_tests_around(node, name)], scope, depth)
         return found and replace(found, is_index=False)
@@ -282,7 +313,7 @@ class Search:
                     return None
                 return _far(self._name(node.attr, Scope(_file_of(owner)), depth))
             if owner is None:
-                values = _set_attributes(scope.filename, node.attr)
+                values = set_attributes(scope.filename, node.attr)
                 return self._assigned(values, scope, depth + 1)
             kind = owner if isinstance(owner, type) else type(owner)
             for one in kind.__mro__:
@@ -306,7 +337,7 @@ class Search:
     def _of_class(self, name: str, attribute: str, filename: str, depth: int) -> Asked | None:
         for node in _nodes(id(parsed(filename)), filename).classes.get(name, ()):
             for method in ast.walk(node):
-                for at, value in _assignments(method):
+                for at, value in assignments(method):
                     if isinstance(at, ast.Attribute) and at.attr == attribute:
                         scope = scope_of(filename, value.lineno)
                         if found := self._assigned([value], scope, depth + 1):
@@ -318,7 +349,7 @@ class Search:
         value = _value(function, scope)
         if not type(value).__module__.startswith(_FUNCTIONS):
             value = None  # an object of the program's, whose attributes may be computed
-        if {_last_name(function), getattr(value, "__name__", "")} & _PROCESS_INDEX:
+        if {last_name(function), getattr(value, "__name__", "")} & _PROCESS_INDEX:
             return Asked(scope.filename, function.lineno)
         if value is None and isinstance(function, ast.Name):
             found = _definition(function.id, scope)
@@ -355,13 +386,13 @@ class Search:
         scope = Scope(code.co_filename, (*outer, node), values)
         return _far(self._result(node, scope, depth + 1))
 
-    def _result(self, function: _Function, scope: Scope, depth: int) -> Asked | None:
+    def _result(self, function: Function, scope: Scope, depth: int) -> Asked | None:
         """Return where what a function returns, or whether it does so, depends on the process."""
         if isinstance(function, ast.Lambda):
             return self.expression(function.body, scope, depth)
-        return self._first(_deciding(function.body), scope, depth)
+        return self._first(deciding(function.body), scope, depth)
 
-    def _argument(self, function: _Function, name: str, scope: Scope, depth: int) -> Asked | None:
+    def _argument(self, function: Function, name: str, scope: Scope, depth: int) -> Asked | None:
         """Return where the argument that the caller passes depends on the process."""
         if scope.caller is None or isinstance(function, ast.Lambda):
             return None
@@ -371,7 +402,7 @@ class Search:
         for node in _nodes(id(parsed(caller.filename)), caller.filename).calls:
             if not node.lineno <= line <= (node.end_lineno or node.lineno):
                 continue
-            called = _last_name(node.func)
+            called = last_name(node.func)
             if called != function.name and not (function.name == "__init__" and called):
                 continue
             for keyword in node.keywords:
@@ -385,63 +416,13 @@ class Search:
         return None
 
 
-def parsed(filename: str) -> ast.Module:
-    """Return the syntax tree of a file that `linecache` knows; an empty one if it has none."""
-    return _parse("".join(linecache.getlines(filename)))
-
-
-@functools.lru_cache(maxsize=2048)
-def _parse(source: str) -> ast.Module:
-    try:
-        # Warnings about the learner's code were shown when the code was compiled.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(source)
-    except (SyntaxError, ValueError):  # a cell with a magic in it, or a file that is no text
-        return ast.Module([], [])
-
-
-def first_line(node: ast.AST) -> int:
-    """Return the first line of a node, with its decorators."""
-    lines = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
-    return min([*lines, *_spans(node, "lineno")], default=1 << 60)
-
-
-def last_line(node: ast.AST) -> int:
-    """Return the last line of a node."""
-    return max(_spans(node, "end_lineno"), default=-1)
-
-
-def _spans(node: ast.AST, which: str) -> list[int]:
-    own = getattr(node, which, None)
-    if own is not None:
-        return [own]
-    # The cases of a match and the arguments of a function have no line numbers.
-    return [line for child in ast.iter_child_nodes(node) for line in _spans(child, which)]
-
-
-def leaves(statements: Sequence[ast.AST]) -> bool:
-    """Return whether statements end by returning from the function, or ending the program."""
-    last = statements[-1] if statements else None
-    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        return _last_name(last.value.func) in ("exit", "_exit", "quit")
-    return isinstance(last, ast.Return)
-
-
-def _whole(target: ast.expr) -> ast.expr:
-    """Return `w` for `w[0].a`."""
-    while isinstance(target, (ast.Subscript, ast.Attribute)):
-        target = target.value
-    return target
-
-
 def _tests_around(node: ast.AST, name: str) -> Iterator[ast.expr]:
     """Yield the conditions under which a block assigns to a name or to a part of its object."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, (*_Definitions, ast.ClassDef)):
+        if isinstance(child, (*DEFINITIONS, ast.ClassDef)):
             continue
         if isinstance(child, (ast.If, ast.While)) and any(
-            _is_name(_whole(at), name) for at, _ in _assigned_in(child)
+            is_name(whole_of(at), name) for at, _ in assigned_in(child)
         ):
             yield child.test
         yield from _tests_around(child, name)
@@ -453,11 +434,11 @@ def _is_index(value: ast.expr) -> bool:
         case ast.Call(func=ast.Name(id="int"), args=[inner]):
             return _is_index(inner)
         case ast.Call(func=function):
-            named = _last_name(function) in _PROCESS_INDEX
+            named = last_name(function) in _PROCESS_INDEX
             return named or any(_is_variable(one) for one in value.args)
         case ast.Subscript(slice=key):
             return _is_variable(key)
-    return _last_name(value) in _PROCESS_INDEX
+    return last_name(value) in _PROCESS_INDEX
 
 
 def _is_variable(node: ast.expr) -> bool:
@@ -472,7 +453,7 @@ def _varies(call: ast.Call, scope: Scope) -> bool:
         owner = None
     module = getattr(function, "__module__", None) if owner is None else type(owner).__module__
     name = str(getattr(function, "__name__", ""))
-    if isinstance(call.func, ast.Attribute) and _last_name(call.func.value) in ("datetime", "date"):
+    if isinstance(call.func, ast.Attribute) and last_name(call.func.value) in ("datetime", "date"):
         return call.func.attr in _NOW
     names = _VARYING.get(str(module), frozenset())
     if names is not None and name not in names:
@@ -482,96 +463,18 @@ def _varies(call: ast.Call, scope: Scope) -> bool:
     if str(module) not in _SEEDED:
         return True
     calls = _nodes(id(parsed(scope.filename)), scope.filename).calls
-    return name != "seed" and not any(_last_name(one.func) == "seed" for one in calls)
+    return name != "seed" and not any(last_name(one.func) == "seed" for one in calls)
 
 
 def _far(found: Asked | None) -> Asked | None:
     return found and replace(found, far=True)
 
 
-def _is_name(target: ast.expr, name: str) -> bool:
-    return isinstance(target, ast.Name) and target.id == name
-
-
-def _declares_global(function: ast.AST, name: str) -> bool:
-    inside = _of_this_scope(function)
-    return any(isinstance(node, ast.Global) and name in node.names for node in inside)
-
-
-def _last_name(node: ast.expr) -> str:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return ""
-
-
-def _parameters(function: _Function) -> set[str]:
-    given = function.args
-    extra = [one for one in (given.vararg, given.kwarg) if one is not None]
-    return {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, *extra)}
-
-
-def _of_this_scope(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the descendants of a node, without the content of functions and classes in it."""
-    for child in ast.iter_child_nodes(node):
-        yield child
-        if not isinstance(child, (*_Definitions, ast.ClassDef)):
-            yield from _of_this_scope(child)
-
-
-def _assigned_in(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    for inner in _of_this_scope(node):
-        yield from _assignments(inner)
-
-
-def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield the targets and values of an assignment; `a, b = c, d` yields two pairs."""
-    match node:
-        case ast.Assign(targets=targets, value=value):
-            for target in targets:
-                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                    yield from zip(target.elts, value.elts, strict=False)
-                else:
-                    yield target, value
-        case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr() if node.value is not None:
-            yield node.target, node.value
-
-
-def _set_attributes(filename: str, name: str) -> list[ast.expr]:
-    """Return what a file assigns to attributes of a name, of whatever objects."""
-    return [
-        value
-        for node in ast.walk(parsed(filename))
-        for at, value in _assignments(node)
-        if isinstance(at, ast.Attribute) and at.attr == name
-    ]
-
-
-def _deciding(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield what a function returns, and the conditions for returning."""
-    for statement in statements:
-        if isinstance(statement, (*_Definitions, ast.ClassDef)):
-            continue
-        if isinstance(statement, ast.Return):
-            if statement.value is not None:
-                yield statement.value
-            continue
-        if any(isinstance(node, ast.Return) for node in _of_this_scope(statement)):
-            if isinstance(statement, (ast.If, ast.While)):
-                yield statement.test
-            elif isinstance(statement, ast.Match):
-                yield statement.subject
-        kinds = (ast.stmt, ast.ExceptHandler, ast.match_case)
-        yield from _deciding(
-            one for one in ast.iter_child_nodes(statement) if isinstance(one, kinds)
-        )
-
-
 @dataclass
 class _Nodes:
     """Parts of a file: functions by their first lines, classes by their names, and calls."""
 
-    functions: dict[int, _Function] = field(default_factory=dict)
+    functions: dict[int, Function] = field(default_factory=dict)
     classes: dict[str, list[ast.ClassDef]] = field(default_factory=dict)
     calls: list[ast.Call] = field(default_factory=list)
 
@@ -581,7 +484,7 @@ def _nodes(_tree: int, filename: str) -> _Nodes:
     """Return the parts of a file; the first argument tells a changed file from what it was."""
     found = _Nodes()
     for node in ast.walk(parsed(filename)):
-        if isinstance(node, _Definitions):
+        if isinstance(node, DEFINITIONS):
             found.functions.setdefault(first_line(node), node)
         elif isinstance(node, ast.ClassDef):
             found.classes.setdefault(node.name, []).append(node)
@@ -604,7 +507,7 @@ class _Index:
     assigned: dict[str, tuple[str, list[ast.expr]]] = field(default_factory=dict)
     imports: dict[str, tuple[ast.ImportFrom, str]] = field(default_factory=dict)
     stars: list[ast.ImportFrom] = field(default_factory=list)
-    functions: dict[str, _Function] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
 
 
 def _index_of(filename: str) -> _Index:
@@ -621,13 +524,13 @@ def _index(files: tuple[tuple[str, int, int], ...]) -> _Index:
     found = _Index()
     for filename, *_ in files:
         tree = parsed(filename)
-        assigned = [*_assigned_in(tree)]
+        assigned = [*assigned_in(tree)]
         for node in ast.walk(tree):
-            if isinstance(node, _Definitions):
+            if isinstance(node, DEFINITIONS):
                 assigned += [
                     (at, value)
-                    for at, value in _assigned_in(node)
-                    if isinstance(at, ast.Name) and _declares_global(node, at.id)
+                    for at, value in assigned_in(node)
+                    if isinstance(at, ast.Name) and declares_global(node, at.id)
                 ]
             elif isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
@@ -641,18 +544,18 @@ def _index(files: tuple[tuple[str, int, int], ...]) -> _Index:
                 file, values = found.assigned.setdefault(at.id, (filename, []))
                 if file == filename:
                     values.append(value)
-        for node in _of_this_scope(tree):
-            if isinstance(node, _Definitions[:2]):
+        for node in of_this_scope(tree):
+            if isinstance(node, DEFINITIONS[:2]):
                 found.functions.setdefault(node.name, node)
     return found
 
 
-def _definition(name: str, scope: Scope) -> tuple[_Function, Scope] | None:
+def _definition(name: str, scope: Scope) -> tuple[Function, Scope] | None:
     """Return the function of a name that is defined in the scope's file, with its scope."""
     for i in range(len(scope.functions), 0, -1):
         outer = scope.functions[:i]
-        for node in _of_this_scope(outer[-1]):
-            if isinstance(node, _Definitions[:2]) and node.name == name:
+        for node in of_this_scope(outer[-1]):
+            if isinstance(node, DEFINITIONS[:2]) and node.name == name:
                 return node, replace(scope, functions=(*outer, node), caller=None)
     function = _index_of(scope.filename).functions.get(name)
     if function is None:

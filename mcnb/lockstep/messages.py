@@ -8,7 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mcnb._text import a_or_an, grouped, label, name_processes, ordinal, plural
-from mcnb.lockstep.differences import NO_DIFFERENCE, detail_of, difference_of, told_apart
+from mcnb.lockstep.differences import (
+    NO_DIFFERENCE,
+    Difference,
+    detail_of,
+    difference_of,
+    told_apart,
+)
 from mcnb.lockstep.hints import WITHOUT_CAUSE, Group, advise, is_uncertain, without_order
 from mcnb.lockstep.model import (
     Caught,
@@ -307,7 +313,7 @@ reaching it'
         led = _variable(verdict, count)
         hint = without_order(hint, verdict) if led else hint
     if not led and difference.argument:
-        led = _origin(verdict, difference.argument)
+        led = _origin(verdict, difference)
     happened = _HAPPENED.get(verdict.happened, "")
     parted = _parted(verdict, count)
     parts = (
@@ -407,12 +413,12 @@ def _variable(verdict: Verdict, count: int) -> str:
     return ""
 
 
-def _origin(verdict: Verdict, argument: str) -> str:
+def _origin(verdict: Verdict, difference: Difference) -> str:
     """Tell where an argument that differs begins to do so; empty if that is not known."""
-    parameter = re.split(r"[.\[]", argument)[0]
+    parameter = re.split(r"[.\[]", difference.argument)[0]
     for _, detail in sorted(verdict.details.items()):
         origin = detail.origins.get(parameter) or detail.origins.get("")
-        if origin is not None:
+        if origin is not None and (difference.aspect == "value" or not origin.of_elements):
             said = f"`{origin.name}` depends on a value that differs between processes"
             return f"{said}: `{origin.source}` ({origin.place})" if origin.source else said
     return ""

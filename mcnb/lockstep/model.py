@@ -395,11 +395,13 @@ class Origin:
         name: What the learner's code calls the argument.
         place: The line.
         source: The line of source.
+        of_elements: Whether only its elements differ there, and not its shape.
     """
 
     name: str
     place: str
     source: str = ""
+    of_elements: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,8 @@ def origins_of(
                 is_name = isinstance(argument, (ast.Name, ast.Attribute)) or not parameters
                 words = ast.unparse(argument) if is_name else parameter
                 place = name(asked.filename, asked.line)
-                found[parameter] = Origin(words, place, source_of(asked.filename, asked.line))
+                source = source_of(asked.filename, asked.line)
+                found[parameter] = Origin(words, place, source, asked.of_elements)
     if parameters:
         return found
     each = [*found.values()]

@@ -12,8 +12,9 @@ from typing import Any
 
 from mcnb._text import a_or_an
 from mcnb.lockstep.around import Spot, scopes_of
-from mcnb.lockstep.dependence import Search, first_line, last_line, parsed
+from mcnb.lockstep.dependence import Search
 from mcnb.lockstep.model import Variable
+from mcnb.lockstep.syntax import first_line, last_line, parsed
 
 # The longest description of a value, and the most variables that a process describes.
 _LONGEST, _MOST = 60, 40

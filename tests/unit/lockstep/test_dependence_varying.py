@@ -23,14 +23,18 @@ NAMES = {module.__name__: module for module in MODULES}
 NAMES |= {"np": np, "default_rng": default_rng, "time_ns": time_ns, "now": datetime.datetime.now}
 
 
-def found(source: str, *, varying: bool = True) -> int | None:
-    """Return the line at which the last expression of a program begins to differ."""
+def look(source: str, *, varying: bool = True) -> Asked | None:
+    """Return where the last expression of a program begins to differ."""
     filename = "train.py"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     last = ast.parse(source).body[-1]
     assert isinstance(last, ast.Expr)
-    asked = Search(varying=varying).expression(last.value, Scope(filename, (), NAMES))
-    assert asked is None or isinstance(asked, Asked)
+    return Search(varying=varying).expression(last.value, Scope(filename, (), NAMES))
+
+
+def found(source: str, *, varying: bool = True) -> int | None:
+    """Return the line at which it does."""
+    asked = look(source, varying=varying)
     return asked and asked.line
 
 
@@ -114,4 +118,28 @@ def test_the_line_is_found_through_names_and_functions(source: str, line: int | 
 def test_changes_that_only_some_processes_make(source: str, line: int | None) -> None:
     assert found(source) == line
     if "w[" in source:
+        assert found(source, varying=False) is None
+
+
+@pytest.mark.usefixtures("no_cells")
+@pytest.mark.parametrize(
+    ("source", "line", "of_elements"),
+    [
+        ("v = draw(process_index())\nmake_array_from_callback(s, on, lambda i: v[i])", 1, True),
+        ("v = draw(process_index())\ndef rows(i):\n    return v[i]\n"
+         "w = jax.make_array_from_callback(s, on, rows)\nw * 2", 1, True),
+        ("make_array_from_callback(s, on, data_callback=lambda i: time.time())", 1, True),
+        ("n = process_index()\nmake_array_from_callback((n, 2), on, lambda i: ones[i])", 2, False),
+        ("def load():\n    v = default_rng().random(3)\n"
+         "    return make_array_from_callback(s, on, lambda i: v[i])\nload()", 2, True),
+        ("make_array_from_callback(s, on, lambda i: ones[i])", None, False),
+        ("make_array_from_callback(s, on)", None, False),
+        ("v = process_index()\nsorted(ones, key=lambda i: v)", None, False),
+    ],
+)  # fmt: skip
+def test_elements_that_a_callback_returns(source: str, line: int | None, of_elements: bool) -> None:
+    asked = look(source)
+    assert (asked and asked.line) == line
+    assert asked is None or asked.of_elements == of_elements
+    if of_elements:
         assert found(source, varying=False) is None

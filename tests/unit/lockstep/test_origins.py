@@ -165,6 +165,18 @@ def test_a_verdict_tells_where_an_argument_begins_to_differ(
     assert (f"{LED}{expected}{end}" in said) == bool(expected)
 
 
+def test_what_only_elements_depend_on_is_no_cause_of_another_shape() -> None:
+    origin = Origin("w", "train.py:8", "w = draw()", of_elements=True)
+    details = {1: Detail("step(w)", names=("w",), origins={"w": origin})}
+    shapes = {k: ProcessState("waits", one, 4) for k, one in enumerate((MATRIX, LONGER))}
+    assert LED not in explain(Verdict("mismatch", shapes, details=details), 2).sentence
+    values = {
+        k: ProcessState("waits", MATRIX, 4, value=SharedValue(0, (1,), str(k))) for k in range(2)
+    }
+    said = explain(Verdict("mismatch", values, details=details), 2).sentence
+    assert f"{LED}`w` depends on a value that differs between processes: `w = draw()`" in said
+
+
 def test_another_computation_has_no_argument_that_differs() -> None:
     launches = MATRIX, Launch("max", "2", (0, 1), ("f32[8]",))
     states = {k: ProcessState("waits", one, 4) for k, one in enumerate(launches)}

@@ -1,0 +1,149 @@
+"""Read the syntax trees of source files: of scripts and modules, and of a notebook's cells.
+
+Nothing here knows what a program means; `dependence`, `around` and `variables` do.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def parsed(filename: str) -> ast.Module:
+    """Return the syntax tree of a file that `linecache` knows; an empty one if it has none."""
+    return _parse("".join(linecache.getlines(filename)))
+
+
+@functools.lru_cache(maxsize=2048)
+def _parse(source: str) -> ast.Module:
+    try:
+        # Warnings about the learner's code were shown when the code was compiled.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except (SyntaxError, ValueError):  # a cell with a magic in it, or a file that is no text
+        return ast.Module([], [])
+
+
+def first_line(node: ast.AST) -> int:
+    """Return the first line of a node, with its decorators."""
+    lines = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
+    return min([*lines, *_spans(node, "lineno")], default=1 << 60)
+
+
+def last_line(node: ast.AST) -> int:
+    """Return the last line of a node."""
+    return max(_spans(node, "end_lineno"), default=-1)
+
+
+def _spans(node: ast.AST, which: str) -> list[int]:
+    own = getattr(node, which, None)
+    if own is not None:
+        return [own]
+    # The cases of a match and the arguments of a function have no line numbers.
+    return [line for child in ast.iter_child_nodes(node) for line in _spans(child, which)]
+
+
+def leaves(statements: Sequence[ast.AST]) -> bool:
+    """Return whether statements end by returning from the function, or ending the program."""
+    last = statements[-1] if statements else None
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        return last_name(last.value.func) in ("exit", "_exit", "quit")
+    return isinstance(last, ast.Return)
+
+
+def whole_of(target: ast.expr) -> ast.expr:
+    """Return `w` for `w[0].a`."""
+    while isinstance(target, (ast.Subscript, ast.Attribute)):
+        target = target.value
+    return target
+
+
+def is_name(target: ast.expr, name: str) -> bool:
+    """Return whether an expression is a name, and this one."""
+    return isinstance(target, ast.Name) and target.id == name
+
+
+def declares_global(function: ast.AST, name: str) -> bool:
+    """Return whether a function declares a name to be its module's."""
+    inside = of_this_scope(function)
+    return any(isinstance(node, ast.Global) and name in node.names for node in inside)
+
+
+def last_name(node: ast.expr) -> str:
+    """Return `c` for `c` and for `a.b.c`, and an empty string for other expressions."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def parameters_of(function: Function) -> set[str]:
+    """Return the names of a function's parameters."""
+    given = function.args
+    extra = [one for one in (given.vararg, given.kwarg) if one is not None]
+    return {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, *extra)}
+
+
+def of_this_scope(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the descendants of a node, without the content of functions and classes in it."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, (*DEFINITIONS, ast.ClassDef)):
+            yield from of_this_scope(child)
+
+
+def assigned_in(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield the targets and values of all assignments in a scope, without those of inner ones."""
+    for inner in of_this_scope(node):
+        yield from assignments(inner)
+
+
+def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield the targets and values of an assignment; `a, b = c, d` yields two pairs."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    yield from zip(target.elts, value.elts, strict=False)
+                else:
+                    yield target, value
+        case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr() if node.value is not None:
+            yield node.target, node.value
+
+
+def set_attributes(filename: str, name: str) -> list[ast.expr]:
+    """Return what a file assigns to attributes of a name, of whatever objects."""
+    return [
+        value
+        for node in ast.walk(parsed(filename))
+        for at, value in assignments(node)
+        if isinstance(at, ast.Attribute) and at.attr == name
+    ]
+
+
+def deciding(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield what a function returns, and the conditions for returning."""
+    for statement in statements:
+        if isinstance(statement, (*DEFINITIONS, ast.ClassDef)):
+            continue
+        if isinstance(statement, ast.Return):
+            if statement.value is not None:
+                yield statement.value
+            continue
+        if any(isinstance(node, ast.Return) for node in of_this_scope(statement)):
+            if isinstance(statement, (ast.If, ast.While)):
+                yield statement.test
+            elif isinstance(statement, ast.Match):
+                yield statement.subject
+        kinds = (ast.stmt, ast.ExceptHandler, ast.match_case)
+        yield from deciding(
+            one for one in ast.iter_child_nodes(statement) if isinstance(one, kinds)
+        )

@@ -1,11 +1,14 @@
-"""Links and anchors of Markdown files, as GitHub makes them."""
+"""Links and anchors of Markdown files, as GitHub makes them, and what they quote."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+_BLOCK = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
+_SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 
 
@@ -28,3 +31,21 @@ def anchors(path: Path) -> dict[str, str]:
             anchor = f"{slug}-{again}"
         found[anchor] = text
     return found
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a Markdown file: its language, which may be empty, and its lines."""
+
+    language: str
+    text: str
+
+
+def blocks(path: Path) -> list[Block]:
+    """Return the fenced blocks of a Markdown file."""
+    return [Block(*found) for found in _BLOCK.findall(path.read_text())]
+
+
+def spans(path: Path) -> list[str]:
+    """Return what stands in backticks in the prose and the tables of a Markdown file, once each."""
+    return list(dict.fromkeys(_SPAN.findall(_BLOCK.sub("", path.read_text()))))

@@ -6,6 +6,7 @@ What JAX's tutorial on several controllers prints on a v5litepod-16 comes out he
 from __future__ import annotations
 
 import importlib.util
+import linecache
 import re
 import time
 from types import SimpleNamespace
@@ -26,7 +27,9 @@ from mcnb.pictures.program import Use
 from mcnb.pods import pod as pod_module
 from mcnb.pods import topology
 from mcnb.pods.bounds import CHIPS, least_time
+from tests.conftest import ROOT
 from tests.support.fake_devices import fake_devices
+from tests.support.markdown import blocks
 from tests.support.timing import known_work_s
 
 needs_compiler = pytest.mark.skipif(
@@ -196,6 +199,15 @@ def test_a_picture_of_a_pod(pod: mcnb.Pod) -> None:
     bundle = pod._repr_mimebundle_()
     assert bundle["text/plain"] == text
     assert bundle["image/svg+xml"].startswith("<svg ")
+
+
+@needs_compiler
+def test_the_page_on_pods(capsys: pytest.CaptureFixture[str], no_cells: None) -> None:
+    del no_cells
+    program, shown = (block.text for block in blocks(ROOT / "docs" / "pods.md"))
+    linecache.cache["train.py"] = (len(program), None, program.splitlines(True), "train.py")
+    exec(compile(program, "train.py", "exec"), {"__name__": "train", "__file__": "train.py"})
+    assert capsys.readouterr().out == shown
 
 
 @needs_compiler

@@ -6,6 +6,7 @@
     python tools/dev.py lesson 05            execute a lesson and store its outputs
     python tools/dev.py gallery              draw the pictures of notebooks/gallery.md again
     python tools/dev.py screenshots          run the lessons in JupyterLab, and photograph them
+    python tools/dev.py recording            record the moving picture of the README
     python tools/dev.py bench start          a benchmark: start, lockstep, hosts, stopping, training
     python tools/dev.py guests jax=CHECKOUT  other projects' tests, with the check and without it
     python tools/dev.py pages PAGE...        pages of documentation, on one process and on several
@@ -84,6 +85,7 @@ def command_line(words: Sequence[str]) -> list[str]:
     lesson.add_argument("numbers", nargs="+")
     commands.add_parser("gallery")
     commands.add_parser("screenshots")
+    commands.add_parser("recording")
     commands.add_parser("docs")
     commands.add_parser("pin")
     for name in ("guests", "pages"):

@@ -22,6 +22,7 @@ from tests.conftest import ROOT, Notebook, once
 from tests.support.clients import HANG_S
 from tests.support.command import MCNB
 from tests.support.markdown import blocks, spans
+from tools import recording
 
 pytestmark = pytest.mark.thorough("runs every command of the pages")
 
@@ -428,6 +429,16 @@ def test_the_program_that_drives_a_cluster(
     folded = "\n".join(f"[{k}] {k} 8" for k in range(4))
     assert (code, said) == (0, f"{folded}\n\n3 8\n\n{own}\n")
     assert f"# {own}" in program
+
+
+@once
+def test_the_session_of_the_moving_picture(empty_notebook: Notebook) -> None:
+    shown = [without_escapes(empty_notebook.run(cell).stdout) for cell, _ in recording.CELLS]
+    assert shown[0].endswith("Ready: 4 processes x 2 CPU devices\n")
+    own = "".join(f"[{k}]     I am process {k}\n" for k in range(4))
+    assert shown[1] == f"{own}[all 4] 8\n"
+    assert shown[2].startswith("[all 4]\nfloat32[8,4]  P('a', 'b')\n")
+    assert shown[3].startswith("LockstepError: Processes diverged: a participant is missing\n")
 
 
 def test_each_command_has_a_test() -> None:

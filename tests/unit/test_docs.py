@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.conftest import ROOT
 from tests.support.markdown import LINK, anchors
@@ -51,6 +52,14 @@ def test_there_are_pictures() -> None:
 
 def test_the_first_page_is_short() -> None:
     assert len(README.read_bytes()) <= 6_000
+
+
+def test_the_moving_picture_is_small_and_has_a_still_one() -> None:
+    path = ROOT / "notebooks" / "images" / "readme_session.gif"
+    assert path.stat().st_size <= 1_000_000
+    with Image.open(path) as moving, Image.open(path.with_suffix(".png")) as still:
+        assert (moving.format, moving.size) == ("GIF", still.size)
+        assert getattr(moving, "n_frames", 1) >= 20
 
 
 def test_each_page_is_in_the_list() -> None:

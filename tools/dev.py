@@ -10,6 +10,7 @@
     python tools/dev.py bench start          a benchmark: start, lockstep, hosts, stopping, training
     python tools/dev.py guests jax=CHECKOUT  other projects' tests, with the check and without it
     python tools/dev.py pages PAGE...        pages of documentation, on one process and on several
+    python tools/dev.py release PYTHON...    the wheel, with the oldest and newest dependencies
     python tools/dev.py docs                 build the site of the documentation, in build/site
     python tools/dev.py pin                  pin what CI installs to today's newest releases
 
@@ -88,7 +89,7 @@ def command_line(words: Sequence[str]) -> list[str]:
     commands.add_parser("recording")
     commands.add_parser("docs")
     commands.add_parser("pin")
-    for name in ("guests", "pages"):
+    for name in ("guests", "pages", "release"):
         own = commands.add_parser(name, add_help=False)
         own.add_argument("words", nargs=argparse.REMAINDER)
     bench = commands.add_parser("bench")

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
-
-REQUIREMENT = re.compile(r"([\w-]+)>=([\d.]+)")
-
-
-def oldest(requirements: list[str]) -> dict[str, str]:
-    """Return the lowest release that each requirement allows; one without a limit has none."""
-    found = [REQUIREMENT.fullmatch(one) for one in requirements if not one.startswith("mcnb")]
-    assert all(found), requirements
-    return {match[1]: match[2] for match in found if match}
+from tools import release
 
 
 @pytest.mark.thorough("asks the package index")
 def test_the_oldest_releases_can_be_installed_together(tmp_path: Path) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lowest = oldest(project["dependencies"] + project["optional-dependencies"]["lab"])
+    lowest = release.oldest()
     words = [f"{name}=={version}.*" for name, version in lowest.items()]
     report = tmp_path / "report.json"
     done = subprocess.run(

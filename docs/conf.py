@@ -83,7 +83,10 @@ _CONTENTS = [
     ("The course", ["notebooks/README", *(f"notebooks/{name}" for name in LESSONS)]),
     ("Cells", ["docs/cells", "docs/pictures", "notebooks/gallery"]),
     ("Programs and machines", ["docs/programs", "docs/hosts", "docs/pods"]),
-    ("Verdicts", ["docs/verdicts", "tests/corpus/README", "docs/how_it_works"]),
+    (
+        "Verdicts",
+        ["docs/verdicts", "docs/each_verdict", "tests/corpus/README", "docs/how_it_works"],
+    ),
     ("Reference", ["docs/README", "docs/api", "CHANGELOG"]),
     ("To contribute", ["CONTRIBUTING", "docs/course/sources"]),
 ]

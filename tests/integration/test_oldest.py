@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import once
 from tools import release
 
 
+@once  # `tools/release.py` installs them on each Python, every night
 @pytest.mark.thorough("asks the package index")
 def test_the_oldest_releases_can_be_installed_together(tmp_path: Path) -> None:
     lowest = release.oldest()

@@ -6,10 +6,12 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from mcnb.lockstep.model import Condition, Detail, ProcessState, Verdict
+from mcnb.lockstep.model import Condition, Detail, Launch, ProcessState, Verdict
 
 # Processes with equal states.
 Group: TypeAlias = tuple[list[int], ProcessState]
+# multihost_utils.broadcast_one_to_all goes through NumPy, which refuses keys.
+SAME_SEED = "Make the key from the same seed on every process"
 _HINTS = {
     "condition": (
         "{0} runs only if {1}{2}. A collective must run on every participating process: move it "
@@ -83,6 +85,10 @@ _HINTS = {
         "process 0 to the others: "
         "jax.experimental.multihost_utils.broadcast_one_to_all(x)"
     ),
+    "key": (
+        "a replicated argument must be equal on all processes; otherwise the results are wrong, "
+        f"without an error. {SAME_SEED}"
+    ),
     "not invited": (
         "run the cell on all participants, or place the computation on a mesh of devices that "
         "belong to the processes of the cell"
@@ -105,6 +111,17 @@ def is_uncertain(hint: str) -> bool:
         (True, True, False)
     """
     return not hint or hint in WITHOUT_CAUSE or hint.startswith(_OF_LOOPS)
+
+
+def is_key(launch: Launch, argument: int) -> bool:
+    """Return whether an argument of a launch, by its position, is a random key.
+
+    Example:
+        >>> launch = Launch("jit(init)", "1", (0,), ("f32[8]", "key<fry>[]"))
+        >>> is_key(launch, 0), is_key(launch, 1), is_key(launch, 2)
+        (False, True, False)
+    """
+    return any(one.startswith("key<") for one in launch.arguments[argument : argument + 1])
 
 
 def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:
@@ -130,6 +147,11 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:
     handling = {bool(detail.handling) for detail, _ in known}
     if verdict.kind in ("not invited", "cycle"):
         return _HINTS[verdict.kind]
+    if why == "value" and any(
+        state.launch and state.value and is_key(state.launch, state.value.argument)
+        for _, state in groups
+    ):
+        return _HINTS["key"]
     if why in ("value", "barrier"):
         return _HINTS[why]
     if any(state.doing == "raised" for _, state in groups) or verdict.kind == "died":

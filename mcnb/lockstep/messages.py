@@ -15,7 +15,15 @@ from mcnb.lockstep.differences import (
     difference_of,
     told_apart,
 )
-from mcnb.lockstep.hints import WITHOUT_CAUSE, Group, advise, is_uncertain, without_order
+from mcnb.lockstep.hints import (
+    SAME_SEED,
+    WITHOUT_CAUSE,
+    Group,
+    advise,
+    is_key,
+    is_uncertain,
+    without_order,
+)
 from mcnb.lockstep.model import (
     Caught,
     ExitSource,
@@ -188,11 +196,16 @@ JAX takes the value as equal'
         *(f"{name_processes(ks, count)} passed {text}" for text, ks in groups),
     ]
     more = plural(len(others), "other launch", "other launches")
+    mend = (
+        SAME_SEED
+        if is_key(one.launch, value.argument)
+        else "Use the value of one process: multihost_utils."
+        f"broadcast_one_to_all{f'({name})' if name.isidentifier() else ''}"
+    )
     return (
         f"{', '.join(passed[:-1])}, and {passed[-1]}. JAX takes the value as equal on all "
         "processes, and this launch does not communicate, so each process made its part of the "
-        "result from its own value. Use the value of one process: multihost_utils."
-        f"broadcast_one_to_all{f'({name})' if name.isidentifier() else ''}"
+        f"result from its own value. {mend}"
         f"{f'. The same holds for {more}' if others else ''}"
     )
 

@@ -24,6 +24,7 @@ HINT = (
     "without an error. Compute it from the same seed or file on every process, or send it from "
     "process 0 to the others: jax.experimental.multihost_utils.broadcast_one_to_all(x)"
 )
+SAME_SEED = "Make the key from the same seed on every process"
 LED = "Likely cause: {} depends on a value that differs between processes: `{}` ({}). "
 
 
@@ -135,8 +136,9 @@ def test_a_replicated_argument_that_is_not_equal(
     name = re.split(r"[\[: ]", differs.removeprefix("the value of argument "))[0]
     called = "[replicated(w)]" if name == "1" else name
     led = LED.format(f"`{called}`", source.splitlines()[origin - 1].strip(), f"line {origin}")
+    hint = f"{HINT.partition('Compute it')[0]}{SAME_SEED}" if name == "key" else HINT
     assert str(result.error()).endswith(
-        f". What differs: {differs}. {led}{HINT}. The cluster is intact; all variables are kept"
+        f". What differs: {differs}. {led}{hint}. The cluster is intact; all variables are kept"
     )
     assert goes_on(values_cluster)
 
@@ -308,9 +310,9 @@ def test_a_script_whose_values_are_compared_at_first(tmp_path: Path, words: list
 
 TAKEN = (
     "JAX takes the value as equal on all processes, and this launch does not communicate, so each "
-    "process made its part of the result from its own value. Use the value of one process: "
-    "multihost_utils.broadcast_one_to_all"
+    "process made its part of the result from its own value. "
 )
+BROADCAST = "Use the value of one process: multihost_utils.broadcast_one_to_all"
 INIT = """
 def init(key):
     return jax.random.normal(key, (8, 4))
@@ -320,37 +322,37 @@ def half(params):
     return jax.tree.map(lambda w: w / 2, params)
 y = put(np.ones((8, 4), np.float32), P("a", "b"))
 """
-# The cell, what it passes to which launch at which line, and the name to broadcast. None of the
+# The cell, what it passes to which launch at which line, and the mend. None of the
 # launches communicates.
 UNEQUAL = {
     "an initialisation from a key of each process's own": (
         "w = make(jax.random.key(k // 3))",
         "Processes 0-2 passed key = [0 0] to jit(init), line 1, and process 3 passed [0 1]",
-        "(key)",
+        SAME_SEED,
     ),
     "a number": (
         "z = y * (2.0 + (k == 1))",
         "Processes 0,2,3 passed y = 2.0 to jit(multiply), line 1, and process 1 passed 3.0",
-        "(y)",
+        f"{BROADCAST}(y)",
     ),
     "an array of which each process takes another part": (
         "z = y + jnp.zeros((8, 4)).at[3, 1].set(k)",
         "Process 0 passed y[3, 1] = 0.0 to jit(add), line 1, process 1 passed 1.0, process 2 "
         "passed 2.0, and process 3 passed 3.0",
-        "(y)",
+        f"{BROADCAST}(y)",
     ),
     "a leaf of a PyTree, in a loop": (
         "spread = jax.jit(half, out_shardings=NamedSharding(mesh, P()))\n"
         "for w in (1, 2):\n    p = spread({'w': [ones * w, ones + (k == 2)]})",
         "Processes 0,1,3 passed params['w'][1][0, 0] = 1.0 to jit(half), line 3, and process 2 "
         "passed 2.0",
-        "",
+        BROADCAST,
     ),
     "large arrays": (
         "z = jax.jit(jnp.sin, out_shardings=NamedSharding(mesh, P('a')))(np.ones((80, 80)) * k)",
         "Process 0 passed x = one value to jit(sin), line 1, process 1 passed another value, "
         "process 2 passed a third value, and process 3 passed yet another value",
-        "(x)",
+        f"{BROADCAST}(x)",
     ),
 }
 
@@ -359,10 +361,10 @@ UNEQUAL = {
 def test_unequal_inputs_of_a_launch_without_communication(
     values_cluster: mcnb.Cluster, case: str
 ) -> None:
-    source, passed, name = UNEQUAL[case]
+    source, passed, mend = UNEQUAL[case]
     values_cluster.run(INIT).raise_for_errors()
     result = values_cluster.run(source)
-    assert result.text() == f"Note: {passed}. {TAKEN}{name}\n"
+    assert result.text() == f"Note: {passed}. {TAKEN}{mend}\n"
     assert (result.ok, result.verdict) == (True, None)
     assert goes_on(values_cluster)
 
@@ -376,7 +378,7 @@ def test_a_note_says_what_a_verdict_came_from(values_cluster: mcnb.Cluster) -> N
     assert "Processes diverged: a replicated argument is not equal" in "\n".join(error.lines)
     assert (
         "Processes 0,1,3 passed key = [0 0] to jit(init), line 1, and process 2 passed [0 1]. "
-        f"{TAKEN}(key)"
+        f"{TAKEN}{SAME_SEED}"
     ) in str(error)
 
 
@@ -425,5 +427,5 @@ def test_a_script_with_unequal_inputs(tmp_path: Path) -> None:
     assert (code, out) == (0, ["[0] done", "[1] done"])
     assert told(err) == (
         f"Process 0 passed y = 1.0 to jit(multiply), train.py:{line}, and process 1 passed 2.0. "
-        f"{TAKEN}(y)"
+        f"{TAKEN}{BROADCAST}(y)"
     )

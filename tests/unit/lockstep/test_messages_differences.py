@@ -426,6 +426,13 @@ def holds(text: str, argument: int = 0, index: tuple[int, ...] = ()) -> ProcessS
     return replace(at(what=FULL), value=SharedValue(argument, index, text))
 
 
+def test_keys_that_differ() -> None:
+    launch = replace(FULL, arguments=("f32[8]", "key<fry>[]"))
+    each = [replace(at(what=launch), value=SharedValue(1, (), text)) for text in ("[0 0]", "[0 1]")]
+    hint = f"{VALUE.partition('Compute it')[0]}Make the key from the same seed on every process"
+    assert f". Hint: {hint}" in sentence("mismatch", *each)
+
+
 @pytest.mark.parametrize(
     ("argument", "index", "names", "where"),
     [

@@ -188,6 +188,11 @@ def test_unequal_inputs() -> None:
         f"processes 0,1,3 passed key = [0 0] to jit(init), train.py:3, and process 2 passed [0 1]. "
         f"{taken}(key)"
     )
+    key = unequal("[0 0]", "[0 1]")
+    key = replace(key, launch=replace(key.launch, arguments=("key<fry>[]",)))
+    assert unequal_inputs([key], 2).endswith(
+        " from its own value. Make the key from the same seed on every process"
+    )
     nested = unequal("1.0", "2.0", "3.0", name="params['w']", index=(0, 2))
     assert unequal_inputs([nested, nested], 3) == (
         "process 0 passed params['w'][0, 2] = 1.0 to jit(init), train.py:3, process 1 passed 2.0, "

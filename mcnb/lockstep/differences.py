@@ -85,7 +85,7 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
         return Difference(f"the {what}: {say}", aspect, in_names=True)
     if all(barriers):
         say = told(",".join(map(str, one.participants)) for one in launches)
-        return Difference(f"the processes that meet: {say}", "barrier")
+        return Difference(f"the processes that meet: {say}", "participants")
     if say := told(plural(len(one.arguments), "argument", "arguments") for one in launches):
         return Difference(f"the number of arguments: {say}", "shape")
     called = argument_names(verdict, len(launches[0].arguments))

@@ -59,13 +59,14 @@ _HINTS = {
         "closed-over value, or a Python branch. Pass it as an array instead"
     ),
     "order": (
-        "the order of launches must not depend on the process. Sort the elements of a set, a "
-        "directory listing or a random sample before looping over them"
+        "the order of launches must not depend on the process. Sort the elements of a set or of a "
+        "directory listing before looping over them, and draw random samples from one seed"
     ),
     "barrier": (
-        "all participants of a barrier must pass the same name and the same process_ids, and reach "
-        "barriers in the same order"
+        "all participants of a barrier must pass the same name, and reach barriers in the same "
+        "order. A name must not hold what differs between processes, such as a counter"
     ),
+    "participants": "all participants of a barrier must pass the same process_ids",
     "handling": (
         "an exception led to another launch than on the other processes. Fix its cause, and run no "
         "collective in an `except` or a `finally` clause: the other processes are elsewhere then"
@@ -94,8 +95,8 @@ _HINTS = {
         "belong to the processes of the cell"
     ),
     "cycle": (
-        "each process waits in a collective for the next process of the cycle. All processes must "
-        "launch the collectives in the same order, for example first along rows, then along columns"
+        "all processes must launch their collectives in one order, for example sorted by the "
+        "processes that take part, or first along rows and then along columns"
     ),
 }
 # Advice that names no cause.
@@ -152,7 +153,7 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:
         for _, state in groups
     ):
         return _HINTS["key"]
-    if why in ("value", "barrier"):
+    if why in ("value", "barrier", "participants"):
         return _HINTS[why]
     if any(state.doing == "raised" for _, state in groups) or verdict.kind == "died":
         return ""

@@ -165,9 +165,9 @@ other way around'
         )
         return (
             f"process {race.process} launched {first} before {second}, and "
-            f"{name_processes(race.others, count)} the other way around. The check made them in "
-            "one order. Without it, devices execute them in different orders, and may hang: launch "
-            "what communicates from one thread"
+            f"{name_processes(race.others, count)} the other way around. mcnb had all processes "
+            "run them in one order, so the program went on. Without mcnb, the devices may run them "
+            "in different orders and hang: launch what communicates from one thread"
         )
     return ""
 

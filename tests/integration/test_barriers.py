@@ -28,8 +28,8 @@ def cluster(shared_cluster: mcnb.Cluster) -> Iterator[mcnb.Cluster]:
 
 
 HINT = (
-    "all participants of a barrier must pass the same name and the same process_ids, and reach "
-    "barriers in the same order"
+    "all participants of a barrier must pass the same name, and reach barriers in the same order. "
+    "A name must not hold what differs between processes, such as a counter"
 )
 # The cell, and what its error says.
 DIVERGENT: dict[str, tuple[str, str]] = {
@@ -53,7 +53,7 @@ DIVERGENT: dict[str, tuple[str, str]] = {
     "other processes": (
         "if k < 3: barrier('same', processes=[0, 1] if k == 0 else [0, 1, 2])",
         "What differs: the processes that meet: 0,1 on process 0; 0,1,2 on processes 1,2. Hint: "
-        f"{HINT}",
+        "all participants of a barrier must pass the same process_ids",
     ),
     "a launch on one": (
         "if k == 1: jnp.sum(x)\nelse: barrier('launched')",

@@ -30,8 +30,8 @@ PROGRAM = (
 
 
 ORDER = (
-    "the order of launches must not depend on the process. Sort the elements of a set, a "
-    "directory listing or a random sample before looping over them"
+    "the order of launches must not depend on the process. Sort the elements of a set or of a "
+    "directory listing before looping over them, and draw random samples from one seed"
 )
 
 

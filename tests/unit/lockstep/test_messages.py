@@ -41,8 +41,8 @@ from tests.support.verdicts import (
 )
 
 CYCLE = (
-    "each process waits in a collective for the next process of the cycle. All processes must "
-    "launch the collectives in the same order, for example first along rows, then along columns"
+    "all processes must launch their collectives in one order, for example sorted by the processes "
+    "that take part, or first along rows and then along columns"
 )
 
 

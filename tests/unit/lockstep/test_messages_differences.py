@@ -369,8 +369,8 @@ def test_launches_with_other_partners_differ() -> None:
 
 
 BARRIER = (
-    "all participants of a barrier must pass the same name and the same process_ids, and reach "
-    "barriers in the same order"
+    "all participants of a barrier must pass the same name, and reach barriers in the same order. "
+    "A name must not hold what differs between processes, such as a counter"
 )
 SAVED = Launch.barrier("saved", (0, 1))
 
@@ -388,7 +388,7 @@ SAVED = Launch.barrier("saved", (0, 1))
             SAVED,
             Launch.barrier("saved", (0, 1, 2)),
             "the processes that meet: 0,1 on process 0; 0,1,2 on process 1",
-            BARRIER,
+            "all participants of a barrier must pass the same process_ids",
         ),
         (SUM, SAVED, "", ORDER),
     ],

@@ -123,9 +123,10 @@ def test_places_of_scripts_are_noted_if_the_launchs_own_lines_differ() -> None:
 def test_two_orders_without_lines() -> None:
     assert in_two_orders([], 2) == ""
     assert in_two_orders([Race(1, (0,), ("max", "sum"), ("", "train.py:5"))], 2) == (
-        "process 1 launched max before sum (train.py:5), and process 0 the other way around. The "
-        "check made them in one order. Without it, devices execute them in different orders, and "
-        "may hang: launch what communicates from one thread"
+        "process 1 launched max before sum (train.py:5), and process 0 the other way around. mcnb "
+        "had all processes run them in one order, so the program went on. Without mcnb, the "
+        "devices may run them in different orders and hang: launch what communicates from one "
+        "thread"
     )
 
 

@@ -299,7 +299,7 @@ ORDERS = {
         {0: 4, 1: 4, 2: 4},
         says=(
             "process 0 waits for process 1, process 1 for process 2, and process 2 for process 0",
-            "launch the collectives in the same order",
+            "sorted by the processes that take part, or first along rows and then along columns",
         ),
     ),
     "four in a ring": Divergence(

@@ -7,6 +7,7 @@ import ctypes
 import itertools
 import os
 import re
+import shutil
 import signal
 import socket
 import sys
@@ -28,6 +29,8 @@ _THREADS_FOR_EACH, _MOST_THREADS = 8, 64
 BRIEFLY_S = 0.25
 # How long a process that is told to end has for atexit handlers and open files.
 GRACE_S = 1.0
+# How long a process that is being killed may still write files.
+_WRITING_S, _WRITING_POLL_S = 2.0, 0.001
 # An address that belongs to no host: https://www.rfc-editor.org/rfc/rfc5737. Connecting to it by
 # UDP sends nothing, and shows the address that this host would use.
 _NOBODY = "192.0.2.1"
@@ -61,6 +64,31 @@ class RunningClock:
         self._time += min(now - self._looked, self._most_s)
         self._looked = now
         return self._time
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with all that is in it, while processes that are being killed may use it.
+
+    A process that makes a file between the removal of the others and that of the folder keeps the
+    folder. Then the removal is repeated, for at most 2 s. What can't be removed is left.
+
+    Args:
+        folder: The folder; it need not exist.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "file").write_text("text")
+        >>> remove_folder(folder)
+        >>> folder.exists()
+        False
+    """
+    deadline = time.monotonic() + _WRITING_S
+    while True:
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists() or time.monotonic() > deadline:
+            return
+        time.sleep(_WRITING_POLL_S)
 
 
 def prctl(option: int, value: Any) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from mcnb._system import check_listen, local_end, outward_address
+from mcnb._system import check_listen, local_end, outward_address, remove_folder
 from mcnb._text import index_ranges
 from mcnb.errors import ClusterError
 from mcnb.launchers.base import Launcher, OnExit, forwarded_environment
@@ -134,7 +133,7 @@ class ExistingLauncher(Launcher):
     def close(self, grace_s: float | None = None) -> None:
         """Remove the folder, and leave the engines running."""
         del grace_s
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_folder(self.folder)
 
 
 def _engines(ids: list[int]) -> str:

@@ -21,7 +21,6 @@ import json
 import os
 import runpy
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
@@ -35,7 +34,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-from mcnb._system import GRACE_S, PR_SET_NAME, die_with_parent, prctl
+from mcnb._system import GRACE_S, PR_SET_NAME, die_with_parent, prctl, remove_folder
 
 _TASKS = Path("/proc/self/task")
 # What the environment has before the modules are imported, some of which add to it.
@@ -224,6 +223,16 @@ def _become(spec: Spec, parent: int, files: list[int]) -> NoReturn:
 
 def _execute(spec: Spec) -> int:
     """Start a process in a new Python interpreter, as `fork` does."""
+    parent = os.getpid()
+
+    def prepare() -> None:
+        # The process would inherit that the fork server ignores these signals.
+        for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(ignored, signal.SIG_DFL)
+        die_with_parent()
+        if os.getppid() != parent:  # the parent died before die_with_parent took effect
+            os._exit(1)
+
     with open(f"{spec.output}.out", "ab") as out, open(f"{spec.output}.err", "ab") as err:  # noqa: PTH123
         process = subprocess.Popen(
             [*python_command(spec.module), *spec.arguments],
@@ -234,17 +243,10 @@ def _execute(spec: Spec) -> int:
             cwd=spec.cwd,
             start_new_session=True,
             umask=spec.umask,
-            preexec_fn=_restore_signals,
+            preexec_fn=prepare,
         )
     process.returncode = 0  # or Popen would wait for the process, too, and keep its status
     return process.pid
-
-
-def _restore_signals() -> None:
-    """Undo what a process would inherit of the fork server, which ignores these signals."""
-    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_DFL)
-    die_with_parent()
 
 
 def _as_if_imported_now() -> None:
@@ -519,7 +521,7 @@ class ForkServer:
             self._reap_until(lambda: not psutil.Process().children(), 0.1)
         self.graceful.clear()
         if remove and self.folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_folder(Path(self.folder))
             self.folder = ""
 
     def _reap_until(self, done: Callable[[], bool], timeout: float) -> None:

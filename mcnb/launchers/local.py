@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ import ipyparallel
 from ipyparallel.cluster.launcher import ControllerLauncher, EngineLauncher
 from traitlets.config import Config
 
-from mcnb._system import LOOPBACK, RunningClock, current_umask
+from mcnb._system import LOOPBACK, RunningClock, current_umask, remove_folder
 from mcnb.errors import ClusterError
 from mcnb.launchers.base import Launcher, OnExit, process_environment
 from mcnb.launchers.exits import CONTROLLER, FORKSERVER, last_lines, output_path, process_name
@@ -129,7 +128,7 @@ class LocalLauncher(Launcher):
         """End all processes with the fork server, and remove the folder; a `begin` ends, too."""
         self.closed = True
         give_back(self.forkserver, grace_s)
-        shutil.rmtree(self.folder, ignore_errors=True)  # needed if the fork server was killed
+        remove_folder(self.folder)  # needed if the fork server was killed
 
 
 class ForkedController(ControllerLauncher):

@@ -41,7 +41,11 @@ for path, text in json.load(sys.stdin).items():
 """
 # What the processes need, in the folder of the profile.
 _FILES = ("security/ipcontroller-engine.json", f"security/{FILE}")
-_REMOVE = "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)"
+_REMOVE = """
+import pathlib, sys
+from mcnb._system import remove_folder
+remove_folder(pathlib.Path(sys.argv[1]))
+"""
 
 
 class SshEngines(EngineLauncher):

@@ -33,7 +33,7 @@ from typing import Any
 
 import psutil
 
-from mcnb._system import GRACE_S
+from mcnb._system import GRACE_S, remove_folder
 from mcnb.worker.settings import Settings, settings_path
 
 RETRY_S = 0.01
@@ -118,7 +118,7 @@ def _watch(settings: Settings) -> None:
 def _remove_folder(settings: Settings, folder: Path) -> None:
     # A shared folder is removed with its cluster, but this process may have made it again.
     if settings.sent or not settings_path(folder).exists():
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
 
 
 def install(is_learners: Callable[[FrameType], bool]) -> None:

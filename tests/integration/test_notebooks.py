@@ -121,12 +121,13 @@ def test_a_file_with_marks_is_a_notebook_or_a_program(tmp_path: Path) -> None:
 
 @once
 def test_ctrl_c_in_a_terminal(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    wait = f"import pathlib, time\npathlib.Path({str(mark)!r}).touch()\ntime.sleep({HANG_S})"
-    written(tmp_path, "x = 1", wait, "x")
+    marks = [tmp_path / f"mark{k}" for k in range(2)]
+    # One line, because the interrupt may come before the process sleeps.
+    wait = f"pathlib.Path({str(tmp_path)!r}, f'mark{{k}}').touch(); time.sleep({HANG_S})"
+    written(tmp_path, "import jax, pathlib, time; k = jax.process_index()", wait, "k")
     process = start(tmp_path, "guide.ipynb", "-n", "2", "-d", "1")
     try:
-        assert wait_until(mark.exists, HANG_S)
+        assert wait_until(lambda: all(mark.exists() for mark in marks), HANG_S)
         os.kill(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=HANG_S)
     finally:
@@ -136,7 +137,7 @@ def test_ctrl_c_in_a_terminal(tmp_path: Path) -> None:
     lines = out.rpartition("\n\n")[2].splitlines()
     assert lines[0] == "guide.ipynb on 2 processes x 1 CPU device: 3 cells, 1 failed"
     assert lines[1:] == [
-        "In[2] failed: The cell was interrupted. Both processes (line 3) were interrupted. The "
+        "In[2] failed: The cell was interrupted. Both processes (line 1) were interrupted. The "
         "cluster is intact; all variables are kept",
         "Not run, because of the interrupt: In[3]",
     ]

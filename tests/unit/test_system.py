@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -24,6 +25,7 @@ from mcnb._system import (
     die_with_parent,
     is_own,
     outward_address,
+    remove_folder,
     reserve_port,
     reserved_port,
     threads_for,
@@ -153,3 +155,45 @@ def test_a_clock_that_stands_still_in_pauses(monkeypatch: pytest.MonkeyPatch) ->
         now += step
         told.append(clock())
     assert told == [0.5, 2.5, 4.5, 4.75]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a folder and a file in it."""
+    folder = tmp_path / "folder"
+    (folder / "startup").mkdir(parents=True)
+    (folder / "file").write_text("text")
+    return folder
+
+
+def test_a_process_writes_while_its_folder_is_removed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rmdir, times = os.rmdir, 0
+
+    def rmdir_after_the_process(path: Any, **given: Any) -> None:
+        nonlocal times
+        if Path(path).name == "folder" and times < 3:
+            times += 1
+            (folder / "startup").mkdir()
+            (folder / "startup" / "README").write_text("text")
+        rmdir(path, **given)
+
+    monkeypatch.setattr(os, "rmdir", rmdir_after_the_process)
+    remove_folder(folder)
+    assert (folder.exists(), times) == (False, 3)
+    remove_folder(folder)  # there is none
+
+
+def test_a_folder_that_cannot_be_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10))
+    monkeypatch.setattr(_system.time, "monotonic", lambda: next(clock))
+    tried = 0
+
+    def remove(path: Path, *, ignore_errors: bool) -> None:
+        nonlocal tried
+        tried += 1
+
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    remove_folder(folder)
+    assert (folder.exists(), tried) == (True, 3)  # after 0, 1 and 2 s

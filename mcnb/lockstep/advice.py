@@ -187,6 +187,12 @@ RULES = (
         f"process: jax.device_put({_ALL}, jax.local_devices()[0])",
     ),
     _rule(
+        "AssertionError",
+        r"^sync_global_devices name mismatch",
+        "all processes must pass the same name, so it must not hold what differs between them, "
+        "such as the process index",
+    ),
+    _rule(
         "ValueError",
         r"^Gathering global non-fully-addressable arrays only supports tiled=True",
         f"the array has shards in other processes: {_ALL} returns all of it",

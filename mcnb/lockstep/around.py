@@ -71,21 +71,24 @@ def span_at(code: CodeType, instruction: int) -> Span | None:
 
 @dataclass(frozen=True, slots=True)
 class _If:
-    """A condition that depends on the process, around a line."""
+    """A condition that depends on the process, around a line; see `Condition`."""
 
     words: str
     line: int
     asked: Asked
+    part: str
+    leaves: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """A loop around a line, and the first line of its body that may skip the line."""
+    """A loop around a line, and the first line of its body that may skip the line; see `Detail`."""
 
     words: str
     line: int
     skip: str = ""
     skip_line: int = 0
+    skip_ends: bool = False
 
 
 _Found: TypeAlias = tuple[_If | _Loop, ...]
@@ -123,7 +126,7 @@ def along(spots: Sequence[Spot], name: Callable[[str, int], str], own: int | Non
     skip_at = ""
     # A comprehension has a frame of its own in older versions of Python, and recursion has many.
     seen: set[tuple[str, str, int]] = set()
-    for spot, scope in zip(spots, scopes_of(spots), strict=True):
+    for i, (spot, scope) in enumerate(zip(spots, scopes_of(spots), strict=True)):
         search = _Search(spot.line, linecache.getlines(spot.filename), scope, spot.span)
         for one in reversed(search.inside(parsed(spot.filename), ())):
             key = spot.filename, one.words, one.line
@@ -138,15 +141,17 @@ def along(spots: Sequence[Spot], name: Callable[[str, int], str], own: int | Non
                     skip_at = name(spot.filename, one.skip_line)
                 continue
             asked = one.asked
-            is_own = own is not None and spot is spots[own]
             conditions.append(
                 Condition(
                     one.words,
                     place,
-                    "" if is_own else name(spot.filename, spot.line),
+                    "" if i == own else name(spot.filename, spot.line),
                     name(asked.filename, asked.line) if asked.far else "",
                     len(loops),
                     near,
+                    one.part,
+                    one.leaves,
+                    own is not None and i < own,
                 )
             )
     if own is None:
@@ -162,6 +167,7 @@ def along(spots: Sequence[Spot], name: Callable[[str, int], str], own: int | Non
         direct=all(spot.direct for spot in spots),
         loops_at=tuple(loops_at),
         skip_at=skip_at,
+        skip_ends=bool(loops) and loops[0].skip_ends,
     )
 
 
@@ -206,18 +212,18 @@ class _Search:
                 if self._on([test, *body]):
                     found = self._in_loop(node, found)
                 if self._on(body):
-                    found = self._only_if(ast.unparse(test), [test], found)
+                    found = self._only_if(ast.unparse(test), test, found)
             case ast.For(body=body) | ast.AsyncFor(body=body) if self._on(body):
                 found = self._in_loop(node, found)
             case ast.BoolOp(op=op, values=values):
                 return self._operands(op, values, found)
             case ast.match_case(guard=ast.expr() as guard, body=body) if self._on(body):
-                found = self._only_if(ast.unparse(guard), [guard], found)
+                found = self._only_if(ast.unparse(guard), guard, found)
             case ast.Match(subject=subject, cases=cases):
                 for case in cases:
                     if self._on(case.body) and not self._on([subject]):
                         words = f"match {ast.unparse(subject)}: case {ast.unparse(case.pattern)}"
-                        found = self._only_if(words, [subject], found)
+                        found = self._only_if(words, subject, found)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 return self._comprehension(node, found)
         for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
@@ -230,10 +236,10 @@ class _Search:
         for statement in itertools.takewhile(lambda one: not self._on([one]), block):
             if not isinstance(statement, ast.If):
                 continue
-            test, stays = statement.test, not leaves(statement.body)
-            if stays == leaves(statement.orelse):
-                words = ast.unparse(test) if stays else _negated(test)
-                found = self._only_if(words, [test], found)
+            test, then, otherwise = statement.test, *map(leaves, (statement.body, statement.orelse))
+            if bool(then) != bool(otherwise):
+                words = _negated(test) if then else ast.unparse(test)
+                found = self._only_if(words, test, found, then or otherwise)
         return found
 
     def _children(self, nodes: Iterable[ast.AST], found: _Found) -> _Found:
@@ -266,7 +272,7 @@ class _Search:
         words = ast.unparse(test)
         if chosen[0] is orelse:
             words = _negated(test)
-        found = self._only_if(words, [test], found)
+        found = self._only_if(words, test, found)
         return self._children(chosen[0], self._after(chosen[0], found))
 
     def _operands(self, op: ast.boolop, values: Sequence[ast.expr], found: _Found) -> _Found:
@@ -277,10 +283,11 @@ class _Search:
             return found
         before = values[: here[-1]]
         if before:
-            words = (" and " if isinstance(op, ast.And) else " or ").join(map(ast.unparse, before))
+            test = before[0] if len(before) == 1 else _joined(op, before)
+            words = ast.unparse(test)
             if isinstance(op, ast.Or):
                 words = f"not ({words})"
-            found = self._only_if(words, before, found)
+            found = self._only_if(words, test, found)
         return self._children([values[here[-1]]], found)
 
     def _comprehension(
@@ -295,21 +302,22 @@ class _Search:
             words = f"for {ast.unparse(generator.target)} in {ast.unparse(generator.iter)}"
             found = (*found, _Loop(words, generator.target.lineno))
             for test in generator.ifs:
-                found = self._only_if(ast.unparse(test), [test], found)
+                found = self._only_if(ast.unparse(test), test, found)
         return self._children(results, found)
 
-    def _only_if(self, words: str, tests: Sequence[ast.expr], found: _Found) -> _Found:
-        """Add a condition if it depends on the process."""
-        at = tests[0].lineno  # maybe around the definition of a function that has the line
+    def _only_if(self, words: str, test: ast.expr, found: _Found, leaves: str = "") -> _Found:
+        """Add a condition if it depends on the process; `leaves` is how others leave before it."""
+        at = test.lineno  # maybe around the definition of a function that has the line
         within = [f for f in self.scope.functions if first_line(f) <= at <= last_line(f)]
         same = len(within) == len(self.scope.functions)
         scope = replace(
             self.scope, functions=tuple(within), caller=self.scope.caller if same else None
         )
-        asked = None
+        asked, part = None, ""
         with contextlib.suppress(Exception):  # of any kind: a hint is not worth losing the rest
-            asked = Search().any(tests, scope)
-        return found if asked is None else (*found, _If(words, at, asked))
+            asked = Search().expression(test, scope)
+            part = "" if asked is None else _part(test, scope)
+        return found if asked is None else (*found, _If(words, at, asked, part, leaves))
 
     def _on(self, nodes: Sequence[ast.AST]) -> bool:
         return any(first_line(node) <= self.line <= last_line(node) for node in nodes)
@@ -330,13 +338,30 @@ class _Search:
         """Add a loop, and the first line of its body that may skip the line, if one does."""
         words = _without_comment(self.lines[loop.lineno - 1])
         for node, condition in itertools.chain.from_iterable(map(_of_this_loop, loop.body)):
-            left = isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Raise))
+            ends = isinstance(node, (ast.Break, ast.Return, ast.Raise))
+            skips = isinstance(node, ast.Continue) and first_line(node) <= self.line
             around_it = isinstance(node, ast.If) and self._on([*node.body, *node.orelse])
-            if left or around_it:
+            if ends or skips or around_it:
                 line = first_line(node if condition is None else condition)
                 skip = _without_comment(self.lines[line - 1])
-                return (*found, _Loop(words, loop.lineno, skip, line))
+                return (*found, _Loop(words, loop.lineno, skip, line, ends))
         return (*found, _Loop(words, loop.lineno))
+
+
+def _joined(op: ast.boolop, values: Sequence[ast.expr]) -> ast.BoolOp:
+    return ast.copy_location(ast.BoolOp(op, list(values)), values[0])
+
+
+def _part(test: ast.expr, scope: Scope) -> str:
+    """Return the part of a condition that depends on the process; empty if all of it does."""
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test = test.operand
+    if not isinstance(test, ast.BoolOp):
+        return ""
+    part = [one for one in test.values if Search().expression(one, scope) is not None]
+    if not 0 < len(part) < len(test.values):
+        return ""
+    return ast.unparse(part[0] if len(part) == 1 else _joined(test.op, part))
 
 
 def _of_this_loop(

@@ -168,11 +168,6 @@ class Search:
         self._seen: set[tuple[int, str]] = set()
         self._left = _MOST
 
-    def any(self, tests: Iterable[ast.expr], scope: Scope) -> Asked | None:
-        """Return where the first of these expressions depends on the process; None if none does."""
-        found = (self.expression(test, scope) for test in tests)
-        return next((one for one in found if one is not None), None)
-
     def expression(self, node: ast.AST, scope: Scope, depth: int = 0) -> Asked | None:
         """Return where an expression begins to depend on the process; None if it does not."""
         self._left -= 1
@@ -314,7 +309,7 @@ class Search:
                 return _far(self._name(node.attr, Scope(_file_of(owner)), depth))
             if owner is None:
                 values = set_attributes(scope.filename, node.attr)
-                return self._assigned(values, scope, depth + 1)
+                return _far(self._assigned(values, scope, depth + 1))
             kind = owner if isinstance(owner, type) else type(owner)
             for one in kind.__mro__:
                 if not _may_search(one.__module__):

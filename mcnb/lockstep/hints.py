@@ -14,13 +14,20 @@ Group: TypeAlias = tuple[list[int], ProcessState]
 SAME_SEED = "Make the key from the same seed on every process"
 _HINTS = {
     "condition": (
-        "{0} runs only if {1}{2}. A collective must run on every participating process: move it "
+        "{0} runs only if {1}. A collective must run on every participating process: move {2} "
         "out of the condition, and keep only local work such as printing inside"
+    ),
+    "part": (
+        "{0} runs only if {1}. A collective must run on every participating process: leave {2} "
+        "out of the condition, and let it decide only about local work such as printing"
+    ),
+    "leaves": (
+        "{0} runs only if {1}, because other processes {2} before it. A collective must run on "
+        "every participating process: {2} only after it"
     ),
     "loop": (
         "the loop {0} ran a different number of times on different processes. Run the same number "
-        "of steps on every process: begin at the same step, and give every process the same number "
-        "of batches"
+        "of steps on every process: {1}"
     ),
     "loops": (
         "one of the loops {0} ran a different number of times on different processes. Run the same "
@@ -28,12 +35,12 @@ _HINTS = {
         "number of batches"
     ),
     "skipped": (
-        "in the loop {0}, {1} may skip this line or end the loop. All processes must make the same "
-        "decision: base it on a value that they share, for example one that was broadcast"
+        "in the loop {0}, {1} may {2}. All processes must make the same decision: base it on a "
+        "value that they share, for example one that was broadcast"
     ),
     "shape": (
-        "all processes must pass the same global shape. Pad to a common length, or drop the last, "
-        "incomplete batch on all processes"
+        "all processes must pass the same global shape. Pad to a common length and mask the "
+        "padding, or give every process the same number of full batches"
     ),
     "dtype": "all processes must pass the same dtype. Set the dtype where the array is created",
     "sharding": (
@@ -64,7 +71,8 @@ _HINTS = {
     ),
     "barrier": (
         "all participants of a barrier must pass the same name, and reach barriers in the same "
-        "order. A name must not hold what differs between processes, such as a counter"
+        "order. A name must not hold what differs between processes, such as a counter that one "
+        "process advanced more often"
     ),
     "participants": "all participants of a barrier must pass the same process_ids",
     "handling": (
@@ -74,6 +82,10 @@ _HINTS = {
     "branch": (
         "the processes took different branches, or one of them has an extra or a missing launch. "
         "Every participant must run the same launches in the same order"
+    ),
+    "cause": (
+        "whatever this value is on a process, every participant must run the same launches in the "
+        "same order"
     ),
     "branches": (
         "the processes took different branches of {0}{1}. Every participant must run the same "
@@ -163,7 +175,7 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:
         earlier = [detail.before for detail, _ in known]
         each = (one for before in earlier for one in before)
         first = next((c for c in each if ended or not all(c in one for one in earlier)), None)
-        return _HINTS["branch"] if first is None else _of_condition(first, "this line")
+        return _HINTS["branch"] if first is None else _of_condition(first, "")
     if verdict.kind == "missing":
         conditions = {_governs(detail, verdict) for detail, _ in known}
         if len(conditions) == 1 and (condition := conditions.pop()) is not None:
@@ -191,21 +203,34 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:
     return _HINTS.get(why, "")
 
 
-def without_order(hint: str, verdict: Verdict) -> str:
-    """Return advice that speaks of an order only if there is a loop that may have one.
+def with_cause(hint: str, verdict: Verdict) -> str:
+    """Return advice that does not guess at a cause, unless there is a loop that has an order.
 
     Args:
         hint: The advice.
         verdict: The verdict, whose launches are known to differ in what a name refers to.
     """
     loops = any(detail.loops for detail in verdict.details.values())
-    return _HINTS["branch"] if hint == _HINTS["order"] and not loops else hint
+    return hint if hint == _HINTS["order"] and loops else _HINTS["cause"]
 
 
 def _of_condition(condition: Condition, line: str) -> str:
-    """Return advice about a condition, given the line of the launch, in words."""
-    quoted = _quoted(condition.words, "" if condition.near else condition.at)
-    return _HINTS["condition"].format(condition.line or line, quoted, _asks(condition))
+    """Return advice about a condition.
+
+    Args:
+        condition: The condition.
+        line: The line of the launch, in words; empty if the launch is none of those shown.
+    """
+    where, what = condition.line or line, "it"
+    if line and where != line:
+        way = f"to which {line} leads" if condition.within else f"which leads to {line}"
+        where, what = f"{where}, {way},", "it" if condition.within else "the call"
+    quoted = _quoted(condition.words, "" if condition.near else condition.at) + _asks(condition)
+    if condition.leaves:
+        return _HINTS["leaves"].format(where, quoted, condition.leaves)
+    if condition.part:
+        return _HINTS["part"].format(where, quoted, f"`{condition.part}`")
+    return _HINTS["condition"].format(where, quoted, what)
 
 
 def _of_branches(each: Sequence[Sequence[Condition]]) -> str:
@@ -221,7 +246,11 @@ def _of_branches(each: Sequence[Sequence[Condition]]) -> str:
 
 
 def _asks(condition: Condition) -> str:
-    return f", which depends on the process ({condition.asks})" if condition.asks else ""
+    if not condition.asks and not condition.part:
+        return ""
+    which = f"of which `{condition.part}`" if condition.part else "which"
+    place = f" ({condition.asks})" if condition.asks else ""
+    return f", {which} depends on the process{place}"
 
 
 def _quoted(source: str, place: str) -> str:
@@ -268,12 +297,22 @@ def _of_loops(verdict: Verdict, details: list[Detail]) -> str:
     around = [*map(_quoted, detail.loops, places)]
     if "" not in skips:
         detail = min(details, key=lambda one: one.skip)
-        return _HINTS["skipped"].format(around[0], _quoted(detail.skip, detail.skip_at))
+        what = "end the loop" if detail.skip_ends else "skip this line"
+        return _HINTS["skipped"].format(around[0], _quoted(detail.skip, detail.skip_at), what)
     if visits == {0} or len(visits) > 1 or not all(detail.direct for detail in details):
         return ""
     if len(around) == 1:
-        return _HINTS["loop"].format(*around)
+        return _HINTS["loop"].format(*around, _how_often(detail.loops[0]))
     return _HINTS["loops"].format(", ".join(reversed(around)))
+
+
+def _how_often(loop: str) -> str:
+    """Return how to let a loop, given its first line, run equally often on all processes."""
+    if loop.startswith("while"):
+        return "base the condition on values that all processes share"
+    if "range(" in loop:
+        return "compute the range from values that all processes share"
+    return "give every process the same number of batches"
 
 
 def _same_line(groups: Iterable[Group]) -> bool:

@@ -22,7 +22,7 @@ from mcnb.lockstep.hints import (
     advise,
     is_key,
     is_uncertain,
-    without_order,
+    with_cause,
 )
 from mcnb.lockstep.model import (
     Caught,
@@ -167,7 +167,8 @@ other way around'
             f"process {race.process} launched {first} before {second}, and "
             f"{name_processes(race.others, count)} the other way around. mcnb had all processes "
             "run them in one order, so the program went on. Without mcnb, the devices may run them "
-            "in different orders and hang: launch what communicates from one thread"
+            "in different orders, and hang or compute wrong results: launch what communicates from "
+            "one thread, in an order that is the same on all processes"
         )
     return ""
 
@@ -265,7 +266,7 @@ _HEADINGS = {
     "died": "A process died",
     "stalled": "The cell did not finish within its time limit",
 }
-_DIFFERENT_VALUES = "Processes diverged: a replicated argument is not equal"
+_DIFFERENT_VALUES = "Processes diverged: a replicated argument differs between processes"
 _HAPPENED = {
     "hung": "the processes hung until mcnb aborted the computations",
     "crashed": "the processes crashed",
@@ -324,7 +325,7 @@ reaching it'
     led = _caught(verdict, count) if is_uncertain(hint) else ""
     if not led and kind == "mismatch" and hint in WITHOUT_CAUSE:
         led = _variable(verdict, count)
-        hint = without_order(hint, verdict) if led else hint
+        hint = with_cause(hint, verdict) if led else hint
     if not led and difference.argument:
         led = _origin(verdict, difference)
     happened = _HAPPENED.get(verdict.happened, "")
@@ -361,7 +362,7 @@ def _parted(verdict: Verdict, count: int) -> str:
     number, name = verdict.parted.number, verdict.parted.launch.name
     return (
         f"the {ordinal(number)} launch of {name} came from different lines: {said}. Since then, "
-        "these processes may have been in different steps of the program"
+        "these processes may have been in different steps of the program, and results may be wrong"
     )
 
 

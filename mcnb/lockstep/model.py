@@ -353,13 +353,17 @@ class Condition:
     Attributes:
         words: The condition, in Python.
         at: The line of the condition.
-        line: The line that runs only if the condition holds, if it is not the launch's own, but
-            calls the function that makes it.
+        line: The line that runs only if the condition holds, if it is not the launch's own, but on
+            the way to it, or from it.
         asks: The line in a function or a module that the condition refers to, where it begins to
             depend on the process, if it does so elsewhere.
         loops: The number of loops around the launch that are inside the condition.
         near: Whether the condition is found at a glance: it stands where that line is, or on the
             line before.
+        part: The part of the condition that depends on the process, if the rest does not.
+        leaves: "return" or "exit", if the line is not inside the condition's block, but after it,
+            and others leave there.
+        within: Whether that line is called by the launch's own, which is then one of a cell.
     """
 
     words: str
@@ -368,6 +372,9 @@ class Condition:
     asks: str = ""
     loops: int = 0
     near: bool = True
+    part: str = ""
+    leaves: str = ""
+    within: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,6 +423,7 @@ class Detail:
         skip: The line of source in the innermost loop that may skip the launch, if any.
         loops_at: The line of each loop; empty for one that is found at a glance.
         skip_at: The line that may skip the launch.
+        skip_ends: Whether that line may end the loop, so that it skips all further launches.
         variables: What the names on these lines refer to, from the innermost line.
         caught: The exceptions that the process caught before, from the newest.
         origins: Where arguments of the function begin to differ from process to process, by
@@ -443,6 +451,7 @@ class Detail:
     direct: bool = True
     loops_at: tuple[str, ...] = ()
     skip_at: str = ""
+    skip_ends: bool = False
     variables: tuple[Variable, ...] = ()
     library: str = ""
     origins: Mapping[str, Origin] = field(default_factory=dict)

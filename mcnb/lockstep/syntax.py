@@ -51,12 +51,20 @@ def _spans(node: ast.AST, which: str) -> list[int]:
     return [line for child in ast.iter_child_nodes(node) for line in _spans(child, which)]
 
 
-def leaves(statements: Sequence[ast.AST]) -> bool:
-    """Return whether statements end by returning from the function, or ending the program."""
+def leaves(statements: Sequence[ast.AST]) -> str:
+    """Return how statements end, if they do not go on to the next one.
+
+    That is "return" if they return from the function, "exit" if they end the program, and "" if
+    they do neither.
+
+    Example:
+        >>> leaves(ast.parse("log(x); exit()").body), leaves(ast.parse("log(x)").body)
+        ('exit', '')
+    """
     last = statements[-1] if statements else None
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        return last_name(last.value.func) in ("exit", "_exit", "quit")
-    return isinstance(last, ast.Return)
+        return "exit" if last_name(last.value.func) in ("exit", "_exit", "quit") else ""
+    return "return" if isinstance(last, ast.Return) else ""
 
 
 def whole_of(target: ast.expr) -> ast.expr:

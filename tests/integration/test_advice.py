@@ -58,6 +58,12 @@ CASES = {
         "jax.config.update('jax_num_cpu_devices', 2)\njax.config.update('jax_num_cpu_devices', 8)",
     ),
     "a value": ("np.asarray(x)", SHARDS, f"np.asarray({GATHER})"),
+    "a name for each process": (
+        "multihost_utils.sync_global_devices(f'saved by {jax.process_index()}')",
+        "all processes must pass the same name, so it must not hold what differs between them, "
+        "such as the process index",
+        "multihost_utils.sync_global_devices('saved')",
+    ),
     "a list": ("x.tolist()", SHARDS, "[shard.data.tolist() for shard in x.addressable_shards]"),
     "a loop": ("for v in x:\n    pass", SHARDS, f"for v in {GATHER}:\n    pass"),
     "a value in other processes": (

@@ -55,9 +55,9 @@ for number in range(4):
     jnp.sum(batch)
 """
 SKIPS = (
-    "Hint: in the loop `for number in range(4):` ({}), `continue` ({}) may skip this line or end "
-    "the loop. All processes must make the same decision: base it on a value that they share, for "
-    "example one that was broadcast"
+    "Hint: in the loop `for number in range(4):` ({}), `continue` ({}) may skip this line. All "
+    "processes must make the same decision: base it on a value that they share, for example one "
+    "that was broadcast"
 )
 watched = pytest.mark.skipif(sys.version_info < (3, 12), reason="needs sys.monitoring")
 

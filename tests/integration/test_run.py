@@ -823,9 +823,9 @@ def test_a_condition_in_a_helper_of_another_file(tmp_path: Path) -> None:
         1,
         f"{MISSING}[0]   is waiting in jit(<lambda>), train.py:{AT + 6}, for the 3rd time\n"
         f"{at_line(program, AT + 6)}[1,2] exited without reaching it a 3rd time\n\n"
-        f"Hint: train.py:{AT + 9} runs only if "
+        f"Hint: train.py:{AT + 9}, which leads to this line, runs only if "
         "`max_utils.profiler_enabled(Config())`, which depends on the process (max_utils.py:3). "
-        f"{MOVE_IT}",
+        f"{MOVE_IT.replace('move it', 'move the call')}",
     )
 
 
@@ -852,7 +852,8 @@ def test_a_launch_that_one_process_makes_once_more(tmp_path: Path) -> None:
         f"{at_line(program, AT + 9)}\nWhat came before: the 3rd launch of jit(mean) came "
         f"from different lines: train.py:{AT + 6} on process 0; train.py:{AT + 8} on processes "
         "1,2. Since then, these processes may have been in "
-        f"different steps of the program\nHint: train.py:{AT + 6} runs only if `k == 0`. {MOVE_IT}",
+        "different steps of the program, and results may be wrong\n"
+        f"Hint: train.py:{AT + 6} runs only if `k == 0`. {MOVE_IT}",
     )
 
 

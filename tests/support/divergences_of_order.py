@@ -65,7 +65,10 @@ ORDERS = {
         "def step(v):\n    if k == 2:\n        return None\n    return jnp.sum(v)\nstep(x)",
         "missing",
         **left(2, 4),
-        says=("Hint: this line runs only if `not (k == 2)` (line 2). ",),
+        says=(
+            "Hint: this line runs only if `not (k == 2)` (line 2), because other processes return "
+            "before it. A collective must run on every participating process: return only after it",
+        ),
     ),
     "condition in a helper": Divergence(
         "def first(loud):\n    return loud and jax.process_index() == 0\n"
@@ -81,7 +84,7 @@ ORDERS = {
         "    save(x)",
         "missing",
         **alone(0, 3),
-        says=("Hint: line 6 runs only if `k == 0`. ",),
+        says=("Hint: line 6, which leads to this line, runs only if `k == 0`. ",),
     ),
     "condition as an argument": Divergence(
         "def save(v, leader):\n    if leader:\n        return jnp.sum(v)\nsave(x, k == 1)",
@@ -97,7 +100,8 @@ ORDERS = {
         says=(
             "What came before: the 2nd launch of jit(sum) came from different lines: "
             "line 5 on process 0; line 7 on processes 1-3. Since then, these processes may have "
-            "been in different steps of the program. Hint: line 5 runs only if `k == 0`. ",
+            "been in different steps of the program, and results may be wrong. Hint: line 5 "
+            "runs only if `k == 0`. ",
         ),
     ),
     "one launch less, and the process ends first": Divergence(
@@ -107,8 +111,8 @@ ORDERS = {
         **left(2, 2),
         says=(
             "came from different lines: line 4 on processes 0,1,3; line 6 on process 2. Since "
-            "then, these processes may have been in different steps of the program. Hint: line 4 "
-            "runs only if `k != 2`. ",
+            "then, these processes may have been in different steps of the program, and results "
+            "may be wrong. Hint: line 4 runs only if `k != 2`. ",
         ),
     ),
     "loops in loops": Divergence(

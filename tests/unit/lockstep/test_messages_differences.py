@@ -20,8 +20,8 @@ from mcnb.lockstep.model import (
 from tests.support.verdicts import FINISHED, MAX, ORDER, PROGRAM, SUM, at, launch, sentence, states
 
 SHAPE = (
-    "all processes must pass the same global shape. Pad to a common length, or drop the last, "
-    "incomplete batch on all processes"
+    "all processes must pass the same global shape. Pad to a common length and mask the padding, "
+    "or give every process the same number of full batches"
 )
 
 
@@ -370,7 +370,8 @@ def test_launches_with_other_partners_differ() -> None:
 
 BARRIER = (
     "all participants of a barrier must pass the same name, and reach barriers in the same order. "
-    "A name must not hold what differs between processes, such as a counter"
+    "A name must not hold what differs between processes, such as a counter that one process "
+    "advanced more often"
 )
 SAVED = Launch.barrier("saved", (0, 1))
 
@@ -455,7 +456,7 @@ def test_values_that_differ(
         f"waiting in max, line 5. What differs: the value of {where}: 1.0 on process 0; 2.0 on "
         f"process 1. Hint: {VALUE}"
     )
-    assert wording.lines[0] == "Processes diverged: a replicated argument is not equal"
+    assert wording.lines[0] == "Processes diverged: a replicated argument differs between processes"
 
 
 def test_values_that_differ_explain_more_than_an_error_elsewhere() -> None:

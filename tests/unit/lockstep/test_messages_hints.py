@@ -28,8 +28,7 @@ def at_line(line: int, hint: str) -> str:
 
 LOOP = (
     "the loop `for batch in batches:` ran a different number of times on different processes. "
-    "Run the same number of steps on every process: begin at the same step, and give every process "
-    "the same number of batches"
+    "Run the same number of steps on every process: give every process the same number of batches"
 )
 
 
@@ -56,13 +55,23 @@ FULL = Detail("jnp.sum(x)", handling="OSError: disk full (line 2)")
 LOOPS = LOOP.replace(
     "the loop `for batch in batches:` ran",
     "one of the loops `for epoch in range(2):`, `for batch in batches:` ran",
-)
+).replace("process: give", "process: begin at the same step, and give")
 SKIPPED = (
-    "in the loop `for batch in batches:`, `if stale: continue` may skip this line or end the loop. "
-    "All processes must make the same decision: base it on a value that they share, for example "
-    "one that was broadcast"
+    "in the loop `for batch in batches:`, `if stale: continue` may skip this line. All "
+    "processes must make the same decision: base it on a value that they share, for example one "
+    "that was broadcast"
+)
+CALL_IF_ZERO = (
+    "train.py:7, which leads to {}, runs only if `k == 0`. A collective must run on every "
+    "participating process: move the call out of the condition, and keep only local work such as "
+    "printing inside"
+)
+LEAVE_OUT = (
+    "A collective must run on every participating process: leave `k == 0` out of the condition, "
+    "and let it decide only about local work such as printing"
 )
 ZERO = Condition("k == 0", "line 3")
+PART = replace(ZERO, words="k == 0 and loss < best", part="k == 0")
 NOT_ZERO = replace(ZERO, words="not (k == 0)")
 HOST = Condition("host", "line 5", asks="line 1")
 NOT_HOST = replace(HOST, words="not host")
@@ -73,7 +82,8 @@ AGAIN, NO_MORE = replace(at(), visits=2), replace(FINISHED, visits=2)
 MET = Meeting(SUM, 4, {0: "line 2", 1: "line 7"}, {0: "line 2", 1: "line 7"})
 CAME_BEFORE = (
     "the 4th launch of sum came from different lines: line 2 on process 0; line 7 on process 1. "
-    "Since then, these processes may have been in different steps of the program"
+    "Since then, these processes may have been in different steps of the program, and results may "
+    "be wrong"
 )
 
 
@@ -89,6 +99,24 @@ CAME_BEFORE = (
         ("missing", [replace(AGAIN, visits=1), NO_MORE], {0: IN_LOOP}, ""),
         ("missing", [AGAIN, NO_MORE], {0: replace(IN_LOOP, direct=False)}, ""),
         ("missing", [AGAIN, NO_MORE], {0: replace(IN_LOOP, skip="if stale: continue")}, SKIPPED),
+        (
+            "missing",
+            [AGAIN, NO_MORE],
+            {0: replace(IN_LOOP, loops=("for i in range(first, 9):",))},
+            LOOP.replace("batch in batches", "i in range(first, 9)").replace(
+                "give every process the same number of batches",
+                "compute the range from values that all processes share",
+            ),
+        ),
+        (
+            "missing",
+            [AGAIN, NO_MORE],
+            {0: replace(IN_LOOP, loops=("while queue:",))},
+            LOOP.replace("for batch in batches", "while queue").replace(
+                "give every process the same number of batches",
+                "base the condition on values that all processes share",
+            ),
+        ),
         # What is farther from the launch has its place.
         (
             "missing",
@@ -133,9 +161,45 @@ CAME_BEFORE = (
             "missing",
             [at(), FINISHED],
             {0: Detail("f(x)", (replace(ZERO, line="train.py:7", asks="helpers.py:5"),))},
-            IF_ZERO.replace("this line", "train.py:7").replace(
+            CALL_IF_ZERO.format("this line").replace(
                 "`k == 0`", "`k == 0`, which depends on the process (helpers.py:5)"
             ),
+        ),
+        (
+            "missing",
+            [at(), FINISHED],
+            {0: Detail("f(x)", (replace(ZERO, line="helpers.py:7", within=True),))},
+            IF_ZERO.replace("this line", "helpers.py:7, to which this line leads,"),
+        ),
+        # Others leave before the line, or a part of the condition is the same for all.
+        (
+            "missing",
+            [at(), FINISHED],
+            {0: Detail("f(x)", (replace(ZERO, near=False, leaves="return"),))},
+            "this line runs only if `k == 0` (line 3), because other processes return before it. A "
+            "collective must run on every participating process: return only after it",
+        ),
+        (
+            "missing",
+            [at(), FINISHED],
+            {0: Detail("f(x)", (replace(PART, line="line 9", leaves="exit"),))},
+            "line 9, which leads to this line, runs only if `k == 0 and loss < best`, of which "
+            "`k == 0` depends on the process, because other processes exit before it. A collective "
+            "must run on every participating process: exit only after it",
+        ),
+        (
+            "missing",
+            [at(), FINISHED],
+            {0: Detail("f(x)", (PART,))},
+            "this line runs only if `k == 0 and loss < best`, of which `k == 0` depends on the "
+            f"process. {LEAVE_OUT}",
+        ),
+        (
+            "mismatch",
+            [at(4), at(5, MAX)],
+            {0: Detail("f(x)", (replace(PART, line="line 9", asks="line 1"),)), 1: Detail()},
+            "line 9, which leads to line 4, runs only if `k == 0 and loss < best`, of which "
+            f"`k == 0` depends on the process (line 1). {LEAVE_OUT}",
         ),
         ("missing", [at(), FINISHED], {0: Detail("jnp.sum(x)")}, ""),
         ("missing", [at(), at(5), FINISHED], {0: ASKS_FOR_ZERO, 1: ASKS_FOR_ZERO}, IF_ZERO),
@@ -166,6 +230,12 @@ CAME_BEFORE = (
             [AGAIN, AGAIN, NO_MORE],
             {k: replace(IN_LOOP, skip=f"if {v}: continue") for k, v in ((0, "z"), (1, "stale"))},
             SKIPPED,
+        ),
+        (
+            "missing",
+            [AGAIN, NO_MORE],
+            {0: replace(IN_LOOP, skip="if stale: break", skip_ends=True)},
+            SKIPPED.replace("continue` may skip this line", "break` may end the loop"),
         ),
         ("missing", [AGAIN, AGAIN, NO_MORE], {0: IN_LOOP, 1: replace(IN_LOOP, direct=False)}, ""),
         # One of the others was in the loop inside the condition.
@@ -235,7 +305,7 @@ CAME_BEFORE = (
             "mismatch",
             [at(4), at(5, MAX)],
             {0: Detail("", (replace(ZERO, line="train.py:7"),)), 1: Detail()},
-            IF_ZERO.replace("this line", "train.py:7"),
+            CALL_IF_ZERO.format("line 4"),
         ),
         ("mismatch", [at(4), at(4, MAX), ProcessState("raised", error="KeyError")], {}, ""),
         ("mismatch", [at(4), at(4, MAX), FINISHED], {}, ORDER),

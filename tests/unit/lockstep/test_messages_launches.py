@@ -120,8 +120,8 @@ def test_a_verdict_on_a_thousand_leaves() -> None:
         "",
         "What differs: the shape of argument x: f32[33,16] on processes 0,1; f32[30,16] on process "
         "2",
-        "Hint: all processes must pass the same global shape. Pad to a common length, or drop the "
-        "last, incomplete batch on all processes",
+        "Hint: all processes must pass the same global shape. Pad to a common length and mask the "
+        "padding, or give every process the same number of full batches",
     )
 
 

@@ -125,8 +125,8 @@ def test_two_orders_without_lines() -> None:
     assert in_two_orders([Race(1, (0,), ("max", "sum"), ("", "train.py:5"))], 2) == (
         "process 1 launched max before sum (train.py:5), and process 0 the other way around. mcnb "
         "had all processes run them in one order, so the program went on. Without mcnb, the "
-        "devices may run them in different orders and hang: launch what communicates from one "
-        "thread"
+        "devices may run them in different orders, and hang or compute wrong results: launch what "
+        "communicates from one thread, in an order that is the same on all processes"
     )
 
 

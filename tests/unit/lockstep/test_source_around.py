@@ -370,6 +370,7 @@ def test_odd_source_is_read_in_silence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "skip", "at"),
     [
+        ("launch(x)\n    if done: continue", "", 0),
         ("launch(x)", "", 0),
         ("y = 1\n    launch(x)", "", 0),
         ("if done: break\n    launch(x)", "if done: break", 2),
@@ -394,6 +395,38 @@ def test_what_in_a_loop_may_skip_the_line(tmp_path: Path, body: str, skip: str, 
     [line] = [i for i, text in enumerate(source.splitlines(), 1) if "launch" in text]
     found = around(str(path), line)
     assert (found.skip, found.skip_at) == (skip, f"line {at}" if at else "")
+    assert found.skip_ends == ("break" in body and bool(skip))
+
+
+@pytest.mark.parametrize(
+    ("before", "words", "part", "leaves"),
+    [
+        ("if k: return", "not k", "", "return"),
+        ("if k and y: sys.exit()", "not (k and y)", "k", "exit"),
+        ("if k: z = 1\n    else: return", "k", "", "return"),
+        ("if k: raise E", None, "", ""),
+        ("if y: return", None, "", ""),
+        ("if k:\n       ", "k", "", ""),
+        ("if y and k == 0:\n       ", "y and k == 0", "k == 0", ""),
+        ("if not (y or k or z):\n       ", "not (y or k or z)", "k", ""),
+        ("if y and k == 0 and f(k):\n       ", "y and k == 0 and f(k)", "k == 0 and f(k)", ""),
+        ("if k and k > 1:\n       ", "k and k > 1", "", ""),
+        ("y and k and", "y and k", "k", ""),
+        ("k and", "k", "", ""),
+        ("y or k or", "not (y or k)", "k", ""),
+    ],
+)
+def test_what_of_a_condition_depends_on_the_process(
+    tmp_path: Path, before: str, words: str | None, part: str, leaves: str
+) -> None:
+    between = "\n    " if before.endswith((")", "return", "E")) else " "
+    source = f"def f(k=process_index()):\n    k = process_index()\n    {before}{between}launch(x)"
+    path = tmp_path / "train.py"
+    path.write_text(source)
+    found = around(str(path), len(source.splitlines())).conditions
+    assert [(one.words, one.part, one.leaves) for one in found] == (
+        [] if words is None else [(words, part, leaves)]
+    )
 
 
 @pytest.mark.parametrize("between", [0, 1, 2])
@@ -435,3 +468,12 @@ def test_a_comment_is_not_quoted(program: Program, first: str, quoted: str) -> N
     line = 3 + bool(more)
     detail = around("<In[1]>", line)
     assert (detail.loops, detail.skip) == ((quoted,), "if x == 2: continue")
+
+
+def test_a_condition_in_what_the_line_of_a_cell_calls(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("def save(k):\n    if process_index() == 0:\n        launch(k)\nsave(1)\n")
+    spots = [Spot(str(path), 3), Spot(str(path), 4)]
+    for own, line, within in ((0, "", False), (1, "3", True), (None, "3", False)):
+        [found] = along(spots, lambda _, line: str(line), own).conditions
+        assert (found.line, found.within) == (line, within)

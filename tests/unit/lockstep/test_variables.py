@@ -155,7 +155,7 @@ def test_processes_are_told_in_their_order_whichever_answers_first() -> None:
 @pytest.mark.parametrize(
     ("loops", "hint"),
     [
-        ((), "the processes took different branches, or one of them has an extra or a missing"),
+        ((), "whatever this value is on a process, every participant must run the same launches"),
         (("for f in both:",), "the order of launches must not depend on the process. Sort the"),
     ],
 )

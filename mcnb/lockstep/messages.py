@@ -309,8 +309,15 @@ reaching it'
     groups = _groups(verdict)
     kind = verdict.kind
     names = _names(verdict, groups)
+    difference = difference_of(verdict, count) if kind == "mismatch" else NO_DIFFERENCE
+    why = difference.aspect
+    # Without mcnb, processes that pass different values to the same launch would not wait.
+    only_values = why == "value" and all(state.value is not None for _, state in groups)
+    waits = "about to launch" if only_values else "waiting in"
     does = [
-        _does(state, ks, kind, name, _library(verdict, ks)) + again + _handles(verdict, ks)
+        _does(state, ks, kind, f"{waits} {name}", _library(verdict, ks))
+        + again
+        + _handles(verdict, ks)
         for (ks, state), name, again in zip(groups, names, _again(verdict, groups), strict=True)
     ]
     said = [
@@ -318,8 +325,6 @@ reaching it'
     ]
     if kind == "cycle":
         said.append(_ring(verdict.ring))
-    difference = difference_of(verdict, count) if kind == "mismatch" else NO_DIFFERENCE
-    why = difference.aspect
     differs = "" if difference.in_names else difference.words  # the states have the names
     hint = advise(verdict, groups, why)
     led = _caught(verdict, count) if is_uncertain(hint) else ""
@@ -493,7 +498,7 @@ def _quoted(verdict: Verdict, group: Group) -> str:
     return f"{state.line} {detail.source}"
 
 
-def _does(state: ProcessState, ks: list[int], kind: Kind, what: str, library: str) -> str:
+def _does(state: ProcessState, ks: list[int], kind: Kind, waits: str, library: str) -> str:
     one = len(ks) == 1
     was = "was" if one else "were"
     stalled = f"{was} still running, at an unknown line"
@@ -503,7 +508,7 @@ def _does(state: ProcessState, ks: list[int], kind: Kind, what: str, library: st
     if state.doing == "waits" and state.launch is not None:
         where = f", {state.where}" if state.where else ""
         by = f", called by {library}" if library else ""
-        return f"{'is' if one else 'are'} waiting in {what}{by}{where}"
+        return f"{'is' if one else 'are'} {waits}{by}{where}"
     where = f" at {state.where}" if state.where else ""
     return {
         "runs": f"{was}{where}" if where else missing,

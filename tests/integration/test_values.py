@@ -148,7 +148,7 @@ def test_the_whole_verdict(values_cluster: mcnb.Cluster) -> None:
     assert result.text() == (
         "LockstepError: Processes diverged: a replicated argument differs between processes\n"
         "\n"
-        "[all 4] are waiting in jit(<lambda>) f32[8,4] f32[4,3], line 4\n"
+        "[all 4] are about to launch jit(<lambda>) f32[8,4] f32[4,3], line 4\n"
         "        ----> 4 dot(x, [w])\n"
         "\n"
         "What differs: the value of argument params[0] at [0, 1]: 2.0 on processes 0-2; 3.0 on "
@@ -294,7 +294,7 @@ def test_a_script_whose_values_are_compared(tmp_path: Path) -> None:
     led = LED.format("`w`", WEIGHT, f"train.py:{LINE - 1}").removesuffix(". ")
     assert told(err) == (
         "Processes diverged: a replicated argument differs between processes\n\n[all 2] are "
-        f"waiting in jit(<lambda>) f32[12] f32[], train.py:{LINE}, for the 3rd time\n"
+        f"about to launch jit(<lambda>) f32[12] f32[], train.py:{LINE}, for the 3rd time\n"
         f"{at_line(PROGRAM, LINE, 7)}\n"
         "What differs: the value of argument w: 1.0 on process 0; 1.000001 on process 1\n"
         f"{led}\n{HINT}"

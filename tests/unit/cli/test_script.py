@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from mcnb.cli.script import main
@@ -47,6 +48,19 @@ def test_without_a_file_the_program_goes_to_the_terminal(
     capsys.readouterr()
     assert main(["one.md", "-o", "-"]) == 0
     assert capsys.readouterr().out == program
+
+
+def test_a_name_stands_for_the_notebook_that_the_learner_works_in(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cell = nbformat.v4.new_code_cell("%%mcjax\nprint('mine')")
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), folder / "one.ipynb")
+    programs = {}
+    for name in ("one", "one.ipynb", "one.md"):
+        assert main([name]) == 0
+        programs[name] = capsys.readouterr().out
+    assert programs["one"] == programs["one.ipynb"] != programs["one.md"]
+    assert "print('mine')" in programs["one"]
 
 
 def test_several_programs_are_written_in_order(

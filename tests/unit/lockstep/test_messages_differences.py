@@ -459,6 +459,13 @@ def test_values_that_differ(
     assert wording.lines[0] == "Processes diverged: a replicated argument differs between processes"
 
 
+def test_processes_that_pass_other_values_would_not_wait() -> None:
+    assert sentence("mismatch", holds("1"), holds("2")).startswith(
+        "mismatch: both processes are about to launch jit(f) f32[8,4] i32[3], line 4. What "
+        "differs: the value of argument 0: 1 on process 0; 2 on process 1. "
+    )
+
+
 def test_values_that_differ_explain_more_than_an_error_elsewhere() -> None:
     said = sentence("mismatch", holds("1"), holds("2"), ProcessState("raised", error="KeyError"))
     assert said.endswith(f"the value of argument 0: 1 on process 0; 2 on process 1. Hint: {VALUE}")

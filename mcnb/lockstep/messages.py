@@ -266,7 +266,7 @@ _HEADINGS = {
     "died": "A process died",
     "stalled": "The cell did not finish within its time limit",
 }
-_DIFFERENT_VALUES = "Processes diverged: a replicated argument differs between processes"
+_DIFFERENT_VALUES = "Processes diverged: a replicated argument differs"
 _HAPPENED = {
     "hung": "the processes hung until mcnb aborted the computations",
     "crashed": "the processes crashed",

@@ -164,7 +164,7 @@ total = jax.jit(lambda x: x.sum())
 """
 MISSING = "missing", "a participant is missing"
 MISMATCH = "mismatch", "their launches do not match"
-UNEQUAL = "mismatch", "a replicated argument differs between processes"
+UNEQUAL = "mismatch", "a replicated argument differs"
 # The end of a program, its verdict and how that begins. Some differ in what they compile.
 ENDS = {
     "print(float(total(x)), float(jax.jit(lambda a: (a @ a.T).mean())(a)))": ("", ""),

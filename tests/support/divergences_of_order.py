@@ -28,7 +28,7 @@ ORDERS = {
         "f = jnp.sum if k else jnp.max\ny = f(x)",
         "mismatch",
         all_at(2),
-        says=("Likely cause: `f`", "Every participant must run the same launches"),
+        says=("Likely cause: `f`", "every participant must run the same launches"),
     ),
     "branches of a condition": Divergence(
         "if k == 0:\n    y = jnp.sum(x)\nelse:\n    y = jnp.max(x)",

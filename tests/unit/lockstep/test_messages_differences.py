@@ -456,7 +456,7 @@ def test_values_that_differ(
         f"waiting in max, line 5. What differs: the value of {where}: 1.0 on process 0; 2.0 on "
         f"process 1. Hint: {VALUE}"
     )
-    assert wording.lines[0] == "Processes diverged: a replicated argument differs between processes"
+    assert wording.lines[0] == "Processes diverged: a replicated argument differs"
 
 
 def test_processes_that_pass_other_values_would_not_wait() -> None:

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROUNDS, PROCESSES, DEVICES = 5, 4, 2
 PROGRAM = """\
 import sys, time
+from absl import flags
 import grain.python as grain
 import jax, jax.numpy as jnp, numpy as np, optax
 import orbax.checkpoint as ocp
@@ -27,10 +28,6 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 STEPS, FIRST, SAVED, BATCH, WIDTH = 120, 20, 40, 64, 256
-folder = sys.argv[1]
-jax.distributed.initialize()
-mesh = Mesh(jax.devices(), "data")
-split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
 
 
 class Rows:
@@ -44,7 +41,7 @@ class Rows:
 
 class Model(nnx.Module):
     def __init__(self, rngs):
-        self.layers = [nnx.Linear(WIDTH, WIDTH, rngs=rngs) for _ in range(3)]
+        self.layers = nnx.List([nnx.Linear(WIDTH, WIDTH, rngs=rngs) for _ in range(3)])
         self.last = nnx.Linear(WIDTH, 8, rngs=rngs)
 
     def __call__(self, x):
@@ -53,45 +50,53 @@ class Model(nnx.Module):
         return self.last(x)
 
 
-k, n = jax.process_index(), jax.process_count()
-loader = grain.DataLoader(
-    data_source=Rows(),
-    sampler=grain.IndexSampler(100_000, grain.ShardOptions(k, n), shuffle=True, seed=0),
-    operations=[grain.Batch(BATCH // n)],
-    worker_count=1,
-)
-graph, state = nnx.split(Model(nnx.Rngs(0)))
-state = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf), whole), state)
-adam = optax.adam(1e-3)
-moments = jax.jit(adam.init, out_shardings=whole)(state)
+def train(folder):
+    flags.FLAGS(sys.argv[:1])  # grain's workers ask for them
+    jax.distributed.initialize()
+    mesh = Mesh(jax.devices(), "data")
+    split, whole = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
+    k, n = jax.process_index(), jax.process_count()
+    loader = grain.DataLoader(
+        data_source=Rows(),
+        sampler=grain.IndexSampler(100_000, grain.ShardOptions(k, n), shuffle=True, seed=0),
+        operations=[grain.Batch(BATCH // n)],
+        worker_count=1,
+    )
+    graph, state = nnx.split(Model(nnx.Rngs(0)))
+    state = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf), whole), state)
+    adam = optax.adam(1e-3)
+    moments = jax.jit(adam.init, out_shardings=whole)(state)
+
+    @jax.jit
+    def step(state, moments, batch):
+        def loss(state):
+            return jnp.mean((nnx.merge(graph, state)(batch["x"]) - batch["y"]) ** 2)
+
+        value, slopes = jax.value_and_grad(loss)(state)
+        changes, moments = adam.update(slopes, moments)
+        return optax.apply_updates(state, changes), moments, value
+
+    keep = ocp.CheckpointManagerOptions(max_to_keep=1)
+    with ocp.CheckpointManager(folder, options=keep) as saver:
+        for number, rows in zip(range(STEPS), loader):
+            batch = jax.tree.map(lambda v: jax.make_array_from_process_local_data(split, v), rows)
+            state, moments, value = step(state, moments, batch)
+            if number == FIRST:
+                value.block_until_ready()
+                began = time.perf_counter()
+            if number % SAVED == SAVED - 1:
+                saver.save(number, args=ocp.args.StandardSave(nnx.to_pure_dict(state)))
+            if number % 10 == 9:
+                float(value)
+        value.block_until_ready()
+        took = time.perf_counter() - began
+        saver.wait_until_finished()
+    if k == 0:
+        print("seconds", took, "loss", float(value), flush=True)
 
 
-@jax.jit
-def step(state, moments, batch):
-    def loss(state):
-        return jnp.mean((nnx.merge(graph, state)(batch["x"]) - batch["y"]) ** 2)
-
-    value, slopes = jax.value_and_grad(loss)(state)
-    changes, moments = adam.update(slopes, moments)
-    return optax.apply_updates(state, changes), moments, value
-
-
-with ocp.CheckpointManager(folder, options=ocp.CheckpointManagerOptions(max_to_keep=1)) as saver:
-    for number, rows in zip(range(STEPS), loader):
-        batch = jax.tree.map(lambda v: jax.make_array_from_process_local_data(split, v), rows)
-        state, moments, value = step(state, moments, batch)
-        if number == FIRST:
-            value.block_until_ready()
-            began = time.perf_counter()
-        if number % SAVED == SAVED - 1:
-            saver.save(number, args=ocp.args.StandardSave(nnx.to_pure_dict(state)))
-        if number % 10 == 9:
-            float(value)
-    value.block_until_ready()
-    took = time.perf_counter() - began
-    saver.wait_until_finished()
-if k == 0:
-    print("seconds", took, "loss", float(value), flush=True)
+if __name__ == "__main__":  # grain starts workers that import this file
+    train(sys.argv[1])
 """
 COMMAND = "from mcnb.cli.main import main; raise SystemExit(main())"
 

@@ -82,7 +82,7 @@ html_copy_source = False
 _CONTENTS = [
     ("The course", ["notebooks/README", *(f"notebooks/{name}" for name in LESSONS)]),
     ("Cells", ["docs/cells", "docs/pictures", "notebooks/gallery"]),
-    ("Programs and machines", ["docs/programs", "docs/hosts", "docs/pods"]),
+    ("Programs and machines", ["docs/programs", "docs/hosts", "docs/tpus", "docs/pods"]),
     (
         "Verdicts",
         ["docs/verdicts", "docs/each_verdict", "tests/corpus/README", "docs/how_it_works"],

@@ -18,10 +18,10 @@ MAX_PROCESSES = 512
 # JAX numbers the CPU devices of process k from 2048 * k: with more, devices would share an id.
 MAX_DEVICES = 2048
 # The name of a device of each platform.
-PLATFORMS = {"cpu": ("CPU device", "CPU devices"), "cuda": ("GPU", "GPUs")}
+PLATFORMS = {"cpu": ("CPU device", "CPU devices"), "cuda": ("GPU", "GPUs"), "tpu": ("TPU", "TPUs")}
 # What JAX is told of each. It computes on the first; `jax.debug.print`, for example, needs a CPU
 # device besides.
-JAX_PLATFORMS = {"cpu": "cpu", "cuda": "cuda,cpu"}
+JAX_PLATFORMS = {"cpu": "cpu", "cuda": "cuda,cpu", "tpu": "tpu,cpu"}
 LOCAL, CONNECTED = "local", "connected"
 _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 # Commands with options, besides those of %mcjax. `mcnb script` reads its options in a lesson's
@@ -163,6 +163,7 @@ For example: -n 4
     values: bool | None = None
     arguments: tuple[str, ...] = ()
     profile: str = ""
+    profile_dir: str = ""
     cluster_id: str = ""
 
     def __post_init__(self) -> None:
@@ -174,7 +175,7 @@ For example: -n 4
             object.__setattr__(self, name, number)  # it may have been given as text
         if self.platform not in PLATFORMS:
             raise OptionError(
-                f"--platform {self.platform}: expected cpu or cuda (NVIDIA GPUs). For "
+                f"--platform {self.platform}: expected cpu, cuda (NVIDIA GPUs) or tpu. For "
                 "example: --platform cuda"
             )
         for name, value in self.env.items():
@@ -188,6 +189,13 @@ For example: -n 4
         self._check_launcher()
 
     def _check_launcher(self) -> None:
+        if self.platform == "tpu" and self.launcher == LOCAL and self.processes > 1:
+            raise OptionError(
+                "--platform tpu: a process takes all TPUs of its host, so several processes need "
+                "several hosts. For example: --platform tpu --launcher ssh --hosts one,two"
+            )
+        if self.profile and self.profile_dir:
+            raise OptionError("--profile and --profile-dir contradict each other: give one")
         if not isinstance(self.launcher_options, str):
             raise OptionError(
                 f"launcher_options={self.launcher_options!r}: the options of a launcher's command "
@@ -415,8 +423,9 @@ OPTIONS = (
     Option(
         ("--platform",),
         "P",
-        "cpu, or cuda: then the devices are NVIDIA's GPUs, and each process has its own",
-        ("start", RUN),
+        "cpu, cuda or tpu: with cuda, the devices are NVIDIA's GPUs, and each process has its own; "
+        "with tpu, a process has all TPUs of its host",
+        ("start", "connect", RUN),
         "platform",
     ),
     Option(
@@ -524,6 +533,13 @@ OPTIONS = (
         "the IPython profile under which the cluster was started (default: the one named default)",
         ("connect",),
         "profile",
+    ),
+    Option(
+        ("--profile-dir",),
+        "FOLDER",
+        "the folder that ipcontroller was given as --profile-dir, instead of a profile",
+        ("connect",),
+        "profile_dir",
     ),
     Option(
         ("--cluster-id",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -41,7 +42,8 @@ class Cluster:
     Args:
         processes: The number of processes, 1 to 512.
         devices_per_process: The number of devices per process, 1 to 2048.
-        platform: `"cpu"`, or `"cuda"` for NVIDIA GPUs, which are divided among the processes.
+        platform: `"cpu"`; `"cuda"` for NVIDIA GPUs, which are divided among the processes; or
+            `"tpu"`, with one process on each host.
         env: Environment variables for the processes, in addition to this process's variables.
         checked: Whether each launch waits until all its participants have reached it.
         launcher: The launcher of the processes: `"local"` for this machine, or one of
@@ -664,7 +666,7 @@ def _answered(asked: Pending, within_s: float) -> bool:
 
 
 def connect(
-    profile: str = "default",
+    profile: str = "",
     cluster_id: str = "",
     devices_per_process: int = Options.devices_per_process,
     env: Mapping[str, str] | None = None,
@@ -672,13 +674,16 @@ def connect(
     listen: str = "",
     values: bool | None = None,
     arguments: str | Sequence[str] = (),
+    platform: str = Options.platform,
+    profile_dir: str = "",
 ) -> Cluster:
     """Connect to the engines of an ipyparallel cluster that mcnb did not start.
 
     All engines become JAX processes. mcnb does not end them.
 
     Args:
-        profile: The IPython profile under which the cluster was started.
+        profile: The IPython profile under which the cluster was started; by default, the one that
+            is named `default`.
         cluster_id: The cluster's id, if several clusters run under one profile.
         devices_per_process: The number of devices per process.
         env: Environment variables for the processes.
@@ -687,29 +692,33 @@ def connect(
             determined automatically by default.
         values: As for `Cluster`.
         arguments: As for `Cluster`.
+        platform: As for `Cluster`.
+        profile_dir: The folder that `ipcontroller` was given as `--profile-dir`, instead of a
+            profile.
 
     Returns:
         The cluster, whose processes have joined.
 
     Raises:
         ClusterError: There is no such cluster, or an engine does not reply or has used JAX.
+        OptionError: A value is not allowed.
     """
     from mcnb.launchers.existing import engines_of
 
-    cluster = Cluster.of(
-        Options(
-            engines_of(profile, cluster_id),
-            devices_per_process,
-            env=dict(env or {}),
-            checked=checked,
-            values=values,
-            launcher=CONNECTED,
-            listen=listen,
-            profile=profile,
-            cluster_id=cluster_id,
-            arguments=words(arguments),
-        )
+    options = Options(
+        devices_per_process=devices_per_process,
+        platform=platform,
+        env=dict(env or {}),
+        checked=checked,
+        values=values,
+        launcher=CONNECTED,
+        listen=listen,
+        profile=profile,
+        profile_dir=profile_dir,
+        cluster_id=cluster_id,
+        arguments=words(arguments),
     )
+    cluster = Cluster.of(replace(options, processes=engines_of(options)))
     cluster.start()
     return cluster
 

@@ -18,18 +18,18 @@ from mcnb.options import Options
 from mcnb.worker.adopt import Adopt
 
 CONNECT_S = 30.0
+DEFAULT = "default"  # IPython's own profile
 LOOK_S = 0.1
 # An idle engine replies at once, but may first have to import mcnb and JAX, beside the others.
 ANSWER_S = 60.0
 _MEND = "Restart the engines: ipcluster stop, then ipcluster start"
 
 
-def connection_file(profile: str, cluster_id: str) -> Path:
+def connection_file(options: Options) -> Path:
     """Return the path of an ipyparallel cluster's client connection file.
 
     Args:
-        profile: The IPython profile under which the cluster was started.
-        cluster_id: The cluster's id, if several clusters run under one profile.
+        options: The options that name the cluster.
 
     Raises:
         ClusterError: There is no such file.
@@ -37,16 +37,26 @@ def connection_file(profile: str, cluster_id: str) -> Path:
     from IPython.core.profiledir import ProfileDir, ProfileDirError
     from IPython.paths import get_ipython_dir
 
-    name = "-".join(filter(None, ("ipcontroller", cluster_id, "client.json")))
-    with contextlib.suppress(ProfileDirError):
-        folder = ProfileDir.find_profile_dir_by_name(get_ipython_dir(), profile).security_dir
-        if (Path(folder) / name).is_file():
-            return Path(folder) / name
-    id_option = f" --cluster-id={cluster_id}" if cluster_id else ""
+    profile = options.profile or DEFAULT
+    name = "-".join(filter(None, ("ipcontroller", options.cluster_id, "client.json")))
+    if options.profile_dir:
+        what, start = f"in the folder {options.profile_dir}", f"--profile-dir={options.profile_dir}"
+        # Where a profile has its files, too. Nothing is created in the folder.
+        folder = Path(options.profile_dir).expanduser() / "security"
+    else:
+        what, start = f"for the profile {profile}", f"--profile={profile}"
+        folder = None
+        with contextlib.suppress(ProfileDirError):
+            found = ProfileDir.find_profile_dir_by_name(get_ipython_dir(), profile)
+            folder = Path(found.security_dir)
+    if folder is not None and (folder / name).is_file():
+        return folder / name
+    if options.cluster_id:
+        what += f" and the id {options.cluster_id}"
+        start += f" --cluster-id={options.cluster_id}"
     raise ClusterError(
-        f"No running ipyparallel cluster was found for the profile {profile}"
-        f"{f' and the id {cluster_id}' if cluster_id else ''}: there is no connection file. Start "
-        f"one: ipcluster start --profile={profile}{id_option} -n 4"
+        f"No running ipyparallel cluster was found {what}: there is no connection file. Start "
+        f"one: ipcluster start {start} -n 4"
     )
 
 
@@ -76,13 +86,13 @@ def client_of(file: Path) -> Any:
     return client
 
 
-def engines_of(profile: str, cluster_id: str) -> int:
-    """Return the number of engines of an ipyparallel cluster.
+def engines_of(options: Options) -> int:
+    """Return the number of engines of the ipyparallel cluster that these options name.
 
     Raises:
         ClusterError: There is no such cluster, or the cluster has no engines.
     """
-    with contextlib.closing(client_of(connection_file(profile, cluster_id))) as client:
+    with contextlib.closing(client_of(connection_file(options))) as client:
         return len(client.ids)
 
 
@@ -96,7 +106,7 @@ class ExistingLauncher(Launcher):
     def __init__(self, options: Options) -> None:
         self.options = options
         check_listen(options.listen)
-        self._file = connection_file(options.profile, options.cluster_id)
+        self._file = connection_file(options)
         interface = json.loads(self._file.read_text())["interface"].partition("://")[2]
         everywhere = interface in ("*", "0.0.0.0")  # noqa: S104  (read, not bound)
         self.host = options.listen or (outward_address() if everywhere else local_end(interface))

@@ -51,7 +51,7 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices is already running"
         ),
         (
             "start --platform gpu",
-            "--platform gpu: expected cpu or cuda (NVIDIA GPUs). For example: --platform cuda",
+            "--platform gpu: expected cpu, cuda (NVIDIA GPUs) or tpu. For example: --platform cuda",
         ),
         (
             "start --env NAME",

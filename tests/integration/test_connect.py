@@ -208,3 +208,10 @@ def test_no_such_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "No running ipyparallel cluster was found for the profile lab and the id second: there is "
         "no connection file. Start one: ipcluster start --profile=lab --cluster-id=second -n 4"
     )
+    with pytest.raises(mcnb.ClusterError) as empty:
+        mcnb.connect(profile_dir=str(tmp_path))
+    assert str(empty.value) == (
+        f"No running ipyparallel cluster was found in the folder {tmp_path}: there is no "
+        f"connection file. Start one: ipcluster start --profile-dir={tmp_path} -n 4"
+    )
+    assert not list(tmp_path.iterdir())

@@ -230,6 +230,15 @@ ELSEWHERE = {
     ),
     "%mcjax connect --profile default": "integration/test_connect.py::test_the_magic",
     "mcnb.connect()": "integration/test_connect.py::test_its_engines_become_processes",
+    '~/venv/bin/ipcontroller --profile-dir="$HOME/nfs" --ip="$(hostname -i)"': (
+        "integration/test_tpus.py::test_the_page_on_two_hosts"
+    ),
+    '~/venv/bin/ipengine --profile-dir="$HOME/nfs"': (
+        "integration/test_tpus.py::test_the_page_on_two_hosts"
+    ),
+    "%mcjax start -n 4 -d 4 --platform tpu --launcher ssh --hosts w-0,w-1,w-2,w-3": (
+        "integration/test_hosts.py::test_a_notebook_and_two_other_hosts"
+    ),
     "ipcluster start -n 4": "integration/test_connect.py::test_its_engines_become_processes",
     "%mcjax start -n 4 -d 1 --platform cuda": (
         "integration/test_gpus.py::test_cells_on_a_real_gpu"
@@ -240,6 +249,10 @@ ELSEWHERE = {
     "srun python -m mcnb.lockstep train.py": "integration/test_launchers.py::test_a_program_runs",
 }
 NOT = {
+    'python3 -m venv ~/venv && ~/venv/bin/pip install --quiet "$HOME/nfs/mcnb[lab,tpu]"': (
+        "the steps `wheel` and `pods` of the check install it so"
+    ),
+    "gcloud compute tpus tpu-vm ssh NAME --worker=all": "needs a TPU",
     'python3 -m venv .venv && .venv/bin/pip install --quiet -e ".[lab]" && .venv/bin/mcnb lab': (
         "installs from a package index; the nightly workflow does it with [test]"
     ),
@@ -260,6 +273,7 @@ NOT = {
 }
 # Pages whose blocks are cells and their outputs.
 CELLS = ("README.md", "docs/cells.md", "docs/each_verdict.md")
+CELLS_ELSEWHERE = ("docs/pictures.md", "docs/verdicts.md", "docs/tpus.md")
 
 
 @pytest.fixture
@@ -445,7 +459,7 @@ def test_each_command_has_a_test() -> None:
     executed = [cell for cell, _ in SESSION] + [one[0] for one in SHELL]
     said = {span for page in PAGES for span in spans(page) if COMMAND.fullmatch(span)}
     for page in PAGES:
-        cells = str(page.relative_to(ROOT)) in (*CELLS, "docs/pictures.md", "docs/verdicts.md")
+        cells = str(page.relative_to(ROOT)) in (*CELLS, *CELLS_ELSEWHERE)
         said |= {
             block.text.partition("\n")[0]
             for block in blocks(page)

@@ -20,6 +20,7 @@ from mcnb.notebook.magics import McjaxMagics, line_parser
 from mcnb.notebook.parsing import cell_parser
 from mcnb.options import (
     CELL,
+    CONNECTED,
     MAX_DEVICES,
     MAX_PROCESSES,
     OPTIONS,
@@ -80,10 +81,27 @@ def test_times() -> None:
     assert [seconds("--timeout", given) for given in (3, 0.5, "1e3", " 2 ")] == [3, 0.5, 1000, 2]
 
 
-@pytest.mark.parametrize("platform", ["gpu", "tpu", "CPU", ""])
+@pytest.mark.parametrize("platform", ["gpu", "TPU", "CPU", ""])
 def test_platforms_that_cannot_be(platform: str) -> None:
     assert sentence(Options, platform=platform) == (
-        f"--platform {platform}: expected cpu or cuda (NVIDIA GPUs). For example: --platform cuda"
+        f"--platform {platform}: expected cpu, cuda (NVIDIA GPUs) or tpu. For example: --platform "
+        "cuda"
+    )
+
+
+def test_a_process_for_each_host_with_tpus() -> None:
+    assert Options(1, 4, "tpu").describe() == "1 process x 4 TPUs"
+    elsewhere = Options(4, 4, "tpu", launcher="ssh", hosts=("one", "two"))
+    assert elsewhere.describe() == "4 processes x 4 TPUs"
+    assert sentence(Options, 4, 4, "tpu") == (
+        "--platform tpu: a process takes all TPUs of its host, so several processes need several "
+        "hosts. For example: --platform tpu --launcher ssh --hosts one,two"
+    )
+
+
+def test_two_names_of_a_running_cluster() -> None:
+    assert sentence(Options, launcher=CONNECTED, profile="lab", profile_dir="nfs") == (
+        "--profile and --profile-dir contradict each other: give one"
     )
 
 
@@ -162,7 +180,7 @@ def test_a_cluster_takes_what_start_takes() -> None:
 def test_connect_takes_what_its_command_takes() -> None:
     taken = parameters(mcnb.connect)
     assert {*taken} == {option.field for option in options_of("connect")}
-    assert (taken.pop("profile"), taken.pop("env")) == ("default", None)
+    assert taken.pop("env") is None
     assert taken == {name: getattr(Options(), name) for name in taken}
 
 
@@ -194,8 +212,8 @@ def test_help_explains_each_option_once() -> None:
     lines = (McjaxMagics.mcjax.__doc__ or "").splitlines()
     assert [line for line in lines if line.startswith("Option")] == [
         "Options of start:",
-        "Options of connect (and -d, --env, --unchecked, --values, --no-values, --args, --listen, "
-        "as above):",
+        "Options of connect (and -d, --platform, --env, --unchecked, --values, --no-values, "
+        "--args, --listen, as above):",
         "Option of run:",
         "Option of log:",
         "Option of debug:",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _COMMANDS = ("lab", "run", "script", "doctor")
 _OPTIONS = {
     None: ("--version", "--help"),
-    "lab": ("--help",),
+    "lab": ("--copy", "--help"),
     "doctor": ("--hosts", "--launcher", "--options", "--quick", "--help"),
 }
 _EXIT_USAGE, _EXIT_CTRL_C = 2, 130
@@ -100,7 +100,12 @@ def _run(argv: list[str]) -> int:
         print(f"mcnb {__version__}")
         return 0
     if command == "lab":
-        return _open_lab(options.folder, handed_on)
+        if options.copy and handed_on:
+            raise OptionError(
+                f"mcnb lab --copy -- {' '.join(handed_on)}: with --copy, JupyterLab is not "
+                "started. Leave out --copy, or the options of JupyterLab"
+            )
+        return _open_lab(options.folder, handed_on, only_copy=options.copy)
     if command == "doctor":
         return _examine(options)
     parser.print_help()
@@ -119,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
         "lab",
         help="open JupyterLab on the lessons",
         description="Open JupyterLab on the lessons. What you changed there is never overwritten.",
-        usage="mcnb lab [FOLDER] [-- OPTIONS OF JUPYTERLAB]",
+        usage="mcnb lab [FOLDER] [--copy] [-- OPTIONS OF JUPYTERLAB]",
         epilog="For example: mcnb lab, or: mcnb lab my-lessons -- --no-browser --port=9999",
         allow_abbrev=False,
     )
@@ -128,6 +133,11 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         metavar="FOLDER",
         help="where the lessons are copied to; ./mcnb-lessons by default",
+    )
+    lab.add_argument(
+        "--copy",
+        action="store_true",
+        help="only copy the lessons, for an editor or a JupyterLab that runs already",
     )
     commands.add_parser(
         "run", help="run a program in several checked processes", add_help=False, allow_abbrev=False
@@ -160,13 +170,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _open_lab(given: str | None, arguments: Sequence[str]) -> int:
+def _open_lab(given: str | None, arguments: Sequence[str], *, only_copy: bool) -> int:
     from mcnb import _lessons
     from mcnb.cli import lab
 
     folder = lab.choose_folder(given, Path.cwd())
     changed = lab.copy_lessons(_lessons.find_lessons(), folder)
     print(lab.describe_folder(folder, changed), flush=True)
+    if only_copy:
+        return 0
     return lab.start_jupyterlab(lab.command_line(folder, arguments))
 
 

@@ -36,7 +36,7 @@ def test_help(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("command", "usage"),
     [
-        ("lab", "usage: mcnb lab [FOLDER] [-- OPTIONS OF JUPYTERLAB]\n"),
+        ("lab", "usage: mcnb lab [FOLDER] [--copy] [-- OPTIONS OF JUPYTERLAB]\n"),
         (
             "doctor",
             "usage: mcnb doctor [--hosts HOSTS [--launcher NAME] [--options '...']] [--quick]\n",
@@ -83,13 +83,18 @@ def test_help_on_a_command(command: str, usage: str, capsys: pytest.CaptureFixtu
         ),
         (
             "lab --no-browser",
-            "mcnb lab --no-browser: unknown option. Options: --help. "
+            "mcnb lab --no-browser: unknown option. Options: --copy, --help. "
             "Options of JupyterLab follow two dashes: mcnb lab -- --no-browser",
         ),
         (
             "lab my lessons",
             "mcnb lab my lessons: it opens one folder at a time. A name that holds a space needs "
             'quotes: mcnb lab "my lessons"',
+        ),
+        (
+            "lab --copy -- --port=1",
+            "mcnb lab --copy -- --port=1: with --copy, JupyterLab is not started. Leave out "
+            "--copy, or the options of JupyterLab",
         ),
         (
             "doctor please",
@@ -123,6 +128,17 @@ def test_errors_of_mcnb_are_printed_as_they_are(
     monkeypatch.setattr(_lessons, "find_lessons", fail)
     assert main(["lab"]) == 1
     assert capsys.readouterr() == ("", "The lessons are gone.\n")
+
+
+def test_lessons_are_copied_without_jupyterlab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("mcnb.cli.lab.start_jupyterlab", None)
+    assert main(["lab", "--copy"]) == 0
+    folder = tmp_path / "mcnb-lessons"
+    assert capsys.readouterr().out == f"The lessons are in {folder}\n"
+    assert (folder / "01_hello_controllers.ipynb").is_file()
 
 
 def test_ctrl_c_ends_it_quietly(
@@ -173,7 +189,7 @@ def test_what_follows_two_dashes_is_jupyterlabs(
     argv: list[str], given: str | None, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[str | None, list[str]]] = []
-    monkeypatch.setattr(cli, "_open_lab", lambda *call: calls.append(call) or 3)
+    monkeypatch.setattr(cli, "_open_lab", lambda *call, only_copy: calls.append(call) or 3)
     assert main(argv) == 3
     assert calls == [(given, arguments)]
 

@@ -37,7 +37,7 @@ PAGES = [
 # What stands in backticks and is a command or a call, rather than the name of one.
 COMMAND = re.compile(
     r"%%?mcjax .+|%%here|%debug|mcnb (?:run|lab|script|doctor|COMMAND) .+|mcnb doctor"
-    r"|(?:\.venv|python -m|srun|mpirun|ipcluster|gcloud|pip|check\.py|\.ci/run)\b.* .+"
+    r"|(?:\.venv|python -m|docker|srun|mpirun|ipcluster|gcloud|pip|check\.py|\.ci/run)\b.* .+"
     r"|(?:cluster|mcnb)\.[\w.]+\(.*\).*|mcnb\.lockstep\.install\(\)"
 )
 # Cells that use the commands of the pages, in this order, and what each shows: a pattern.
@@ -212,6 +212,9 @@ ELSEWHERE = {
     "mcnb script 05_lockstep.md -o lockstep.py": (
         "integration/test_script.py::test_a_lesson_in_a_shell_prints_what_is_stored"
     ),
+    ".venv/bin/mcnb lab --copy": (
+        "integration/test_cli.py::test_lessons_are_copied_without_jupyterlab"
+    ),
     "import jax": "unit/pods/test_pod.py::test_the_page_on_pods",
     "lambda: 1 collective, 3.15 MB sent by each device": (
         "unit/pods/test_pod.py::test_the_page_on_pods"
@@ -249,6 +252,9 @@ ELSEWHERE = {
     "srun python -m mcnb.lockstep train.py": "integration/test_launchers.py::test_a_program_runs",
 }
 NOT = {
+    "docker build -t mcnb . && docker run --rm -p 127.0.0.1:8888:8888 mcnb": (
+        "needs Docker; the nightly workflow builds the image, and runs a lesson in it"
+    ),
     'python3 -m venv ~/venv && ~/venv/bin/pip install --quiet "$HOME/nfs/mcnb[lab,tpu]"': (
         "the steps `wheel` and `pods` of the check install it so"
     ),

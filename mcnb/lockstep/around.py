@@ -16,7 +16,7 @@ from typing import TypeAlias
 from mcnb.lockstep.dependence import Asked, Scope, Search, scope_of
 from mcnb.lockstep.model import Condition, Detail
 from mcnb.lockstep.source import Place
-from mcnb.lockstep.syntax import first_line, last_line, leaves, parsed
+from mcnb.lockstep.syntax import first_line, last_line, leaves, negated, parsed
 from mcnb.lockstep.threads import line_at
 
 _LONGEST_SOURCE = 100
@@ -238,7 +238,7 @@ class _Search:
                 continue
             test, then, otherwise = statement.test, *map(leaves, (statement.body, statement.orelse))
             if bool(then) != bool(otherwise):
-                words = _negated(test) if then else ast.unparse(test)
+                words = negated(test) if then else ast.unparse(test)
                 found = self._only_if(words, test, found, then or otherwise)
         return found
 
@@ -271,7 +271,7 @@ class _Search:
             return self._children([test, *body, *orelse], found)
         words = ast.unparse(test)
         if chosen[0] is orelse:
-            words = _negated(test)
+            words = negated(test)
         found = self._only_if(words, test, found)
         return self._children(chosen[0], self._after(chosen[0], found))
 
@@ -397,10 +397,3 @@ def _without_comment(line: str) -> str:
             if token.type == tokenize.COMMENT:
                 return line[: token.start[1]].rstrip()
     return line
-
-
-def _negated(test: ast.expr) -> str:
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return ast.unparse(test.operand)
-    simple = isinstance(test, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-    return f"not {ast.unparse(test)}" if simple else f"not ({ast.unparse(test)})"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from mcnb.lockstep.model import Condition, Detail, Launch, ProcessState, Verdict
+from mcnb.lockstep.syntax import negated
 
 # Processes with equal states.
 Group: TypeAlias = tuple[list[int], ProcessState]
@@ -236,13 +238,26 @@ def _of_condition(condition: Condition, line: str) -> str:
 def _of_branches(each: Sequence[Sequence[Condition]]) -> str:
     """Return advice about processes in several branches, given the conditions of each process."""
     for one in (one for conditions in each for one in conditions):
-        both = {one.words, f"not {one.words}", f"not ({one.words})"}
+        both = {one.words, _otherwise(one.words)}
         held = [[c for c in found if c.at == one.at and c.words in both] for found in each]
         words = {c.words for found in held for c in found}
         if all(held) and {one.words} < words:
             near = all(c.near for found in held for c in found)
             return _HINTS["branches"].format(_quoted(one.words, "" if near else one.at), _asks(one))
     return _HINTS["branch"]
+
+
+def _otherwise(words: str) -> str:
+    """Return the words of the branch that is taken if a condition does not hold.
+
+    The words themselves are returned if they are no condition as a program has it: a case of a
+    match, or what was negated already.
+    """
+    try:
+        test = ast.parse(words, mode="eval").body
+    except SyntaxError:
+        return words
+    return words if isinstance(test, ast.UnaryOp) else negated(test)
 
 
 def _asks(condition: Condition) -> str:

@@ -13,6 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.NotEq: ast.Eq,
+    ast.IsNot: ast.Is,
+    ast.NotIn: ast.In,
+}
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -49,6 +54,26 @@ def _spans(node: ast.AST, which: str) -> list[int]:
         return [own]
     # The cases of a match and the arguments of a function have no line numbers.
     return [line for child in ast.iter_child_nodes(node) for line in _spans(child, which)]
+
+
+def negated(test: ast.expr) -> str:
+    """Return the source of a condition that holds where another one does not.
+
+    Comparisons by `<` and its relatives are not turned around, because NaN is neither.
+
+    Example:
+        >>> [negated(ast.parse(test, mode="eval").body) for test in ("k == 0", "k != 0", "not k")]
+        ['not (k == 0)', 'k == 0', 'k']
+    """
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return ast.unparse(operand)
+        case ast.Compare(ops=[ast.NotEq() | ast.IsNot() | ast.NotIn() as op]):
+            opposite = _OPPOSITES[type(op)]()
+            return ast.unparse(ast.Compare(test.left, [opposite], test.comparators))
+        case ast.Name() | ast.Attribute() | ast.Call() | ast.Subscript():
+            return f"not {ast.unparse(test)}"
+    return f"not ({ast.unparse(test)})"
 
 
 def leaves(statements: Sequence[ast.AST]) -> str:

@@ -264,7 +264,7 @@ PROGRAMS: Mapping[str, tuple[str, list[tuple[str, int, int, int]]]] = {
     ),
     "an early return": (
         "def save():\n    if process_index() != 0:\n        return\n    here()\nsave()",
-        [("not (process_index() != 0)", 2, 0, 0)],
+        [("process_index() == 0", 2, 0, 0)],
     ),
     "an early return, far above": (
         "def save():\n    if process_index():\n        print()\n        return None\n"

@@ -280,6 +280,13 @@ CAME_BEFORE = (
                 ". Every", ", which depends on the process (line 1). Every"
             ),
         ),
+        # The condition is quoted as it stands, not as it is turned around.
+        (
+            "mismatch",
+            [at(4), at(5, MAX)],
+            {0: ASKS_FOR_ZERO, 1: Detail("", (replace(ZERO, words="k != 0"),))},
+            BRANCHES.replace("`k == 0`", "`k != 0`"),
+        ),
         # Of three branches, the first condition parts all, the second one only two.
         (
             "mismatch",

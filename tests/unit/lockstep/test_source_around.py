@@ -27,6 +27,8 @@ AROUND = {
     "if not": ("if not k:\n    launch(x)", "not k", ""),
     "if is spelled as Python spells it": ("if (k==0)and  x:\n    launch(x)", "k == 0 and x", ""),
     "else": ("if k == 1:\n    pass\nelse:\n    launch(x)", "not (k == 1)", ""),
+    "else of an inequality": ("if k != 0:\n    pass\nelse:\n    launch(x)", "k == 0", ""),
+    "else of not in": ("if k not in (0, 1):\n    pass\nelse:\n    launch(x)", "k in (0, 1)", ""),
     "else on one line": ("if k == 1: pass\nelse: launch(x)", "not (k == 1)", ""),
     "elif": ("if k == 1:\n    pass\nelif k == 0:\n    launch(x)", "k == 0", ""),
     "elif with an own condition": (

@@ -408,8 +408,9 @@ OPTIONS = (
     Option(
         ("-n", "--processes"),
         "N",
-        f"how many processes, 1 to {MAX_PROCESSES} (default {Options.processes})",
-        ("start", RUN, SCRIPT),
+        f"how many processes, 1 to {MAX_PROCESSES} (default {Options.processes}; connect waits for "
+        "so many engines, and by default takes those that it finds)",
+        ("start", "connect", RUN, SCRIPT),
         "processes",
     ),
     Option(

@@ -676,6 +676,7 @@ def connect(
     arguments: str | Sequence[str] = (),
     platform: str = Options.platform,
     profile_dir: str = "",
+    processes: int | None = None,
 ) -> Cluster:
     """Connect to the engines of an ipyparallel cluster that mcnb did not start.
 
@@ -695,6 +696,7 @@ def connect(
         platform: As for `Cluster`.
         profile_dir: The folder that `ipcontroller` was given as `--profile-dir`, instead of a
             profile.
+        processes: The number of engines to wait for; by default, those that are there.
 
     Returns:
         The cluster, whose processes have joined.
@@ -706,7 +708,8 @@ def connect(
     from mcnb.launchers.existing import engines_of
 
     options = Options(
-        devices_per_process=devices_per_process,
+        Options.processes if processes is None else processes,
+        devices_per_process,
         platform=platform,
         env=dict(env or {}),
         checked=checked,
@@ -718,7 +721,8 @@ def connect(
         cluster_id=cluster_id,
         arguments=words(arguments),
     )
-    cluster = Cluster.of(replace(options, processes=engines_of(options)))
+    count = engines_of(options, None if processes is None else options.processes)
+    cluster = Cluster.of(replace(options, processes=count))
     cluster.start()
     return cluster
 

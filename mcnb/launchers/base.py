@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mcnb._system import THREADS, threads_for
+from mcnb.lockstep.compiling import without_device_count
 from mcnb.lockstep.model import ProcessExit
 from mcnb.lockstep.ranks import rank_variables
 from mcnb.options import JAX_PLATFORMS, Options
@@ -129,9 +130,7 @@ def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[
         for name, value in inherited.items()
         if name not in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
     }
-    flags = env.get("XLA_FLAGS", "").split()
-    flags = [f for f in flags if not f.startswith("--xla_force_host_platform_device_count")]
-    env["XLA_FLAGS"] = " ".join(flags)
+    env["XLA_FLAGS"] = without_device_count(env.get("XLA_FLAGS", ""))
     env["JAX_PLATFORMS"] = JAX_PLATFORMS[options.platform]
     env["JAX_NUM_CPU_DEVICES"] = str(options.devices_per_process)
     env.setdefault(THREADS, str(threads_for(options.devices_per_process)))

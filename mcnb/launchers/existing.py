@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mcnb._system import check_listen, local_end, outward_address, remove_folder
-from mcnb._text import index_ranges
+from mcnb._text import index_ranges, plural
 from mcnb.errors import ClusterError
 from mcnb.launchers.base import Launcher, OnExit, forwarded_environment
 from mcnb.lockstep.model import ProcessExit
@@ -60,8 +60,12 @@ def connection_file(options: Options) -> Path:
     )
 
 
-def client_of(file: Path) -> Any:
+def client_of(file: Path, count: int = 1) -> Any:
     """Return a client of the cluster that a connection file describes.
+
+    Args:
+        file: The connection file.
+        count: The number of engines to wait for.
 
     Raises:
         ClusterError: The cluster does not reply, or has no engines.
@@ -76,7 +80,7 @@ def client_of(file: Path) -> Any:
             f"({_first_line(error)}). If it has ended, start another: ipcluster start"
         ) from None
     deadline = time.monotonic() + CONNECT_S
-    while not client.ids and time.monotonic() < deadline:
+    while len(client.ids) < count and time.monotonic() < deadline:
         time.sleep(LOOK_S)
     if not client.ids:
         client.close()
@@ -86,14 +90,25 @@ def client_of(file: Path) -> Any:
     return client
 
 
-def engines_of(options: Options) -> int:
+def engines_of(options: Options, count: int | None = None) -> int:
     """Return the number of engines of the ipyparallel cluster that these options name.
 
+    Args:
+        options: The options.
+        count: The number of engines that the cluster is to have, for which to wait.
+
     Raises:
-        ClusterError: There is no such cluster, or the cluster has no engines.
+        ClusterError: There is no such cluster, or the cluster has no engines or another number.
     """
-    with contextlib.closing(client_of(connection_file(options))) as client:
-        return len(client.ids)
+    with contextlib.closing(client_of(connection_file(options), count or 1)) as client:
+        found = len(client.ids)
+    if count is not None and found != count:
+        again = f"When all have started: %mcjax connect -n {count}"
+        raise ClusterError(
+            f"The ipyparallel cluster has {plural(found, 'engine', 'engines')}, and -n {count} "
+            f"expects {count}. {again if found < count else 'To connect to all, leave out -n'}"
+        )
+    return found
 
 
 class ExistingLauncher(Launcher):

@@ -1,4 +1,4 @@
-"""Have each process compile for GPUs by itself."""
+"""Choose the flags of XLA in `XLA_FLAGS`, which each process reads when JAX starts it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from importlib import import_module
 
 # Of https://github.com/openxla/xla/blob/main/xla/xla.proto
 _DIVIDED = "xla_gpu_shard_autotuning"
+_DEVICE_COUNT = "--xla_force_host_platform_device_count"
 _GPUS = ("cuda", "rocm", "gpu")
+
+
+def without_device_count(flags: str) -> str:
+    """Return the value of `XLA_FLAGS` without the flag that sets the number of CPU devices.
+
+    Example:
+        >>> without_device_count("--xla_force_host_platform_device_count=8 --xla_dump_to=d")
+        '--xla_dump_to=d'
+    """
+    return " ".join(flag for flag in flags.split() if not flag.startswith(_DEVICE_COUNT))
 
 
 def compile_alone(environment: MutableMapping[str, str], platforms: str | None) -> None:

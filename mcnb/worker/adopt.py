@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcnb.errors import ClusterError
+from mcnb.lockstep.compiling import without_device_count
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,8 @@ class Adopt:
     """A callable that turns the engine in which it runs into one of mcnb's processes.
 
     Attributes:
-        env: The environment variables to set.
+        env: The environment variables to set. If there are no `XLA_FLAGS` among them, the engine
+            keeps its own, except for the number of CPU devices.
         folder: The folder for its output, if its host has that folder.
     """
 
@@ -25,8 +27,10 @@ class Adopt:
 
     def __call__(self) -> str:
         """Adopt this engine; return why that is not possible, or an empty text."""
+        own_flags = without_device_count(os.environ.get("XLA_FLAGS", ""))
         # The imports below read the environment.
         os.environ.update(self.env)
+        os.environ["XLA_FLAGS"] = self.env.get("XLA_FLAGS") or own_flags
         jax = sys.modules.get("jax")
         if jax is not None and jax.distributed.is_initialized():
             return "is still connected to the JAX processes of an earlier %mcjax connect"

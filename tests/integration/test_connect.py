@@ -24,6 +24,7 @@ from tests.conftest import Notebook, once, wait_until
 pytestmark = [once, pytest.mark.thorough("starts ordinary engines many times")]
 
 COUNT, HANG_S = 3, 120.0
+OWN_FLAG = "--xla_cpu_enable_fast_math=false"
 SETUP = """
 import os, time, jax, jax.numpy as jnp, numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
@@ -42,6 +43,7 @@ LOST = (
 def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ipyparallel.Cluster]:
     """Somebody else's cluster, under the profile `default`."""
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_force_host_platform_device_count=8 {OWN_FLAG}")
     cluster = ipyparallel.Cluster(
         n=COUNT,
         profile="default",
@@ -59,6 +61,7 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ipyparal
     client = cluster.connect_client_sync(timeout=HANG_S)
     client.wait_for_engines(COUNT, timeout=HANG_S, interactive=False)
     client.close()
+    monkeypatch.delenv("XLA_FLAGS")
     yield cluster
     for launcher in list(cluster.engine_set.launchers.values()):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -93,6 +96,8 @@ def test_its_engines_become_processes(theirs: ipyparallel.Cluster) -> None:
             "These processes were not started by mcnb. Restart them with the tool that started "
             "them; then: %mcjax connect"
         )
+        # The engines' own flags stay, except for the number of devices.
+        assert set(cluster.pull("os.environ['XLA_FLAGS']").values()) == {OWN_FLAG}
         pids = cluster.pull("os.getpid()")
         launched = {one.process.pid for one in theirs.engine_set.launchers.values()}
         assert set(pids.values()) == launched
@@ -134,17 +139,31 @@ def test_an_interrupt_and_a_death(theirs: ipyparallel.Cluster) -> None:
         cluster.stop()
 
 
-def test_the_magic(theirs: ipyparallel.Cluster, empty_notebook: Notebook) -> None:
+def test_the_magic(
+    theirs: ipyparallel.Cluster, empty_notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
     del theirs
-    assert empty_notebook.error("%mcjax connect -n 3") == (
-        "OptionError: %mcjax connect -n 3: --processes is only accepted by %mcjax start. "
+    assert empty_notebook.error("%mcjax connect --hosts one") == (
+        "OptionError: %mcjax connect --hosts one: --hosts is only accepted by %mcjax start. "
         "Help: %mcjax?"
     )
-    ready = empty_notebook.run("%mcjax connect -d 1")
+    assert empty_notebook.error("%mcjax connect -n 2") == (
+        "ClusterError: The ipyparallel cluster has 3 engines, and -n 2 expects 2. To connect to "
+        "all, leave out -n"
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr("mcnb.launchers.existing.CONNECT_S", 1.0)
+        assert empty_notebook.error("%mcjax connect -n 4") == (
+            "ClusterError: The ipyparallel cluster has 3 engines, and -n 4 expects 4. When all "
+            "have started: %mcjax connect -n 4"
+        )
+    ready = empty_notebook.run("%mcjax connect -n 3 -d 1 --env GREETING=hello")
     assert ready.stdout == f"Ready: {COUNT} processes x 1 CPU device\n"
     assert empty_notebook.run("%%mcjax\nimport jax; print(jax.process_count())").stdout == (
         f"[all {COUNT}] {COUNT}\n"
     )
+    greeting = empty_notebook.run("%%mcjax\nimport os; print(os.environ['GREETING'])")
+    assert greeting.stdout == f"[all {COUNT}] hello\n"
     # The first cell of a notebook, run again.
     again = empty_notebook.run("%mcjax connect")
     assert again.stdout == f"Already connected: {COUNT} processes x 1 CPU device\n"

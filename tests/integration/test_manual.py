@@ -233,13 +233,14 @@ ELSEWHERE = {
     ),
     "%mcjax connect --profile default": "integration/test_connect.py::test_the_magic",
     "mcnb.connect()": "integration/test_connect.py::test_its_engines_become_processes",
-    '~/venv/bin/ipcontroller --profile-dir="$HOME/nfs" --ip="$(hostname -i)"': (
+    '~/venv/bin/ipcontroller --profile-dir="$HOME/nfs" --ip="$(hostname -I | cut -d\' \' -f1)"': (
         "integration/test_tpus.py::test_the_page_on_two_hosts"
     ),
-    '~/venv/bin/ipengine --profile-dir="$HOME/nfs"': (
+    'cd ~/nfs && ~/venv/bin/ipengine --profile-dir="$HOME/nfs"': (
         "integration/test_tpus.py::test_the_page_on_two_hosts"
     ),
-    "%mcjax start -n 4 -d 4 --platform tpu --launcher ssh --hosts w-0,w-1,w-2,w-3": (
+    "%mcjax connect --env NAME=VALUE": ("integration/test_connect.py::test_the_magic"),
+    "%mcjax start -n 2 -d 4 --platform tpu --launcher ssh --hosts 10.0.0.2,10.0.0.3": (
         "integration/test_hosts.py::test_a_notebook_and_two_other_hosts"
     ),
     "ipcluster start -n 4": "integration/test_connect.py::test_its_engines_become_processes",
@@ -255,10 +256,10 @@ NOT = {
     "docker build -t mcnb . && docker run --rm -p 127.0.0.1:8888:8888 mcnb": (
         "needs Docker; the nightly workflow builds the image, and runs a lesson in it"
     ),
-    'python3 -m venv ~/venv && ~/venv/bin/pip install --quiet "$HOME/nfs/mcnb[lab,tpu]"': (
+    '~/venv/bin/pip install --quiet "$HOME/nfs/mcnb[lab,tpu]"': (
         "the steps `wheel` and `pods` of the check install it so"
     ),
-    "gcloud compute tpus tpu-vm ssh NAME --worker=all": "needs a TPU",
+    "gcloud compute tpus tpu-vm ssh NAME --worker=0 -- -L 8888:localhost:8888": "needs a TPU",
     'python3 -m venv .venv && .venv/bin/pip install --quiet -e ".[lab]" && .venv/bin/mcnb lab': (
         "installs from a package index; the nightly workflow does it with [test]"
     ),

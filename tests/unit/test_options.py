@@ -180,7 +180,7 @@ def test_a_cluster_takes_what_start_takes() -> None:
 def test_connect_takes_what_its_command_takes() -> None:
     taken = parameters(mcnb.connect)
     assert {*taken} == {option.field for option in options_of("connect")}
-    assert taken.pop("env") is None
+    assert (taken.pop("env"), taken.pop("processes")) == (None, None)
     assert taken == {name: getattr(Options(), name) for name in taken}
 
 
@@ -212,7 +212,7 @@ def test_help_explains_each_option_once() -> None:
     lines = (McjaxMagics.mcjax.__doc__ or "").splitlines()
     assert [line for line in lines if line.startswith("Option")] == [
         "Options of start:",
-        "Options of connect (and -d, --platform, --env, --unchecked, --values, --no-values, "
+        "Options of connect (and -n, -d, --platform, --env, --unchecked, --values, --no-values, "
         "--args, --listen, as above):",
         "Option of run:",
         "Option of log:",

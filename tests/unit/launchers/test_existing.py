@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,8 +30,25 @@ def security(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_connection_file_is_that_of_the_profile_and_the_id(security: Path) -> None:
     for name in ("ipcontroller-client.json", "ipcontroller-7-client.json"):
         (security / name).touch()
-    assert connection_file("mine", "") == security / "ipcontroller-client.json"
-    assert connection_file("mine", "7") == security / "ipcontroller-7-client.json"
+    mine = Options(profile="mine", launcher=CONNECTED)
+    assert connection_file(mine) == security / "ipcontroller-client.json"
+    assert connection_file(replace(mine, cluster_id="7")) == security / "ipcontroller-7-client.json"
+
+
+def test_the_connection_file_is_in_the_folder_that_the_controller_was_given(
+    security: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (security / "ipcontroller-client.json").touch()
+    monkeypatch.setenv("HOME", str(security.parent.parent))
+    folder = "~/profile_mine"
+    options = Options(profile_dir=folder, launcher=CONNECTED)
+    assert connection_file(options) == security / "ipcontroller-client.json"
+    with pytest.raises(ClusterError) as caught:
+        connection_file(replace(options, cluster_id="8"))
+    assert str(caught.value) == (
+        f"No running ipyparallel cluster was found in the folder {folder} and the id 8: there is "
+        f"no connection file. Start one: ipcluster start --profile-dir={folder} --cluster-id=8 -n 4"
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,7 +73,7 @@ def test_a_cluster_that_was_not_started(
 ) -> None:
     (security / "ipcontroller-client.json").touch()
     with pytest.raises(ClusterError) as caught:
-        connection_file(profile, cluster_id)
+        connection_file(Options(profile=profile, cluster_id=cluster_id, launcher=CONNECTED))
     assert str(caught.value) == said
 
 
@@ -125,7 +143,35 @@ def test_engines_that_start_late_are_waited_for(
 ) -> None:
     (security / "ipcontroller-client.json").touch()
     monkeypatch.setattr(Client, "looks", 5)
-    assert engines_of("mine", "") == 3
+    mine = Options(profile="mine", launcher=CONNECTED)
+    assert engines_of(mine) == 3
+    assert Client.last.closed
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (
+            4,
+            "The ipyparallel cluster has 3 engines, and -n 4 expects 4. When all have started: "
+            "%mcjax connect -n 4",
+        ),
+        (
+            2,
+            "The ipyparallel cluster has 3 engines, and -n 2 expects 2. To connect to all, leave "
+            "out -n",
+        ),
+    ],
+)
+def test_another_number_of_engines(
+    count: int, said: str, engines: dict[int, Answer], security: Path
+) -> None:
+    (security / "ipcontroller-client.json").touch()
+    mine = Options(profile="mine", launcher=CONNECTED)
+    assert engines_of(mine, 3) == 3
+    with pytest.raises(ClusterError) as caught:
+        engines_of(mine, count)
+    assert str(caught.value) == said
     assert Client.last.closed
 
 

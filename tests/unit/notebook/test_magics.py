@@ -584,8 +584,8 @@ def sentence(call: Callable[..., object], *words: str) -> str:
             "%mcjax stop --replay: --replay is only accepted by %mcjax restart. Help: %mcjax?",
         ),
         (
-            "connect -n 2",
-            "%mcjax connect -n 2: --processes is only accepted by %mcjax start. Help: %mcjax?",
+            "connect --hosts one",
+            "%mcjax connect --hosts one: --hosts is only accepted by %mcjax start. Help: %mcjax?",
         ),
         (
             "restart --fast",

@@ -194,9 +194,8 @@ def test_what_the_magic_refuses(notebook: Notebook, tmp_path: Path) -> None:
     assert notebook.error("%mcjax stop it") == (
         "OptionError: %mcjax stop it: there is no option it. Options: -n, -d, --platform, --env, "
         "-p, --unchecked, --values, --no-values, --timeout, --args, --launcher, --hosts, "
-        "--options, --listen, --profile, --cluster-id, --replay, --keep-going, --order, --step, "
-        "--from, --to, --full. "
-        "Help: %mcjax?"
+        "--options, --listen, --profile, --profile-dir, --cluster-id, --replay, --keep-going, "
+        "--order, --step, --from, --to, --full. Help: %mcjax?"
     )
 
 

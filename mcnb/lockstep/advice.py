@@ -69,8 +69,10 @@ REMOVED = {
 PACKAGES = {
     "mpi4py": (
         "mpi4py is not installed, and is not needed here: jax.process_index() is the rank, "
-        "jax.process_count() is the size, and jax.experimental.multihost_utils broadcasts and "
-        "gathers"
+        "jax.process_count() is the size. With multihost_utils of jax.experimental, "
+        "comm.bcast(x) is multihost_utils.broadcast_one_to_all(x), and comm.allgather(x) is "
+        "multihost_utils.process_allgather(x). Instead of comm.scatter, make the array on every "
+        "process, and take its part: np.array_split(x, jax.process_count())[jax.process_index()]"
     ),
     "rich": "JAX draws with the package rich, which is not installed: pip install rich",
 }
@@ -139,6 +141,13 @@ RULES = (
         "there: mcnb run toy.py -n 4 {process} {processes}; and for cells, "
         "%mcjax start --args '{process} {processes}'",
         line=r"\bsys\.argv\b",
+    ),
+    _rule(
+        "IndexError",
+        r"^list index out of range",
+        "the spec has more entries than the array has dimensions. Name at most one entry for each "
+        "dimension, such as jax.P('x') for an array of one dimension; or reshape the array before",
+        file="jax/_src/named_sharding.py",
     ),
     _rule(
         "RuntimeError",

@@ -58,6 +58,13 @@ CASES = {
         "jax.config.update('jax_num_cpu_devices', 2)\njax.config.update('jax_num_cpu_devices', 8)",
     ),
     "a value": ("np.asarray(x)", SHARDS, f"np.asarray({GATHER})"),
+    "a spec for more dimensions": (
+        "multihost_utils.host_local_array_to_global_array(np.ones(2), auto, P('x', 'y'))",
+        "the spec has more entries than the array has dimensions. Name at most one entry for each "
+        "dimension, such as jax.P('x') for an array of one dimension; or reshape the array before",
+        "multihost_utils.host_local_array_to_global_array(np.ones(2), auto, P('x'))\n"
+        "multihost_utils.host_local_array_to_global_array(np.ones((1, 2)), auto, P('x', 'y'))",
+    ),
     "a name for each process": (
         "multihost_utils.sync_global_devices(f'saved by {jax.process_index()}')",
         "all processes must pass the same name, so it must not hold what differs between them, "
@@ -258,9 +265,13 @@ CASES = {
     "MPI": (
         "from mpi4py import MPI",
         "mpi4py is not installed, and is not needed here: jax.process_index() is the rank, "
-        "jax.process_count() is the size, and jax.experimental.multihost_utils broadcasts and "
-        "gathers",
-        "jax.process_index(), jax.process_count()",
+        "jax.process_count() is the size. With multihost_utils of jax.experimental, "
+        "comm.bcast(x) is multihost_utils.broadcast_one_to_all(x), and comm.allgather(x) is "
+        "multihost_utils.process_allgather(x). Instead of comm.scatter, make the array on every "
+        "process, and take its part: np.array_split(x, jax.process_count())[jax.process_index()]",
+        "x = np.arange(8)\nmultihost_utils.broadcast_one_to_all(x)\n"
+        "multihost_utils.process_allgather(x)\n"
+        "assert np.array_split(x, jax.process_count())[jax.process_index()].size == 2",
     ),
 }
 

@@ -5,18 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from IPython.core.completer import SimpleCompletion, context_matcher
+from IPython.core import completer
 from IPython.utils.tokenutil import token_at_cursor
 
 from mcnb.cluster import cluster as clusters
 from mcnb.worker.introspection import complete, describe
 
+# Google Colab has IPython 7, which passes a matcher no more than a word.
+HAS_CONTEXTS = hasattr(completer, "context_matcher")
 # The magic's line, with comments and blank lines above it.
 _CELL = re.compile(r"(?:[ \t]*(?:#.*)?\n)*[ \t]*%%mcjax\b(?![-\w])(.*)\n")
 # How long a process may take to answer. The notebook kernel does nothing else meanwhile.
 PATIENCE_S = 0.5
+
+
+def _matcher(**options: Any) -> Callable[[Any], Any]:
+    if HAS_CONTEXTS:
+        return cast("Callable[[Any], Any]", completer.context_matcher(**options))
+    return lambda function: function
 
 
 class Body(NamedTuple):
@@ -64,19 +72,23 @@ class Assistance:
         self._kernel = getattr(shell, "kernel", None)
 
     def install(self) -> None:
-        """Begin to complete and describe."""
+        """Begin to complete and describe, if IPython tells a matcher which cell it completes."""
+        if not HAS_CONTEXTS:
+            return
         self._shell.Completer.custom_matchers.append(self.names)
         if self._kernel is not None:
             self._kernel.do_inspect = partial(self.inspect, self._kernel.do_inspect)
 
     def remove(self) -> None:
         """Leave completions and tooltips to IPython again."""
+        if not HAS_CONTEXTS:
+            return
         self._shell.Completer.custom_matchers.remove(self.names)
         if self._kernel is not None:
             del self._kernel.do_inspect
 
     # Before IPython's own matchers, which know the names of the notebook kernel.
-    @context_matcher(identifier="mcnb.names", priority=1000)
+    @_matcher(identifier="mcnb.names", priority=1000)
     def names(self, context: Any) -> dict[str, Any]:
         """Return the completions at the cursor, as a matcher of IPython's."""
         before = context.full_text.split("\n")[: context.cursor_line]
@@ -89,7 +101,7 @@ class Assistance:
         if body is None or not found:
             return {"completions": []}
         return {
-            "completions": [SimpleCompletion(one.text, type=one.kind) for one in found],
+            "completions": [completer.SimpleCompletion(o.text, type=o.kind) for o in found],
             "matched_fragment": body.source[found[0].start : cursor],
             "suppress": True,
             "ordered": True,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import io
 import os
 import subprocess
 import sys
+import tokenize
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any, ClassVar
 
 from ipykernel.displayhook import ZMQShellDisplayHook
@@ -26,6 +30,7 @@ from mcnb.worker.monitor import Monitor
 from mcnb.worker.session import Session
 from mcnb.worker.tracebacks import describe_error, format_error
 
+_BLANK = {tokenize.ENDMARKER, tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT}
 NO_INPUT = (
     "input() can't work in a %%mcjax cell: the cell runs on several processes and there is one "
     "keyboard. Read the value in an ordinary cell and hand it over: "
@@ -74,7 +79,12 @@ class RecordingHook(ZMQShellDisplayHook):
 
     def quiet(self) -> bool:
         """Return whether the cell ends in a semicolon."""
-        return bool(self.semicolon_at_end_of_expression(self.source))
+        last = ""
+        # A line of a magic or for a shell may be no Python.
+        with contextlib.suppress(tokenize.TokenError, SyntaxError):
+            for token in tokenize.generate_tokens(io.StringIO(self.source).readline):
+                last = last if token.type in _BLANK else token.string
+        return last == ";"
 
     def start_displayhook(self) -> None:
         """Do nothing: the record takes whole values."""
@@ -141,6 +151,10 @@ class WorkerShell(ZMQInteractiveShell):
         """Make IPython's magics available."""
         super().init_magics()
         _let_profiler_compile(self)
+
+    def _update_code_co_name(self, code: CodeType) -> CodeType:
+        """Leave a cell's code its name; IPython 7 and 8.0 call it after its line."""
+        return code
 
     def init_hooks(self) -> None:
         """Show in the cell's output what IPython shows in a pager, such as `name?`."""

@@ -178,3 +178,14 @@ def test_a_terminal_has_no_tooltips(shell: Any) -> None:
     assistance.install()
     assert len(shell.Completer.custom_matchers) == 1
     assistance.remove()
+
+
+def test_an_ipython_that_tells_matchers_nothing_completes_itself(
+    shell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcnb.notebook.assistance.HAS_CONTEXTS", False)
+    assistance = Assistance(shell, first_process, bool)
+    assistance.install()
+    assert shell.Completer.custom_matchers == []
+    assert "do_inspect" not in vars(shell.kernel)
+    assistance.remove()

@@ -174,7 +174,7 @@ class Threads:
         calls = (self._launches, self._calls_back)  # the second holds variables, and takes longer
         if is_main or only_threading or any(any(map(one, stack)) for one in calls):
             return "blocked" if blocked else "runs"
-        return "waits" if blocked or _is_kernels(stack) else "apart"
+        return "waits" if blocked or _is_service(stack) else "apart"
 
     def _launches(self, frame: FrameType) -> bool:
         """Return whether a frame belongs to the learner's code or to JAX."""
@@ -204,8 +204,9 @@ class Threads:
         return depth > 0 and any(self._calls_learners(one, depth - 1) for one in held)
 
 
-# The packages of a notebook kernel that start threads of their own, at any time.
-KERNEL = frozenset(("zmq", "ipykernel", "ipyparallel"))
+# The packages that start threads of their own: those of a notebook kernel, at any time, and tqdm,
+# whose monitor draws bars that have not moved for a while.
+_SERVICES = frozenset(("zmq", "ipykernel", "ipyparallel", "tqdm"))
 _WORK_ITEM = concurrent.futures.thread._WorkItem.run.__code__
 _POOL_WORKER = concurrent.futures.thread._worker.__code__
 
@@ -263,10 +264,10 @@ def _uses_jax(frame: FrameType) -> bool:
 _using_jax: dict[str, bool] = {}
 
 
-def _is_kernels(stack: list[FrameType]) -> bool:
-    """Return whether a thread belongs to the notebook kernel, and wakes none of the learner's."""
+def _is_service(stack: list[FrameType]) -> bool:
+    """Return whether a thread belongs to a package whose threads wake none of the learner's."""
     outer = next((frame for frame in reversed(stack) if module_of(frame) != "threading"), None)
-    return outer is not None and module_of(outer).partition(".")[0] in KERNEL
+    return outer is not None and module_of(outer).partition(".")[0] in _SERVICES
 
 
 # The futures of work that pools were given and that is not done, by the pools' queues. A set of

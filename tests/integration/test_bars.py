@@ -67,3 +67,23 @@ def test_what_a_bar_tells_of_a_process_is_shown(shared_cluster: mcnb.Cluster) ->
     lines = result.text().splitlines()
     assert [line.split()[0] for line in lines] == ["[0,1]", "[2,3]"]
     assert [line[-7:] for line in lines] == ["loss=0]", "loss=1]"]
+
+
+@pytest.mark.promise("a divergence in a thread, after a progress bar")
+def test_the_monitor_of_bars_hides_no_divergence(shared_cluster: mcnb.Cluster) -> None:
+    """Its thread goes on after the bar, and might wake anybody, for all that mcnb knows of it."""
+    result = shared_cluster.run(
+        "import jax, jax.numpy as jnp, numpy as np\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from jax.sharding import Mesh, NamedSharding, PartitionSpec as P\n"
+        "from tqdm import tqdm\n"
+        "for _ in tqdm(range(2)): pass\n"
+        "mesh = Mesh(np.array(jax.devices()), 'x')\n"
+        "x = jax.device_put(np.arange(16.0), NamedSharding(mesh, P('x')))\n"
+        "launch = jnp.max if jax.process_index() else jnp.sum\n"
+        "with ThreadPoolExecutor(1) as pool:\n"
+        "    pool.submit(lambda: launch(x)).result()",
+        timeout=60,
+    )
+    assert result.verdict is not None
+    assert result.verdict.kind == "mismatch"

@@ -173,10 +173,11 @@ def test_a_thread_of_a_library_may_be_the_one_that_is_waited_for(scene: Scene) -
     end.set()
 
 
-def test_a_thread_of_the_kernel_is_not(scene: Scene) -> None:
+@pytest.mark.parametrize("module", ["zmq.utils.garbage", "tqdm._monitor"])
+def test_a_thread_of_the_kernel_or_of_a_bar_is_not(scene: Scene, module: str) -> None:
     event, end = threading.Event(), threading.Event()
     source = "def collects(end):\n    while not end.wait(0.01): pass"
-    names: dict[str, Any] = {"__name__": "zmq.utils.garbage"}
+    names: dict[str, Any] = {"__name__": module}
     exec(source, names)  # as if that module had started it
     scene.begin(names["collects"], end)
     scene.begin(scene.learner_launches)

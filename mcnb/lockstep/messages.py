@@ -475,18 +475,21 @@ def _names(verdict: Verdict, groups: Sequence[Group]) -> list[str]:
 def _again(verdict: Verdict, groups: Sequence[Group]) -> list[str]:
     """Tell of each group, as the end of a sentence, how often it has been at the launch before."""
     first = next((one for _, one in sorted(verdict.states.items()) if one.doing == "waits"), None)
-    said = []
-    for _, state in groups:
-        time = f"{ordinal(state.times + 1)} time"
-        if not state.times or first is None:
-            said.append("")
-        elif state.doing in ("finished", "left"):
-            said.append(f" {a_or_an(time).lower()}")
-        elif state.doing == "waits" and state.where == first.where != "":
-            said.append(f", for the {time}")
-        else:
-            said.append("")
-    return said
+    return [_how_often(state, first) for _, state in groups]
+
+
+def _how_often(state: ProcessState, first: ProcessState | None) -> str:
+    """Tell how often a process has been at the launch for which the first one waits."""
+    times = state.times if first is not None else 0
+    if state.doing in ("finished", "left") and state.exit is None:
+        if first is not None and times > first.times:
+            # It has paired off launches of different steps with those that wait.
+            return f" after reaching that line {'once' if times == 1 else f'{times} times'}"
+        again = a_or_an(f"{ordinal(times + 1)} time").lower()
+        return f" without reaching it {again}" if times else " without reaching it"
+    if first is not None and times and state.doing == "waits" and state.where == first.where != "":
+        return f", for the {ordinal(times + 1)} time"
+    return ""
 
 
 def _quoted(verdict: Verdict, group: Group) -> str:
@@ -513,8 +516,8 @@ def _does(state: ProcessState, ks: list[int], kind: Kind, waits: str, library: s
     return {
         "runs": f"{was}{where}" if where else missing,
         "hangs": f"waited inside JAX{where}",
-        "finished": "finished the cell without reaching it",
-        "left": "exited without reaching it",
+        "finished": "finished the cell",
+        "left": "exited",
         "raised": f"raised {state.error}",
         "not invited": f"{was} not given this cell",
     }[state.doing]

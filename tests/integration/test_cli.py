@@ -232,7 +232,7 @@ def test_doctor_names_what_is_to_be_mended(
         "missing  jupytext is not installed. Fix it: pip install jupytext\n"
         "missing  What mcnb needs can't be imported: No module named 'zmq'. Fix it: "
         'python -m pip install --upgrade "ipyparallel>=9.0" "ipython>=7.34" "ipykernel>=6.17" '
-        '"matplotlib>=3.8" "psutil>=5.9"\n'
+        '"matplotlib>=3.9" "psutil>=5.9"\n'
         "2 problems found, see above\n"
     )
 

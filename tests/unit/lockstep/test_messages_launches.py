@@ -167,6 +167,16 @@ def test_a_line_that_all_are_at_is_quoted_once() -> None:
             "without reaching it an 8th time",
         ),
         (
+            [replace(at(), times=2), replace(ProcessState("finished"), times=3)],
+            "missing: process 0 is waiting in sum, line 4, for the 3rd time; process 1 finished "
+            "the cell after reaching that line 3 times",
+        ),
+        (
+            [at(), replace(ProcessState("left"), times=1)],
+            "missing: process 0 is waiting in sum, line 4; process 1 exited after reaching that "
+            "line once",
+        ),
+        (
             [replace(at(), times=1), ProcessState("finished")],
             "missing: process 0 is waiting in sum, line 4, for the 2nd time; process 1 finished "
             "the cell without reaching it",

@@ -91,6 +91,13 @@ IMPORTS = {
     "mesh_utils": "from jax.experimental import mesh_utils",
     "multihost_utils": "from jax.experimental import multihost_utils",
     "partial": "from functools import partial",
+    "create_device_mesh": "from jax.experimental.mesh_utils import create_device_mesh",
+    "create_hybrid_device_mesh": (
+        "from jax.experimental.mesh_utils import create_hybrid_device_mesh"
+    ),
+    "process_allgather": "from jax.experimental.multihost_utils import process_allgather",
+    "sync_global_devices": "from jax.experimental.multihost_utils import sync_global_devices",
+    "broadcast_one_to_all": "from jax.experimental.multihost_utils import broadcast_one_to_all",
     "mcnb": "import mcnb",
 }
 _MODULE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
@@ -137,9 +144,10 @@ RULES = (
     _rule(
         "IndexError",
         r"^list index out of range",
-        "the program has fewer arguments. For one that reads its index and the number of processes "
-        "there: mcnb run toy.py -n 4 {process} {processes}; and for cells, "
-        "%mcjax start --args '{process} {processes}'",
+        "the program has fewer arguments than it reads. In their place, {process} stands for the "
+        "index of each process, and {processes} for their number: mcnb run toy.py -n 4 {process} "
+        "{processes}. For cells: %mcjax stop, and then %mcjax start -n 4 -d 2 --args '{process} "
+        "{processes}'. If the program reads an address first, give one, such as localhost:1234",
         line=r"\bsys\.argv\b",
     ),
     _rule(
@@ -217,9 +225,12 @@ RULES = (
         "ValueError JaxRuntimeError",
         r"does not support cross-host device transfers|^UNIMPLEMENTED: Cross-host transfers are not"
         r"|^For a cross-host reshard in multi-controller JAX, input and target sharding should",
-        "CPU devices of different processes do not copy arrays to each other by device_put. Let a "
-        "mesh of all devices hold the array, and move its parts with jax.jit and out_shardings, or "
-        "with jax.lax.ppermute in a shard_map",
+        "CPU devices of different processes do not copy arrays to each other by device_put, "
+        "whatever option JAX's text names. On one process that has all devices, the program runs "
+        "as it is: %mcjax start -n 1 -d 8. On several, let one mesh of all devices hold the array: "
+        "mesh = jax.make_mesh((2, 4), ('stage', 'x')). This moves the part of the first half of "
+        "the devices to the second: jax.shard_map(lambda part: jax.lax.ppermute(part, 'stage', "
+        "[(0, 1)]), mesh=mesh, in_specs=jax.P('stage'), out_specs=jax.P('stage'))(x)",
     ),
     _rule(
         "ValueError",
@@ -249,6 +260,23 @@ RULES = (
         "jax.sharding.Mesh(numpy.array(jax.devices()).reshape(4, 2), ('x', 'y')). For a mesh whose "
         "first axis goes over the hosts: jax.experimental.mesh_utils.create_hybrid_device_mesh("
         "(1, 4), (2, 1), process_is_granule=True), with as many granules as there are processes",
+    ),
+    _rule(
+        "ValueError",
+        r"^Number of slices \d+ must equal the product of dcn_mesh_shape",
+        "the product of the second shape is the number of slices. CPU devices are one slice, and "
+        "so may be the GPUs of several hosts. To take each process for a slice: "
+        "jax.experimental.mesh_utils.create_hybrid_device_mesh((1, 2), (4, 1), "
+        "process_is_granule=True), for 4 processes with 2 devices each",
+    ),
+    _rule(
+        "AssertionError",
+        r"passed to device_put is not the same on each process",
+        "device_put takes the same values on every process, of a type that JAX keeps: float64 "
+        "that is rounded to float32 counts as different. Make them from one seed, such as "
+        "np.random.default_rng(0).random(8, np.float32), or send those of process 0 to the others: "
+        "x = jax.experimental.multihost_utils.broadcast_one_to_all(x). If each process has its own "
+        "part of the array: jax.make_array_from_process_local_data(sharding, part)",
     ),
     _rule(
         "ShardingTypeError",

@@ -48,6 +48,13 @@ DEVICES = (
     "x.sharding). If y is on devices of this process alone: jax.device_put(numpy.asarray(y), "
     "x.sharding), with equal values on every process"
 )
+DEVICE_PUT = (
+    "device_put takes the same values on every process, of a type that JAX keeps: float64 "
+    "that is rounded to float32 counts as different. Make them from one seed, such as "
+    "np.random.default_rng(0).random(8, np.float32), or send those of process 0 to the others: "
+    "x = jax.experimental.multihost_utils.broadcast_one_to_all(x). If each process has its own "
+    "part of the array: jax.make_array_from_process_local_data(sharding, part)"
+)
 # A cell, the hint below its error, and a cell that does what the hint says.
 CASES = {
     "the number of devices": (
@@ -110,10 +117,44 @@ CASES = {
         "halves = [Mesh(np.array(jax.devices()[i : i + 4]), 'x') for i in (0, 4)]\n"
         "y = jax.device_put(np.arange(8.0), NamedSharding(halves[0], P('x')))\n"
         "jax.device_put(y, NamedSharding(halves[1], P('x')))",
-        "CPU devices of different processes do not copy arrays to each other by device_put. Let a "
-        "mesh of all devices hold the array, and move its parts with jax.jit and out_shardings, or "
-        "with jax.lax.ppermute in a shard_map",
-        "jax.jit(lambda v: v, out_shardings=NamedSharding(auto, P('y')))(x)",
+        "CPU devices of different processes do not copy arrays to each other by device_put, "
+        "whatever option JAX's text names. On one process that has all devices, the program runs "
+        "as it is: %mcjax start -n 1 -d 8. On several, let one mesh of all devices hold the array: "
+        "mesh = jax.make_mesh((2, 4), ('stage', 'x')). This moves the part of the first half of "
+        "the devices to the second: jax.shard_map(lambda part: jax.lax.ppermute(part, 'stage', "
+        "[(0, 1)]), mesh=mesh, in_specs=jax.P('stage'), out_specs=jax.P('stage'))(x)",
+        "mesh = jax.make_mesh((2, 4), ('stage', 'x'))\n"
+        "first = jax.device_put(np.arange(16.0), NamedSharding(mesh, P('stage')))\n"
+        "moved = jax.shard_map(lambda part: jax.lax.ppermute(part, 'stage', [(0, 1)]), mesh=mesh, "
+        "in_specs=jax.P('stage'), out_specs=jax.P('stage'))(first)\n"
+        "whole = multihost_utils.process_allgather(moved, tiled=True)\n"
+        "assert whole.tolist() == [0.0] * 8 + [*map(float, range(8))]",
+    ),
+    "a hybrid mesh of one slice": (
+        "import jax.experimental.mesh_utils\n"
+        "jax.experimental.mesh_utils.create_hybrid_device_mesh((1, 2), (4, 1))",
+        "the product of the second shape is the number of slices. CPU devices are one slice, and "
+        "so may be the GPUs of several hosts. To take each process for a slice: "
+        "jax.experimental.mesh_utils.create_hybrid_device_mesh((1, 2), (4, 1), "
+        "process_is_granule=True), for 4 processes with 2 devices each",
+        "jax.experimental.mesh_utils.create_hybrid_device_mesh((1, 2), (4, 1), "
+        "process_is_granule=True)",
+    ),
+    "equal values of float64": (
+        "jax.device_put(np.random.default_rng(0).random(8), NamedSharding(auto, P('x')))",
+        DEVICE_PUT,
+        "jax.device_put(np.random.default_rng(0).random(8, np.float32), "
+        "NamedSharding(auto, P('x')))",
+    ),
+    "values of each process": (
+        "jax.device_put(np.arange(8.0) + jax.process_index(), NamedSharding(auto, P('x')))",
+        DEVICE_PUT,
+        "own = np.random.default_rng().random(8)\n"
+        "same = jax.experimental.multihost_utils.broadcast_one_to_all(own)\n"
+        "jax.device_put(same, NamedSharding(auto, P('x')))\n"
+        "jax.device_put(np.random.default_rng(0).random(8, np.float32), "
+        "NamedSharding(auto, P('x')))\n"
+        "jax.make_array_from_process_local_data(NamedSharding(auto, P('x')), own)",
     ),
     "two meshes": (
         "a + jax.device_put(np.ones((8, 8)), NamedSharding(jax.make_mesh((8,), ('x',), axis_types="
@@ -236,9 +277,10 @@ CASES = {
     ),
     "arguments": (
         "import sys\nn = int(sys.argv[1])",
-        "the program has fewer arguments. For one that reads its index and the number of processes "
-        "there: mcnb run toy.py -n 4 {process} {processes}; and for cells, %mcjax start --args "
-        "'{process} {processes}'",
+        "the program has fewer arguments than it reads. In their place, {process} stands for the "
+        "index of each process, and {processes} for their number: mcnb run toy.py -n 4 {process} "
+        "{processes}. For cells: %mcjax stop, and then %mcjax start -n 4 -d 2 --args '{process} "
+        "{processes}'. If the program reads an address first, give one, such as localhost:1234",
         "assert sys.argv == ['']",  # test_notebooks.py starts processes with arguments
     ),
     "a name that is not imported": (

@@ -322,20 +322,24 @@ class Client:
     def _tell_inputs(
         self, launch: Launch, place: Place, replicas: Replicas, names: Callable[[], Sequence[str]]
     ) -> None:
-        """Tell the referee which own values a launch takes that does not communicate."""
+        """Tell the referee which values a launch takes that does not communicate."""
         passes = self._closed or not self._holding or threading.get_ident() in self._suspended
-        if passes or self.values is False or not replicas.has_own:
+        if passes or self.values is False:
+            return
+        first = replicas.before == 0
+        exact = self.values is True
+        # Native code makes the later launches of arrays that several processes hold.
+        common = (first or exact) and replicas.has_common
+        if not (common or replicas.has_own):
             return
         numbered = self._numbering.of(launch, place)
         before = self._inputs[launch, numbered.stack]
         self._inputs[launch, numbered.stack] += 1
         # The same launches on all processes, without a word between them.
         counts = before < MANY_INPUTS or before & (before - 1) == 0
-        first = replicas.before == 0
-        if not (self.values or first or (counts and replicas.followed)):
+        if not (exact or first or (counts and replicas.followed)):
             return
-        if values := replicas.own():
-            exact = self.values is True
+        if values := replicas.inputs(common=common, whole=exact):
             told = [numbered.number, numbered.stack, before, [*names()], values, exact]
             with contextlib.suppress(DisconnectedError):  # `_listen` lets launches pass
                 self._channel.send(*numbered.messages, ["inputs", *told])

@@ -1,9 +1,10 @@
 """Compare the values that processes pass to launches that involve no communication.
 
 A launch on devices of several processes takes a value of the process alone, such as a random key or
-a NumPy array, as equal on all of them. If the launch communicates, its announcement has the values'
-digests, and unequal values give a verdict. If it does not, no process waits for another one, and
-each makes its part of the result from its own value. Such launches are compared afterwards.
+a NumPy array, as equal on all of them, and also what several processes hold of one array. If the
+launch communicates, its announcement has the values' digests, and unequal values give a verdict. If
+it does not, no process waits for another one, and each makes its part of the result from its own
+value. Such launches are compared afterwards.
 
 Processes may rightly make different launches of this kind. Therefore only launches of the same
 program from the same lines are compared: the first of one process with the first of another one,
@@ -76,7 +77,7 @@ class Inputs:
             lines: All lines on the stack, from the outermost.
             before: The number of launches of the process from there before.
             names: The names of the launch's arguments, as far as known.
-            values: The values by slice; see `mcnb.lockstep.values.Replicas.own`.
+            values: The values by slice; see `mcnb.lockstep.values.Replicas.inputs`.
             exact: Whether values that differ by no more than rounding count as different.
         """
         key = launch.name, launch.program, (*lines, where)

@@ -152,15 +152,25 @@ class Replicas:
         return any(_takes_own(*pair) for pair in self.arguments())
 
     @property
+    def has_common(self) -> bool:
+        """Whether the launch takes arrays that several processes hold together."""
+        return not all(_is_own(argument) for argument, _ in self.arguments())
+
+    @property
     def followed(self) -> bool:
         """Whether Python makes each such launch, if it does not communicate, and not only some."""
         return takes_own_arrays(argument for argument, _ in self.arguments())
 
-    def own(self) -> dict[str, Message]:
-        """Return the values of this process alone that a launch of several processes takes.
+    def inputs(self, *, common: bool, whole: bool) -> dict[str, Message]:
+        """Return the values of a launch that JAX expects to be equal on several processes.
 
-        JAX expects them to be equal on all of them, also where each takes only a part of its value.
-        It waits for computations that still make them.
+        These are the values of this process alone, also where each process takes only a part of its
+        value; and, on request, what several processes hold of larger arrays. It waits for
+        computations that still make them.
+
+        Args:
+            common: Whether arrays that several processes hold together count, too.
+            whole: Whether all elements of these arrays count, or only the first block.
 
         Returns:
             For each argument, by the name of its slice: the digest, the name of the elements' type,
@@ -172,16 +182,24 @@ class Replicas:
         self.digested()
         left = MOST_SENT_BYTES
         found: dict[str, Message] = {}
-        for position, (value, sharding) in enumerate(self.arguments()):
+        for position, (argument, sharding) in enumerate(self.arguments()):
+            slices: list[tuple[_Bounds, Any]] = []
             with _unless_it_has_no_value():
-                if _takes_own(value, sharding):
+                if not _is_own(argument):
+                    slices = list(_common_slices(argument, sharding)) if common else []
+                elif _takes_own(argument, sharding):
+                    slices = [((), argument)]
+            for bounds, value in slices:
+                with _unless_it_has_no_value():
                     jax.block_until_ready(value)
                     flat = _flat(value)
+                    if not (whole or _is_own(argument)):
+                        flat = flat[:BLOCK]
                     is_sent = flat.size <= BLOCK and flat.nbytes <= left
                     left -= flat.nbytes if is_sent else 0
                     text = flat.tobytes().hex() if is_sent else ""
                     entry = [digest(flat), _type_name(flat), [*_shape(value)], text]
-                    found[slice_name(position)] = entry
+                    found[slice_name(position, bounds)] = entry
         return found
 
     def _slices(self) -> Iterator[tuple[str, Any]]:

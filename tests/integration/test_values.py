@@ -348,6 +348,24 @@ UNEQUAL = {
         "passed 2.0",
         BROADCAST,
     ),
+    "an array that all processes hold": (
+        "same = jax.make_array_from_process_local_data(NamedSharding(mesh, P()), np.full(4, 1.0 + "
+        "(k == 2)))\nz = y + same",
+        "Processes 0,1,3 passed y[0] = 1.0 to jit(add), line 2, and process 2 passed 2.0",
+        f"{BROADCAST}(y)",
+    ),
+    "parts of an array that several processes hold": (
+        "split = jax.make_array_from_process_local_data(NamedSharding(mesh, P('b')), "
+        "np.arange(4.0) + [0, 0, 0, k == 3])\nz = y - split",
+        "Processes 0-2 passed y[3] = 3.0 to jit(subtract), line 2, and process 3 passed 4.0",
+        f"{BROADCAST}(y)",
+    ),
+    "a large array that all processes hold": (
+        "big = jax.make_array_from_process_local_data(NamedSharding(mesh, P()), np.ones(9000) + "
+        "k // 3)\nz = jax.jit(jnp.sin)(big)",
+        "Processes 0-2 passed x[0] = 1.0 to jit(sin), line 2, and process 3 passed 2.0",
+        f"{BROADCAST}(x)",
+    ),
     "large arrays": (
         "z = jax.jit(jnp.sin, out_shardings=NamedSharding(mesh, P('a')))(np.ones((80, 80)) * k)",
         "Process 0 passed x = one value to jit(sin), line 1, process 1 passed another value, "
@@ -367,6 +385,25 @@ def test_unequal_inputs_of_a_launch_without_communication(
     assert result.text() == f"Note: {passed}. {TAKEN}{mend}\n"
     assert (result.ok, result.verdict) == (True, None)
     assert goes_on(values_cluster)
+
+
+@pytest.mark.parametrize("values", [None, True])
+def test_rounding_of_an_array_that_all_processes_hold(
+    values_cluster: mcnb.Cluster, values: bool | None
+) -> None:
+    values_cluster.run(INIT).raise_for_errors()
+    result = values_cluster.run(
+        "third = np.full(4, 1 / 3, np.float32)\n"
+        "if k == 2: third = np.nextafter(third, np.float32(1))\n"
+        "same = jax.make_array_from_process_local_data(NamedSharding(mesh, P()), third)\n"
+        "z = y + same",
+        values=values,
+    )
+    passed = (
+        "Note: Processes 0,1,3 passed y[0] = 0.33333334 to jit(add), line 4, and process 2 passed "
+        f"0.33333337. {TAKEN}{BROADCAST}(y)\n"
+    )
+    assert result.text() == (passed if values else "")
 
 
 def test_a_note_says_what_a_verdict_came_from(values_cluster: mcnb.Cluster) -> None:
@@ -391,6 +428,8 @@ def test_a_note_says_what_a_verdict_came_from(values_cluster: mcnb.Cluster) -> N
         "for i in range(2 + k): z = y * i",
         "own = jax.jit(init)(jax.random.key(k)) * k",
         "mine = jax.make_array_from_process_local_data(NamedSharding(mesh, P('a')), ones[:2] * k)",
+        "mine = jax.make_array_from_process_local_data(NamedSharding(mesh, P('a')), ones[:2] * k)\n"
+        "z = jax.jit(jnp.tan)(mine) + replicated(ones[0])",
     ],
 )
 @pytest.mark.parametrize("values", [None, True])
@@ -407,6 +446,11 @@ def test_inputs_that_are_equal_or_of_one_process(
         ("w = make(jax.random.key({}))", True),
         ("z = y * np.arange({0}, 4.0 + {0})", True),
         ("z = y * (1.5 + {})", False),
+        (
+            "z = y * jax.make_array_from_process_local_data(NamedSharding(mesh, P()), "
+            "np.full(4, 1.0 + {}))",
+            False,
+        ),
     ],
 )
 def test_the_inputs_of_a_known_computation(

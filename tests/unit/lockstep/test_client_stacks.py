@@ -174,10 +174,10 @@ def test_of_very_many_launches_the_same_are_compared(server: Server) -> None:
     asked: list[int] = []
 
     class Asked(Replicas):
-        def own(self) -> dict[str, Message]:
+        def inputs(self, *, common: bool, whole: bool) -> dict[str, Message]:
             [(argument, _)] = self.arguments()
             asked.append(int(argument[0]))
-            return super().own()
+            return super().inputs(common=common, whole=whole)
 
     described = Described(server)
     for client in described.clients:

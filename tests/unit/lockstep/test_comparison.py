@@ -13,7 +13,7 @@ import pytest
 from mcnb.lockstep import comparison, values
 from mcnb.lockstep.comparison import Comparison, Question, differ_by_more_than_rounding
 from mcnb.lockstep.model import SharedValue
-from mcnb.lockstep.values import BLOCK, Replicas, slice_name
+from mcnb.lockstep.values import BLOCK, Replicas, digest, slice_name
 from mcnb.lockstep.wire import Message
 from tests.support.fake_devices import fake_devices
 from tests.unit.lockstep.test_values import OnProcess0, compared, replicas
@@ -130,6 +130,32 @@ def global_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 VALUES = np.arange(8, dtype=np.int32).reshape(4, 2)
 FIRST = slice_name(0, ((0, 2), (0, 2)))
+
+
+@pytest.mark.usefixtures("global_arrays")
+def test_a_launch_without_communication_tells_what_several_processes_hold_on_request() -> None:
+    pairs = [
+        (GlobalArray(VALUES, spread("b")), None),
+        (GlobalArray(VALUES, spread(("a", "b"))), None),  # of which each process has its own part
+        (VALUES, spread()),
+    ]
+    own = Replicas(lambda: pairs)
+    assert [*own.inputs(common=False, whole=False)] == ["2"]
+    assert {name: one[1:] for name, one in own.inputs(common=True, whole=False).items()} == {
+        FIRST: ["int32", [2, 2], VALUES[:2].tobytes().hex()],
+        "2": ["int32", [4, 2], VALUES.tobytes().hex()],
+    }
+
+
+@pytest.mark.usefixtures("global_arrays")
+def test_of_a_large_array_that_several_processes_hold_the_first_block_is_told() -> None:
+    large = GlobalArray(np.arange(BLOCK + 9, dtype=np.int8), spread())
+    own = Replicas(lambda: [(large, None)])
+    [part] = own.inputs(common=True, whole=False).values()
+    assert part[0] == digest(large.whole[:BLOCK])
+    assert part[1:] == ["int8", [BLOCK + 9], large.whole[:BLOCK].tobytes().hex()]
+    [whole] = own.inputs(common=True, whole=True).values()
+    assert whole == [digest(large.whole), "int8", [BLOCK + 9], ""]
 
 
 @pytest.mark.usefixtures("global_arrays")

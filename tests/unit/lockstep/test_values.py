@@ -260,7 +260,9 @@ def test_values_of_this_process_alone_are_sent() -> None:
         (object(), Everywhere()),
     ]
     digested: list[int] = []
-    found = Replicas(lambda: pairs, digested=lambda: digested.append(1)).own()
+    found = Replicas(lambda: pairs, digested=lambda: digested.append(1)).inputs(
+        common=False, whole=False
+    )
     assert {name: one[1:] for name, one in found.items()} == {
         "1": ["int8", [4], "00010203"],
         "2": ["V8", [], "0000000007000000"],
@@ -274,7 +276,7 @@ def test_values_of_this_process_alone_are_sent() -> None:
 def test_of_many_values_the_elements_of_the_first_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "MOST_SENT_BYTES", 10)
     pairs = [(np.full(n, n, np.int8), Everywhere()) for n in (4, 7, 5, 2, 1)]
-    found = Replicas(lambda: pairs).own()
+    found = Replicas(lambda: pairs).inputs(common=False, whole=False)
     assert [one[3] for one in found.values()] == ["04040404", "", "0505050505", "", "01"]
     assert [one[0] for one in found.values()] == [digest(value) for value, _ in pairs]
 

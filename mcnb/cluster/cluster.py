@@ -270,11 +270,12 @@ class Cluster:
 
         return None if keywords else pictures_of(self.options, self.scenes, args, options)
 
-    def scenes(self, expression: str, **options: Any) -> dict[int, Scene]:
+    def scenes(self, expression: str, *args: Any, **options: Any) -> dict[int, Scene]:
         """Return the scene of a variable on each process, for `mcnb.show` to draw.
 
         Args:
             expression: A variable's name, or an expression.
+            args: For a sharding, the global shape.
             options: The options of `mcnb.show`.
 
         Returns:
@@ -284,7 +285,7 @@ class Cluster:
             CellError: A process has no such value, or the value can't be drawn.
             ClusterError: The cluster is not running, or broke.
         """
-        return self._call(rpc.scene, expression, options, processes=None)
+        return self._call(rpc.scene, expression, args, options, processes=None)
 
     def variables(self, processes: str | int | Iterable[int] | None = None) -> str:
         """Return a table of the variables that hold data, and where they are the same.

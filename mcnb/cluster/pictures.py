@@ -25,15 +25,15 @@ def pictures_of(
     """Return the distinct pictures of a variable on a cluster's processes, or of the devices.
 
     The `args` are the name of a variable, or an expression, whose scenes by process index
-    `scenes_of` returns. They are empty for the devices.
+    `scenes_of` returns; for a sharding, also the global shape. They are empty for the devices.
 
     Raises:
         PictureError: The argument is not an expression.
     """
     if not args:
         return [Picture(_devices_of(cluster))]
-    what = args[0]
-    if not isinstance(what, str) or len(args) > 1:
+    what, *shape = args
+    if not isinstance(what, str) or not (shape == [] or (len(shape) == 1 and _is_shape(shape[0]))):
         given = ", ".join(map(repr, args))
         raise PictureError(
             f"mcnb.show(cluster, {given}): the argument after a cluster is the name of a variable. "
@@ -47,7 +47,7 @@ def pictures_of(
             f"{what!r} is neither a variable nor an expression: {reason}. For example: "
             "mcnb.show(cluster, 'x')"
         ) from None
-    scenes = scenes_of(what, **options)
+    scenes = scenes_of(what, *shape, **options)
     if options.get("values"):
         scenes = put_together(scenes)
     if len(found := grouped(scenes)) == 1:
@@ -56,6 +56,10 @@ def pictures_of(
         Picture(replace(scene, title=f"On {process_ranges(own)}: {scene.title}"))
         for scene, own in found
     ]
+
+
+def _is_shape(thing: Any) -> bool:
+    return isinstance(thing, (tuple, list)) and all(isinstance(n, int) for n in thing)
 
 
 def put_together(scenes: Mapping[int, Scene]) -> dict[int, Scene]:

@@ -119,7 +119,7 @@ def _place(pending: Pending, k: int, now: float) -> str:
     progress = pending.progress(k)
     where = "" if progress.line is None else f"line {progress.line}"
     if progress.waits_s:
-        return f"{where} waits inside JAX, for {progress.waits_s:.0f} s".lstrip()
+        return f"waiting for {progress.waits_s:.0f} s inside JAX{where and ', '}{where}"
     return where
 
 

@@ -85,7 +85,8 @@ def show(
             `ShapeDtypeStruct`s in their place: it is compiled, but not run. For an array, another
             array or sharding, to show the data that moves from one to the other; for two shardings,
             also a shape, or an array or a `ShapeDtypeStruct` with a shape and a type. For a
-            cluster, the name of a variable in its processes, or an expression.
+            cluster, the name of a variable in its processes, or an expression; for a sharding
+            there, also the shape.
         name: Name to use in the title.
         bounds: Whether to write the bounds of each part at the edges.
         values: Whether to write the values that this process holds into the boxes, for an array of

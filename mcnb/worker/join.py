@@ -244,9 +244,10 @@ def _answer_initialize(processes: int, process_index: int, given: dict[str, Any]
     """
     own = {"num_processes": processes, "process_id": process_index}
     if all(given.get(name) in (None, value) for name, value in own.items()):
+        many = f"{processes} processes of this cluster have"
+        joined = "process of this cluster has" if processes == 1 else many
         print(
-            f"jax.distributed.initialize: the {processes} processes of this cluster have joined "
-            "already, so the call changes nothing"
+            f"jax.distributed.initialize: the {joined} joined already, so the call changes nothing"
         )
         return
     asked = ", ".join(f"{name}={given[name]}" for name in own if given.get(name) is not None)

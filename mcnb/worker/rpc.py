@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -111,14 +111,20 @@ def debug(shell: WorkerShell, number: int, line: str) -> DebuggerAnswer | None:
     return DebuggerAnswer(said, ended)
 
 
-def scene(shell: WorkerShell, number: int, expression: str, options: Mapping[str, Any]) -> Any:
+def scene(
+    shell: WorkerShell,
+    number: int,
+    expression: str,
+    args: Sequence[Any],
+    options: Mapping[str, Any],
+) -> Any:
     """Return the contents of a picture of a value, as plain data."""
     from mcnb.pictures.show import scene_of
 
     try:
         with interruptible(shell, number):
             value = eval(expression, shell.user_ns)  # noqa: S307  (the learner's own expression)
-            return scene_of(value, **{**options, "name": options.get("name") or expression})
+            return scene_of(value, *args, **{**options, "name": options.get("name") or expression})
     finally:
         shell.worker.record.take()  # the output of the expression belongs to no cell
 

@@ -232,7 +232,7 @@ def test_the_live_view_says_who_runs_since_when() -> None:
         "Processes 0-2 have been running for 12 s",
         "[0] line 3",
         "[1] waiting for 4 s in sum, line 4, until processes 0,2 reach it",
-        "[2] line 5 waits inside JAX, for 2 s",
+        "[2] waiting for 2 s inside JAX, line 5",
     ]
 
 

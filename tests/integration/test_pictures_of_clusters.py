@@ -82,6 +82,8 @@ def test_a_picture_from_the_notebook(
     assert capsys.readouterr().out.startswith("Mesh 'a': 4, 'b': 2\n")
     mcnb.show(prepared, "{'x': x, 'n': k}")
     assert capsys.readouterr().out.startswith("{'x': x, 'n': k}: 2 leaves\n")
+    mcnb.show(prepared, "x.sharding", (8, 4))
+    assert capsys.readouterr().out.startswith("x.sharding: an array[8,4]  P('a', 'b')\n")
     mcnb.show(prepared, "jax.numpy.ones(3)", name="mine")
     assert [line for line in capsys.readouterr().out.splitlines() if "mine" in line] == [
         f"On P{k}: mine: float32[3]" for k in range(4)

@@ -33,6 +33,17 @@ def nothing(what: str, **options: Any) -> dict[int, Scene]:
     raise AssertionError("no process is asked")
 
 
+def test_a_sharding_has_the_shape_that_is_given() -> None:
+    scenes = {0: scene("[1]"), 1: scene("[1]")}
+
+    def scenes_of(what: str, shape: tuple[int, ...], **options: Any) -> dict[int, Scene]:
+        assert (what, shape, options) == ("x.sharding", (8, 4), {"ids": True})
+        return scenes
+
+    [picture] = pictures_of(TWO, scenes_of, ["x.sharding", (8, 4)], {"ids": True})
+    assert picture.scene == scenes[0]
+
+
 def test_the_devices_of_a_cluster_are_those_of_each_process() -> None:
     [picture] = pictures_of(TWO, nothing, [], {})
     assert picture.scene == Scene(
@@ -93,6 +104,11 @@ def test_values_of_different_arrays_are_not_put_together() -> None:
             ["x", "y"],
             "mcnb.show(cluster, 'x', 'y'): the argument after a cluster is the name of a variable. "
             "For example: mcnb.show(cluster, 'x')",
+        ),
+        (
+            ["x", (2, "y")],
+            "mcnb.show(cluster, 'x', (2, 'y')): the argument after a cluster is the name of a "
+            "variable. For example: mcnb.show(cluster, 'x')",
         ),
         (
             ["z = 3"],

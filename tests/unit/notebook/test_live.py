@@ -160,7 +160,7 @@ def test_where_each_process_is() -> None:
     assert progress_lines(pending, 161.2, 16) == [
         "Processes 0,3,10,11 have been running for 61 s",
         "[0,3] line 12",
-        "[10]  waits inside JAX, for 3 s",
+        "[10]  waiting for 3 s inside JAX",
     ]
 
 

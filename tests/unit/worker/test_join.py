@@ -316,3 +316,16 @@ def test_how_a_process_connects(
     waits = ["a host of host:7", *(["host:7"] if index else [])]
     meets = ["met"] if processes > 1 else []
     assert done == [*waits, options, "let go of the port", "interruptible", *meets]
+
+
+@pytest.mark.parametrize(
+    ("processes", "joined"),
+    [(1, "process of this cluster has"), (2, "2 processes of this cluster have")],
+)
+def test_a_call_that_changes_nothing(
+    processes: int, joined: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    joining._answer_initialize(processes, 0, {"num_processes": processes})
+    assert capsys.readouterr().out == (
+        f"jax.distributed.initialize: the {joined} joined already, so the call changes nothing\n"
+    )

@@ -123,12 +123,12 @@ def test_a_push_sets_names(cells: list[int]) -> None:
 
 
 def test_a_picture_has_the_name_of_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(show, "scene_of", lambda value, **options: (value, options))
+    monkeypatch.setattr(show, "scene_of", lambda value, *args, **options: (value, args, options))
     shell: Any = Shell(x=1)
-    assert scene(shell, 7, "x", {"name": "", "dtype": 3}) == (1, {"name": "x", "dtype": 3})
-    assert scene(shell, 7, "x", {"name": "mine"}) == (1, {"name": "mine"})
+    assert scene(shell, 7, "x", (), {"name": "", "dtype": 3}) == (1, (), {"name": "x", "dtype": 3})
+    assert scene(shell, 7, "x", ((8, 4),), {"name": "mine"}) == (1, ((8, 4),), {"name": "mine"})
     with pytest.raises(NameError):
-        scene(shell, 7, "y", {})
+        scene(shell, 7, "y", (), {})
     assert shell.done.count("taken") == 3
     assert shell.done.count("ended") == 3
 

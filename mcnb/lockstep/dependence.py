@@ -37,6 +37,7 @@ from mcnb.lockstep.syntax import (
     of_this_scope,
     parameters_of,
     parsed,
+    reaching,
     set_attributes,
     whole_of,
 )
@@ -89,6 +90,7 @@ _NOW = frozenset(("now", "today", "utcnow"))
 _FROM_CALLBACK = "make_array_from_callback"
 # How many functions and modules deep, and how many expressions, the search goes.
 _DEEPEST, _MOST = 6, 1000
+_ANY_LINE = (0, sys.maxsize)
 # Modules of the types of functions, and of what wraps them.
 _FUNCTIONS = ("builtins", "functools", "jax", "types")
 
@@ -165,7 +167,7 @@ class Search:
 
     def __init__(self, *, varying: bool = False) -> None:
         self._varying = varying
-        self._seen: set[tuple[int, str]] = set()
+        self._seen: set[tuple[int, str, int]] = set()
         self._left = _MOST
 
     def expression(self, node: ast.AST, scope: Scope, depth: int = 0) -> Asked | None:
@@ -178,7 +180,7 @@ class Search:
             case ast.Name(id=name):
                 if name in _PROCESS_INDEX:
                     return here
-                return self._used(here, self._name(name, scope, depth))
+                return self._used(here, self._name(name, scope, depth, here.line))
             case ast.Attribute(attr=name):
                 if name in _PROCESS_INDEX:
                     return here
@@ -237,17 +239,18 @@ class Search:
                 return replace(found, is_index=alias or _is_index(value))
         return None
 
-    def _name(self, name: str, scope: Scope, depth: int) -> Asked | None:
-        key = (id(scope.functions[-1]) if scope.functions else hash(scope.filename), name)
+    def _name(self, name: str, scope: Scope, depth: int, line: int = 0) -> Asked | None:
+        """Return where a name depends on the process; at a line of the scope, if it is given."""
+        key = (id(scope.functions[-1]) if scope.functions else hash(scope.filename), name, line)
         if key in self._seen:
             return None
         self._seen.add(key)
         try:
-            return self._looked_up(name, scope, depth + 1)
+            return self._looked_up(name, scope, depth + 1, line)
         finally:
             self._seen.discard(key)
 
-    def _looked_up(self, name: str, scope: Scope, depth: int) -> Asked | None:
+    def _looked_up(self, name: str, scope: Scope, depth: int, line: int) -> Asked | None:
         for i in range(len(scope.functions), 0, -1):
             function = scope.functions[i - 1]
             outer = replace(scope, functions=scope.functions[:i])
@@ -255,8 +258,11 @@ class Search:
                 break
             values = [value for at, value in assigned_in(function) if is_name(at, name)]
             if values:
-                found = self._assigned(values, outer, depth)
-                return found or self._changed(name, function, outer, depth)
+                # An inner function may use any of them, whenever it is called.
+                is_here = line and i == len(scope.functions)
+                lines = reaching(function, name, line) if is_here else _ANY_LINE
+                found = self._assigned(_between(lines, values) or values, outer, depth)
+                return found or self._changed(name, function, outer, depth, lines)
             if name in parameters_of(function):
                 is_innermost = i == len(scope.functions)
                 return self._argument(function, name, scope, depth) if is_innermost else None
@@ -265,15 +271,23 @@ class Search:
         if name in index.assigned:
             filename, values = index.assigned[name]
             there = module if filename == scope.filename else Scope(filename)
-            found = self._assigned(values, there, depth)
-            return found or self._changed(name, parsed(there.filename), there, depth)
+            is_here = line and filename == scope.filename and not scope.functions
+            lines = _ANY_LINE
+            if is_here and name not in index.declared:
+                lines = reaching(parsed(filename), name, line)
+                if lines[0] == 0 and filename.startswith("<In["):  # which may run again
+                    lines = _ANY_LINE
+            found = self._assigned(_between(lines, values) or values, there, depth)
+            return found or self._changed(name, parsed(filename), there, depth, lines)
         if name in index.imports:
             node, original = index.imports[name]
             return self._of_module(node, original, module, depth)
         stars = (self._of_module(node, name, module, depth) for node in index.stars)
         return next((one for one in stars if one is not None), None)
 
-    def _changed(self, name: str, node: ast.AST, scope: Scope, depth: int) -> Asked | None:
+    def _changed(
+        self, name: str, node: ast.AST, scope: Scope, depth: int, lines: tuple[int, int]
+    ) -> Asked | None:
         """Return where a value is changed in place, or only on some processes."""
         if not self._varying:
             return None
@@ -282,7 +296,8 @@ class Search:
             for at, value in assigned_in(node)
             if not is_name(at, name) and is_name(whole_of(at), name)
         ]
-        found = self._first([*parts, *_tests_around(node, name)], scope, depth)
+        parts += _tests_around(node, name)
+        found = self._first(_between(lines, parts), scope, depth)
         return found and replace(found, is_index=False)
 
     def _of_module(self, node: ast.ImportFrom, name: str, scope: Scope, depth: int) -> Asked | None:
@@ -297,7 +312,7 @@ class Search:
 
     def _attribute(self, node: ast.Attribute, scope: Scope, depth: int) -> Asked | None:
         """Return where an attribute of a module or an object depends on the process."""
-        key = (id(node), node.attr)
+        key = (id(node), node.attr, 0)
         if key in self._seen or depth > _DEEPEST:
             return None
         self._seen.add(key)
@@ -411,6 +426,10 @@ class Search:
         return None
 
 
+def _between(lines: tuple[int, int], values: Iterable[ast.expr]) -> list[ast.expr]:
+    return [value for value in values if lines[0] <= value.lineno <= lines[1]]
+
+
 def _tests_around(node: ast.AST, name: str) -> Iterator[ast.expr]:
     """Yield the conditions under which a block assigns to a name or to a part of its object."""
     for child in ast.iter_child_nodes(node):
@@ -494,12 +513,14 @@ class _Index:
 
     Attributes:
         assigned: What is assigned to each name, and in which file.
+        declared: The names that functions assign, too.
         imports: The statement that imports each name, and the name in its own module.
         stars: The statements that import all names of a module.
         functions: The definition of each function.
     """
 
     assigned: dict[str, tuple[str, list[ast.expr]]] = field(default_factory=dict)
+    declared: set[str] = field(default_factory=set)
     imports: dict[str, tuple[ast.ImportFrom, str]] = field(default_factory=dict)
     stars: list[ast.ImportFrom] = field(default_factory=list)
     functions: dict[str, Function] = field(default_factory=dict)
@@ -522,11 +543,10 @@ def _index(files: tuple[tuple[str, int, int], ...]) -> _Index:
         assigned = [*assigned_in(tree)]
         for node in ast.walk(tree):
             if isinstance(node, DEFINITIONS):
-                assigned += [
-                    (at, value)
-                    for at, value in assigned_in(node)
-                    if isinstance(at, ast.Name) and declares_global(node, at.id)
-                ]
+                for at, value in assigned_in(node):
+                    if isinstance(at, ast.Name) and declares_global(node, at.id):
+                        assigned.append((at, value))
+                        found.declared.add(at.id)
             elif isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
                     if alias.name == "*":

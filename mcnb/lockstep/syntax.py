@@ -99,7 +99,7 @@ def whole_of(target: ast.expr) -> ast.expr:
     return target
 
 
-def is_name(target: ast.expr, name: str) -> bool:
+def is_name(target: ast.AST, name: str) -> bool:
     """Return whether an expression is a name, and this one."""
     return isinstance(target, ast.Name) and target.id == name
 
@@ -150,6 +150,53 @@ def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
                     yield target, value
         case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr() if node.value is not None:
             yield node.target, node.value
+
+
+def reaching(scope: ast.AST, name: str, line: int) -> tuple[int, int]:
+    r"""Return the first and the last line of the assignments to a name that may reach a use of it.
+
+    Before these lines, the value is assigned again on each way to the use, without a need of the
+    one before. After them, an assignment comes too late, unless a loop leads back.
+
+    Args:
+        scope: The function or the module that uses the name, itself and not in an inner function.
+        name: The name.
+        line: The line of the use.
+
+    Example:
+        >>> tree = ast.parse("x = 1\nif a:\n    x = 2\nx = 3\nfor y in z:\n    x += f(x)\nx = 4")
+        >>> [reaching(tree, "x", line) for line in (3, 4, 6)]
+        [(1, 3), (1, 4), (4, 6)]
+    """
+    first, last, block = 0, line, _block_of(scope, line)
+    while block:
+        around: ast.AST | None = None
+        for node in block:
+            if last_line(node) >= line:
+                around = node
+                break
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and any(
+                is_name(at, name) and not any(is_name(part, name) for part in ast.walk(value))
+                for at, value in assignments(node)
+            ):
+                first, last = node.lineno, line  # the loops around both pass it each time
+        if isinstance(around, (ast.For, ast.AsyncFor, ast.While)):
+            last = max(last, last_line(around))
+        block = _block_of(around, line)
+    return first, last
+
+
+def _block_of(node: ast.AST | None, line: int) -> Sequence[ast.AST]:
+    """Return the statements in a node that include a line; its branches, if it has several."""
+    for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+        block = getattr(node, part, None)
+        if (
+            isinstance(block, list)
+            and block
+            and first_line(block[0]) <= line <= last_line(block[-1])
+        ):
+            return block
+    return ()
 
 
 def set_attributes(filename: str, name: str) -> list[ast.expr]:

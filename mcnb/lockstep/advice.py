@@ -14,8 +14,12 @@ import linecache
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from string import Template
 from types import FrameType, TracebackType
 from typing import Any
+
+from mcnb.lockstep.callee import operands_at
+from mcnb.lockstep.source import is_installed
 
 # How to get the elements of an array whose shards are in several processes.
 _ALL = "jax.experimental.multihost_utils.process_allgather(x, tiled=True)"
@@ -112,7 +116,8 @@ class Rule:
     Attributes:
         kinds: The names of the errors' types.
         pattern: What is found in their text.
-        says: The advice.
+        says: The advice. In it, `$x` and `$y` stand for the operands of the own line that raises
+            the error, and `$spec` for a spec of their product.
         file: The end of the name of the file that raises it; empty for any.
         line: What is found in the line that raises it; empty for any.
         shards: Whether this process has shards of the array whose method raises it; None for any
@@ -137,8 +142,9 @@ _NO_SHARD = (
     "shards in every process, make a mesh of all devices"
 )
 _EXPLICIT = (
-    "; or let the compiler choose, by a mesh whose axes are not explicit: jax.make_mesh(shape, "
-    "names, axis_types=(jax.sharding.AxisType.Auto,) * len(names))"
+    "; or let the compiler choose, by a mesh whose axes are not explicit, as those of make_mesh "
+    "are since JAX 0.9: jax.make_mesh(shape, names, axis_types=(jax.sharding.AxisType.Auto,) * "
+    "len(names))"
 )
 RULES = (
     _rule(
@@ -146,8 +152,18 @@ RULES = (
         r"^list index out of range",
         "the program has fewer arguments than it reads. In their place, {process} stands for the "
         "index of each process, and {processes} for their number: mcnb run toy.py -n 4 {process} "
-        "{processes}. For cells: %mcjax stop, and then %mcjax start -n 4 -d 2 --args '{process} "
-        "{processes}'. If the program reads an address first, give one, such as localhost:1234",
+        "{processes}. In a cell, above that line: sys.argv[1:] = [str(jax.process_index()), "
+        "str(jax.process_count())]. If the cell is to stay as it is, and the variables need not: "
+        "%mcjax stop, and then %mcjax start -n 4 -d 2 --args '{process} {processes}'. A program "
+        "that reads an address first needs one before them, such as localhost:1234",
+        line=r"\bsys\.argv\b",
+    ),
+    _rule(
+        "ValueError",
+        r"^(invalid literal for int\(\)|could not convert string to float)",
+        "the program reads other arguments than it was given, which are those of %mcjax start "
+        "--args or of mcnb run. In a cell, above that line: sys.argv[1:] = "
+        "[str(jax.process_index()), str(jax.process_count())]",
         line=r"\bsys\.argv\b",
     ),
     _rule(
@@ -227,10 +243,12 @@ RULES = (
         r"|^For a cross-host reshard in multi-controller JAX, input and target sharding should",
         "CPU devices of different processes do not copy arrays to each other by device_put, "
         "whatever option JAX's text names. On one process that has all devices, the program runs "
-        "as it is: %mcjax start -n 1 -d 8. On several, let one mesh of all devices hold the array: "
-        "mesh = jax.make_mesh((2, 4), ('stage', 'x')). This moves the part of the first half of "
-        "the devices to the second: jax.shard_map(lambda part: jax.lax.ppermute(part, 'stage', "
-        "[(0, 1)]), mesh=mesh, in_specs=jax.P('stage'), out_specs=jax.P('stage'))(x)",
+        "as it is: %mcjax stop, and then %mcjax start -n 1 -d 8. On several, use one mesh of all "
+        "devices instead of one for each half, from the input on: mesh = jax.make_mesh((2, 4), "
+        "('stage', 'device')); x = jax.device_put(numpy.arange(64), jax.NamedSharding(mesh, "
+        "jax.P('stage'))). Then this moves what the first half holds to the second: y = "
+        "jax.shard_map(lambda part: jax.lax.ppermute(part, 'stage', [(0, 1)]), mesh=mesh, "
+        "in_specs=jax.P('stage'), out_specs=jax.P('stage'))(x)",
     ),
     _rule(
         "ValueError",
@@ -238,6 +256,13 @@ RULES = (
         "put the arrays on one mesh first: y = jax.device_put(y, x.sharding). Meshes also differ "
         "if their axes have other types: jax.make_mesh makes explicit axes since JAX 0.9, and "
         "jax.sharding.Mesh does not",
+    ),
+    _rule(
+        "ValueError",
+        r"^Received incompatible devices for jitted computation.* of reshard with ",
+        "jax.reshard keeps the devices of an array, and changes only how it is split over them. "
+        "Put the array on the devices of the other mesh when it is made: "
+        "jax.device_put(numpy.arange(64), jax.NamedSharding(mesh, jax.P('x')))",
     ),
     _rule(
         "ValueError",
@@ -265,7 +290,7 @@ RULES = (
         "ValueError",
         r"^Number of slices \d+ must equal the product of dcn_mesh_shape",
         "the product of the second shape is the number of slices. CPU devices are one slice, and "
-        "so may be the GPUs of several hosts. To take each process for a slice: "
+        "so may be the GPUs of several hosts; with process_is_granule=True, each process is one: "
         "jax.experimental.mesh_utils.create_hybrid_device_mesh((1, 2), (4, 1), "
         "process_is_granule=True), for 4 processes with 2 devices each",
     ),
@@ -282,13 +307,14 @@ RULES = (
         "ShardingTypeError",
         r"^(Contracting dimensions are sharded|dot_general requires contracting dimensions)",
         "with explicit axes, JAX does not choose how a product is sharded. Name it: "
-        f"jnp.matmul(a, b, out_sharding=jax.NamedSharding(mesh, jax.P('x', None))){_EXPLICIT}",
+        "jnp.matmul($x, $y, out_sharding=jax.NamedSharding(jax.typeof($x).sharding.mesh, "
+        f"jax.P($spec))){_EXPLICIT}",
     ),
     _rule(
         "ShardingTypeError",
         r"^\w+ got incompatible shardings for broadcasting",
         "with explicit axes, JAX does not choose which array moves. Give both one sharding: "
-        f"jax.reshard(y, jax.typeof(x).sharding){_EXPLICIT}",
+        f"jax.reshard($y, jax.typeof($x).sharding){_EXPLICIT}",
     ),
     _rule(
         "ShardingTypeError",
@@ -379,8 +405,32 @@ def _by_rule(error: BaseException) -> str:
     for rule in candidates:
         found = rule.pattern.search(text) and re.search(rule.line, source)
         if found and file.endswith(rule.file) and rule.shards in (None, _has_shards(frame)):
-            return rule.says
+            return Template(rule.says).safe_substitute(_operands(error))
     return ""
+
+
+def _operands(error: BaseException) -> dict[str, str]:
+    """Return the words for the operands of the learner's line that raised an error.
+
+    Operands that are not names are called x and y, and axes that are not known 'x'.
+    """
+    words = {"x": "x", "y": "y", "spec": "'x', None"}
+    frame, at, trace = None, 0, error.__traceback__
+    while trace is not None:
+        if not is_installed(trace.tb_frame.f_code.co_filename):
+            frame, at = trace.tb_frame, trace.tb_lasti
+        trace = trace.tb_next
+    pair = operands_at(frame.f_code, at) if frame else None
+    if frame is None or pair is None:
+        return words
+    words |= {"x": ast.unparse(pair[0]), "y": ast.unparse(pair[1])}
+    with contextlib.suppress(Exception):  # of any kind: a value that is no array of two dimensions
+        import jax  # here, because a program may set up its environment before it imports JAX
+
+        left = {**frame.f_globals, **frame.f_locals}[words["x"]]
+        rows, _ = jax.typeof(left).sharding.spec
+        words["spec"] = f"{rows!r}, None"
+    return words
 
 
 def _innermost(trace: TracebackType | None) -> tuple[FrameType | None, int]:

@@ -12,6 +12,7 @@ from mcnb.lockstep.syntax import parsed
 
 # A longer expression says less than the name of the function.
 _LONGEST = 40
+_NAMES = (ast.Name, ast.Attribute)
 # The special methods that a call calls; Python calls the others for a statement or an operator.
 _CALLED = frozenset(("__call__", "__init__", "__new__"))
 
@@ -54,3 +55,22 @@ def call_at(code: CodeType, at: int) -> ast.Call | None:
     calls = (node for node in ast.walk(parsed(code.co_filename)) if isinstance(node, ast.Call))
     # Its beginning is not compared: where it is depends on the version of Python.
     return next((c for c in calls if (c.end_lineno, c.end_col_offset) == (end_line, end)), None)
+
+
+def operands_at(code: CodeType, at: int) -> tuple[ast.expr, ast.expr] | None:
+    """Return the names to which the instruction at an offset applies an operator or a function.
+
+    Returns:
+        The two operands, or the first two arguments; None if these are not names, or attributes.
+    """
+    where = next(itertools.islice(code.co_positions(), at // 2, None), None)
+    found: ast.AST | None = call_at(code, at)
+    for node in ast.walk(parsed(code.co_filename)):
+        if isinstance(node, ast.BinOp):
+            place = node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+            found = node if place == where else found
+    match found:
+        case ast.BinOp(left=left, right=right) | ast.Call(args=[left, right, *_]):
+            names = isinstance(left, _NAMES) and isinstance(right, _NAMES)
+            return (left, right) if names else None
+    return None

@@ -47,10 +47,11 @@ def is_library(filename: str) -> bool:
         >>> is_library(numpy.__file__), is_library(jax.__file__), is_library(sysconfig.__file__)
         (True, False, False)
     """
-    return _is_installed(filename) and not filename.startswith(_own())
+    return is_installed(filename) and not filename.startswith(_own())
 
 
-def _is_installed(filename: str) -> bool:
+def is_installed(filename: str) -> bool:
+    """Return whether a file belongs to an installed package."""
     folders = *_folders("purelib", "platlib"), *_targets(tuple(sys.path))
     return "-packages/" in filename or filename.startswith(folders)
 
@@ -161,4 +162,4 @@ def is_script(filename: str) -> bool:
     """
     if filename.startswith("<"):
         return False
-    return not (_is_installed(filename) or filename.startswith((*_standard(), *_own())))
+    return not (is_installed(filename) or filename.startswith((*_standard(), *_own())))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,18 @@ from IPython.core.interactiveshell import InteractiveShell
 from mcnb._text import cell_label, cell_name
 from mcnb.lockstep.threads import line_of
 from mcnb.messages import ProcessError
+
+# A number of a line in the text of a syntax error.
+_LINE = re.compile(r"\b((?:at|on) line )(\d+)")
+# A line that is a command of a shell, as pages show them.
+_COMMAND = re.compile(
+    r"\s*(?:\$ |export \w+=|[A-Z_]+=\S+ +\w|(?:python3?|pip3?|mpirun|mpiexec|srun|sbatch|ssh|scp|"
+    r"kubectl|gcloud|docker|git|curl|cd|mcnb) +[-\w./~$'\"@])"
+)
+SHELL = (
+    "Hint: this is a command of a shell. A cell that begins with %%bash runs it. A program on "
+    "several processes: mcnb run toy.py -n 4 -d 2"
+)
 
 
 def leading_blank_lines(source: str) -> int:
@@ -171,8 +184,8 @@ def syntax_error(source: str, label: str, first_line: int) -> ProcessError | Non
     from IPython.core.inputtransformer2 import TransformerManager
 
     try:
-        code = TransformerManager().transform_cell(source)
-        compile(code, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        python = TransformerManager().transform_cell(source)
+        compile(python, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError as error:
         blank = leading_blank_lines(source)
         number = (error.lineno or 1) + blank
@@ -180,12 +193,17 @@ def syntax_error(source: str, label: str, first_line: int) -> ProcessError | Non
         lines = source.splitlines()
         shown = lines[number - 1] if number <= len(lines) else ""
         caret = " " * max((error.offset or 1) - 1, 0) + "^"
+        # Python's text may name lines, too, and counts those of the code only.
+        later = blank + first_line - 1
+        message = _LINE.sub(lambda found: f"{found[1]}{int(found[2]) + later}", error.msg)
+        code = (one for one in lines if one.strip() and not one.lstrip().startswith("#"))
+        hint = f"\n{SHELL}" if any(map(_COMMAND.match, (next(code, ""), shown))) else ""
         return ProcessError(
             name=type(error).__name__,
-            message=error.msg,
+            message=message,
             line=line,
             traceback=f"Cell In[{label}], line {line}\n    {shown}\n    {caret}\n"
-            f"{type(error).__name__}: {error.msg}\nNo process ran the cell.",
+            f"{type(error).__name__}: {message}{hint}\nNo process ran the cell.",
         )
     except (ValueError, OverflowError) as error:  # for example null bytes
         return ProcessError("SyntaxError", str(error), None, f"{error}\nNo process ran the cell.")

@@ -40,8 +40,9 @@ FEWER = (
 )
 READ = "if h.sharding.addressable_devices: print(multihost_utils.process_allgather(h, tiled=True))"
 AUTO = (
-    "; or let the compiler choose, by a mesh whose axes are not explicit: jax.make_mesh(shape, "
-    "names, axis_types=(jax.sharding.AxisType.Auto,) * len(names))"
+    "; or let the compiler choose, by a mesh whose axes are not explicit, as those of make_mesh "
+    "are since JAX 0.9: jax.make_mesh(shape, names, axis_types=(jax.sharding.AxisType.Auto,) * "
+    "len(names))"
 )
 DEVICES = (
     "all arguments have to be on the same devices, in the same order: jax.device_put(y, "
@@ -119,22 +120,24 @@ CASES = {
         "jax.device_put(y, NamedSharding(halves[1], P('x')))",
         "CPU devices of different processes do not copy arrays to each other by device_put, "
         "whatever option JAX's text names. On one process that has all devices, the program runs "
-        "as it is: %mcjax start -n 1 -d 8. On several, let one mesh of all devices hold the array: "
-        "mesh = jax.make_mesh((2, 4), ('stage', 'x')). This moves the part of the first half of "
-        "the devices to the second: jax.shard_map(lambda part: jax.lax.ppermute(part, 'stage', "
-        "[(0, 1)]), mesh=mesh, in_specs=jax.P('stage'), out_specs=jax.P('stage'))(x)",
-        "mesh = jax.make_mesh((2, 4), ('stage', 'x'))\n"
-        "first = jax.device_put(np.arange(16.0), NamedSharding(mesh, P('stage')))\n"
-        "moved = jax.shard_map(lambda part: jax.lax.ppermute(part, 'stage', [(0, 1)]), mesh=mesh, "
-        "in_specs=jax.P('stage'), out_specs=jax.P('stage'))(first)\n"
-        "whole = multihost_utils.process_allgather(moved, tiled=True)\n"
-        "assert whole.tolist() == [0.0] * 8 + [*map(float, range(8))]",
+        "as it is: %mcjax stop, and then %mcjax start -n 1 -d 8. On several, use one mesh of all "
+        "devices instead of one for each half, from the input on: mesh = jax.make_mesh((2, 4), "
+        "('stage', 'device')); x = jax.device_put(numpy.arange(64), jax.NamedSharding(mesh, "
+        "jax.P('stage'))). Then this moves what the first half holds to the second: y = "
+        "jax.shard_map(lambda part: jax.lax.ppermute(part, 'stage', [(0, 1)]), mesh=mesh, "
+        "in_specs=jax.P('stage'), out_specs=jax.P('stage'))(x)",
+        "import numpy\nmesh = jax.make_mesh((2, 4), ('stage', 'device'))\n"
+        "x = jax.device_put(numpy.arange(64), jax.NamedSharding(mesh, jax.P('stage')))\n"
+        "y = jax.shard_map(lambda part: jax.lax.ppermute(part, 'stage', [(0, 1)]), mesh=mesh, "
+        "in_specs=jax.P('stage'), out_specs=jax.P('stage'))(x)\n"
+        "whole = multihost_utils.process_allgather(y, tiled=True)\n"
+        "assert whole.tolist() == [0] * 32 + [*range(32)]",
     ),
     "a hybrid mesh of one slice": (
         "import jax.experimental.mesh_utils\n"
         "jax.experimental.mesh_utils.create_hybrid_device_mesh((1, 2), (4, 1))",
         "the product of the second shape is the number of slices. CPU devices are one slice, and "
-        "so may be the GPUs of several hosts. To take each process for a slice: "
+        "so may be the GPUs of several hosts; with process_is_granule=True, each process is one: "
         "jax.experimental.mesh_utils.create_hybrid_device_mesh((1, 2), (4, 1), "
         "process_is_granule=True), for 4 processes with 2 devices each",
         "jax.experimental.mesh_utils.create_hybrid_device_mesh((1, 2), (4, 1), "
@@ -164,6 +167,13 @@ CASES = {
         "jax.sharding.Mesh does not",
         "a + jax.device_put(np.ones((8, 8)), a.sharding)",
     ),
+    "a reshard to other devices": (
+        "jax.reshard(h, NamedSharding(explicit, P('x')))",
+        "jax.reshard keeps the devices of an array, and changes only how it is split over them. "
+        "Put the array on the devices of the other mesh when it is made: "
+        "jax.device_put(numpy.arange(64), jax.NamedSharding(mesh, jax.P('x')))",
+        "jax.device_put(np.arange(64), jax.NamedSharding(explicit, jax.P('x')))",
+    ),
     "an array of this process": (
         "x + local",
         DEVICES,
@@ -179,13 +189,26 @@ CASES = {
     "a product": (
         "a @ a.T",
         "with explicit axes, JAX does not choose how a product is sharded. Name it: jnp.matmul(a, "
-        f"b, out_sharding=jax.NamedSharding(mesh, jax.P('x', None))){AUTO}",
-        "jnp.matmul(a, a.T, out_sharding=jax.NamedSharding(explicit, jax.P('x', None)))",
+        "a.T, out_sharding=jax.NamedSharding(jax.typeof(a).sharding.mesh, jax.P('x', None)))"
+        f"{AUTO}",
+        "jnp.matmul(a, a.T, out_sharding=jax.NamedSharding(jax.typeof(a).sharding.mesh, "
+        "jax.P('x', None)))",
+    ),
+    "a product in a compiled function": (
+        "step = jax.jit(lambda w, v: 1 + jnp.dot(w, v))\n"
+        "w = jax.device_put(a, NamedSharding(explicit, P('y', 'x')))\n"
+        "v = jax.device_put(a, NamedSharding(explicit, P('x')))\n"
+        "step(w, v)",
+        "with explicit axes, JAX does not choose how a product is sharded. Name it: jnp.matmul(w, "
+        "v, out_sharding=jax.NamedSharding(jax.typeof(w).sharding.mesh, jax.P('y', None)))"
+        f"{AUTO}",
+        "step = jax.jit(lambda w, v: 1 + jnp.matmul(w, v, out_sharding=jax.NamedSharding("
+        "jax.typeof(w).sharding.mesh, jax.P('y', None))))\nstep(w, v)",
     ),
     "two layouts": (
         "b = jax.device_put(np.ones((8, 8)), NamedSharding(explicit, P('y', 'x')))\na + b",
         "with explicit axes, JAX does not choose which array moves. Give both one sharding: "
-        f"jax.reshard(y, jax.typeof(x).sharding){AUTO}",
+        f"jax.reshard(b, jax.typeof(a).sharding){AUTO}",
         "a + jax.reshard(b, jax.typeof(a).sharding)",
     ),
     "a part of this process while a mesh is set": (
@@ -279,9 +302,22 @@ CASES = {
         "import sys\nn = int(sys.argv[1])",
         "the program has fewer arguments than it reads. In their place, {process} stands for the "
         "index of each process, and {processes} for their number: mcnb run toy.py -n 4 {process} "
-        "{processes}. For cells: %mcjax stop, and then %mcjax start -n 4 -d 2 --args '{process} "
-        "{processes}'. If the program reads an address first, give one, such as localhost:1234",
-        "assert sys.argv == ['']",  # test_notebooks.py starts processes with arguments
+        "{processes}. In a cell, above that line: sys.argv[1:] = [str(jax.process_index()), "
+        "str(jax.process_count())]. If the cell is to stay as it is, and the variables need not: "
+        "%mcjax stop, and then %mcjax start -n 4 -d 2 --args '{process} {processes}'. A program "
+        "that reads an address first needs one before them, such as localhost:1234",
+        # test_notebooks.py starts processes with arguments
+        "import sys\nassert sys.argv == ['']\n"
+        "sys.argv[1:] = [str(jax.process_index()), str(jax.process_count())]\n"
+        "assert (int(sys.argv[1]), int(sys.argv[2])) == (jax.process_index(), 4)\ndel sys.argv[1:]",
+    ),
+    "other arguments": (
+        "import sys\nsys.argv[1:] = ['localhost:1234', '0', '4']\nn = int(sys.argv[1])",
+        "the program reads other arguments than it was given, which are those of %mcjax start "
+        "--args or of mcnb run. In a cell, above that line: sys.argv[1:] = "
+        "[str(jax.process_index()), str(jax.process_count())]",
+        "sys.argv[1:] = [str(jax.process_index()), str(jax.process_count())]\n"
+        "assert (int(sys.argv[1]), int(sys.argv[2])) == (jax.process_index(), 4)\ndel sys.argv[1:]",
     ),
     "a name that is not imported": (
         "del Mesh\nMesh",

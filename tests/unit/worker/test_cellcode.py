@@ -126,12 +126,17 @@ def test_errors_are_equal_text_without_paths_of_this_machine(source: str) -> Non
         assert str(path) not in shown
 
 
+# Python counts the lines of the code; the notebook's cell has its magic and a blank line above.
+UNTERMINATED = "unterminated string literal (detected at line 4)"
+
+
 @pytest.mark.parametrize(
     ("source", "line", "shown", "message"),
     [
         ("\n\nx = 1\n  y = 2", 5, "      y = 2\n     ^", "unexpected indent"),
         ("x = (", 2, "    x = (\n        ^", "'(' was never closed"),
-        ("if x:\n", 2, None, "expected an indented block after 'if' statement on line 1"),
+        ("if x:\n", 2, None, "expected an indented block after 'if' statement on line 2"),
+        ("\nx = 1\ny = 'a", 4, "    y = 'a\n        ^", UNTERMINATED),
         ("return 1", 2, "    return 1\n    ^", "'return' outside function"),
     ],
 )
@@ -141,6 +146,34 @@ def test_a_cell_that_is_no_python(source: str, line: int, shown: str | None, mes
     assert (error.message, error.line) == (message, line)
     assert error.traceback.startswith(f"Cell In[3], line {line}\n{shown or ''}")
     assert error.traceback.endswith(f"Error: {message}\nNo process ran the cell.")
+
+
+@pytest.mark.parametrize(
+    ("source", "is_command"),
+    [
+        ("$ TPU_NAME=jax-demo\n$ gcloud compute", True),
+        ("# in a terminal\nexport JAX_NUM_CPU_DEVICES=2\nnum_processes=4", True),
+        ("JAX_NUM_CPU_DEVICES=8 python toy.py 0 1", True),
+        ("python toy.py 0 2 &", True),
+        ("x = 1\npip install rich", True),
+        ("kubectl apply -f example.yaml", True),
+        ("mcnb run -n 4 toy.py", True),
+        ("python = (", False),
+        ("x = git -", False),
+        ("cd = 1\ny = (", False),
+        ("N=3 +", False),
+    ],
+)
+def test_a_cell_that_is_for_a_shell(source: str, is_command: bool) -> None:
+    error = syntax_error(source, "3", 2)
+    assert error is not None
+    hint = (
+        "Hint: this is a command of a shell. A cell that begins with %%bash runs it. A program on "
+        "several processes: mcnb run toy.py -n 4 -d 2"
+    )
+    ending = [hint, "No process ran the cell."]
+    assert error.traceback.splitlines()[-1] == ending[-1]
+    assert (error.traceback.splitlines()[-2:] == ending) == is_command
 
 
 def test_a_cell_with_a_character_that_ends_texts() -> None:

@@ -210,6 +210,29 @@ def _card_of_array(array: Any) -> str:
     return _text_of_fields(fields)
 
 
+def with_layout(value: Any, text: str) -> str:
+    """Return a value's text; where JAX's leaves out an array's elements, with where they are.
+
+    JAX does so for arrays of which other processes hold parts, and newer versions for large ones.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> print(with_layout(jnp.ones((2, 3)), "Array(shape=(2, 3), dtype=float32)"))
+        Array(shape=(2, 3), dtype=float32)
+        Sharding: all of it on one device of this process
+        Bytes:    24
+        >>> with_layout(jnp.ones(1), "Array([1.], dtype=float32)")
+        'Array([1.], dtype=float32)'
+    """
+    if not text.startswith("Array(shape="):
+        return text
+    import jax
+
+    if not isinstance(value, jax.Array) or value.is_deleted():
+        return text
+    return f"{text}\n{_text_of_fields({'Sharding': layout(value), 'Bytes': _bytes(value)})}"
+
+
 def layout(array: Any) -> str:
     """Return where the parts of an array are, in words."""
     sharding, devices = array.sharding, array.sharding.device_set
@@ -236,7 +259,7 @@ def _bytes(array: Any) -> str:
     item = int(array.dtype.itemsize)
     whole = math.prod(array.shape) * item
     part = math.prod(array.sharding.shard_shape(array.shape)) * item
-    return str(whole) if part == whole else f"{whole}, of which {part} on each device"
+    return f"{whole:,}" if part == whole else f"{whole:,}, of which {part:,} on each device"
 
 
 def _fields_of(shell: InteractiveShell, value: Any, name: str) -> dict[str, str]:

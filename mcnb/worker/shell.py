@@ -25,7 +25,7 @@ from mcnb.worker import signals
 from mcnb.worker.capture import Record, RecordedStream
 from mcnb.worker.cellcode import IN_PROFILER, CellCompiler, leading_blank_lines, magic_body
 from mcnb.worker.debugging import Failure
-from mcnb.worker.introspection import card, resolve
+from mcnb.worker.introspection import card, resolve, with_layout
 from mcnb.worker.monitor import Monitor
 from mcnb.worker.session import Session
 from mcnb.worker.tracebacks import describe_error, format_error
@@ -91,6 +91,13 @@ class RecordingHook(ZMQShellDisplayHook):
 
     def write_output_prompt(self) -> None:
         """Write no prompt: the notebook labels values by process."""
+
+    def compute_format_data(self, result: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the value's representations, and their metadata."""
+        data, metadata = super().compute_format_data(result)
+        if "text/plain" in data:
+            data["text/plain"] = with_layout(result, data["text/plain"])
+        return data, metadata
 
     def write_format_data(
         self, format_dict: Mapping[str, Any], md_dict: Mapping[str, Any] | None = None

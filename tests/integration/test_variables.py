@@ -42,6 +42,21 @@ def prepared_cluster(notebook: Notebook) -> mcnb.Cluster:
     return cluster
 
 
+def test_an_array_without_its_elements_says_where_they_are(
+    prepared_cluster: mcnb.Cluster, notebook: Notebook
+) -> None:
+    del prepared_cluster
+    assert notebook.run("%%mcjax\nx").stdout == (
+        "[all 4] Array(shape=(8, 4), dtype=float32)\n"
+        "        Sharding: P('a', 'b') on the mesh a=4, b=2: 8 devices of 4 processes\n"
+        "        Bytes:    128, of which 16 on each device\n"
+    )
+    assert notebook.run("%%mcjax\n[x, 1]").stdout == (
+        "[all 4] [Array(shape=(8, 4), dtype=float32), 1]\n"
+    )
+    assert notebook.run("%%mcjax\njnp.sum(x)").stdout == "[all 4] Array(32., dtype=float32)\n"
+
+
 def test_a_table_of_variables(prepared_cluster: mcnb.Cluster, notebook: Notebook) -> None:
     last = prepared_cluster.last
     lines = notebook.run("%mcjax vars").stdout.splitlines()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mcnb.exercises import check as check
     from mcnb.lockstep.model import Verdict as Verdict
     from mcnb.messages import ProcessError as ProcessError
+    from mcnb.pictures.explore import explore as explore
     from mcnb.pictures.picture import Picture as Picture
     from mcnb.pictures.show import picture as picture
     from mcnb.pictures.show import show as show
@@ -59,6 +60,7 @@ _HOMES = {
     "check": "exercises",
     "connect": "cluster.cluster",
     "current_cluster": "cluster.cluster",
+    "explore": "pictures.explore",
     "picture": "pictures.show",
     "show": "pictures.show",
 }

@@ -409,7 +409,7 @@ def _cell(
     colors = tuple(dict.fromkeys(map(color_of, cell.processes))) or (NOBODY,)
     if cell.copies > 1 and len(colors) == 1:
         colors = (colors[0], paler(colors[0]))
-    drawing.boxes.append(Box(x, y, width, height, colors))
+    drawing.boxes.append(Box(x, y, width, height, colors, hint=cell.hint))
     ink, plate = (text_on(colors[0]), "") if len(colors) == 1 else (INK, PAPER)
     lines = _lines(cell)
     first = y + height / 2 - (len(lines) - 1) * LINE / 2

@@ -33,11 +33,13 @@ class Cell:
         processes: Indices of the processes of the box, ascending; they determine its colours.
         lines: Lines of text in the box.
         copies: Number of devices that hold the same data; more than one is drawn as stripes.
+        hint: Tooltip, in pictures that have tooltips.
     """
 
     processes: tuple[int, ...]
     lines: tuple[str, ...]
     copies: int = 1
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

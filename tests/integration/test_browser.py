@@ -114,6 +114,36 @@ def check(picture: Any, title: str, theme: str) -> None:
     assert colors[PAPER] > 0.3 * colors.total()
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_layout_is_chosen_in_jupyterlab(theme: str, tmp_path: Path) -> None:
+    set_theme(tmp_path, theme)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    # The same page twice: each has its own controls.
+    cells = [nbformat.v4.new_code_cell("import mcnb\nmcnb.explore((8, 4))") for _ in range(2)]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
+    with browser_page(height=1400) as page, jupyterlab(tmp_path) as about:
+        failed: list[str] = []
+        page.on("pageerror", lambda error: failed.append(str(error)))
+        nbformat.write(notebook, tmp_path / "lessons" / "explore.ipynb")
+        run_notebook(page, about, "explore.ipynb")
+        page.wait_for_function("() => document.querySelectorAll('[data-begun]').length === 2")
+        second = page.locator(".mcnb-explore").nth(1)
+        second.locator("select[name=mesh]").select_option("(2, 2, 2)")
+        assert second.locator("label[data-axis='2']").is_visible()
+        second.locator("label[data-axis='2'] select").select_option("dimension 0")
+        assert second.locator(".code").inner_text().endswith("jax.P(('x', 'z'), 'y')))")
+        assert "[2:4, 0:2]: float32[2,2], 16 B, on P0.1" in second.locator(".view").inner_html()
+        first = page.locator(".mcnb-explore").nth(0)
+        assert first.locator(".code").inner_text().endswith("jax.P('x', 'y')))")
+        assert not first.locator("label[data-axis='2']").is_visible()
+        first.locator("select[name=mesh]").select_option("(8,)")
+        first.locator("label[data-axis='0'] select").select_option("dimension 1")
+        assert "can't be split evenly into 8 parts" in first.locator(".view").inner_text()
+        page.screenshot(path=SCREENSHOTS / f"explore_{theme}.png")
+        assert not failed
+
+
 HELPED = """import jax, jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
 mesh = jax.make_mesh((4, 2), ("a", "b"))

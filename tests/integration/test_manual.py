@@ -75,6 +75,7 @@ SESSION = (
     ("%%mcjax\nmcnb.show(x, bounds=True)", r"P0\.0 .*\n(.*\n)*.*6:8"),
     ("%%mcjax\nmcnb.show(x, values=True)", r"\b31\b"),
     ("%%mcjax\nmcnb.show(sharding, (8, 4))", r"\[8,4\]  P\('b', 'a'\)\n"),
+    ("%%mcjax\nmcnb.explore((8, 4), devices=8, processes=4)", r"float32\[8,4\]  P\('x', 'y'\)\n"),
     ("%%mcjax\nmcnb.show(params)", r"\n\['w'\]  ndarray  on the host\n"),
     ("%%mcjax\nmcnb.show(x, sharding)", r"P\('a'\)(.*\n)*.*P\('b', 'a'\)"),
     ("%%mcjax\nmcnb.show(f, x, y)", r"1 collective, .*\n(.*\n)*1  all-reduce "),
@@ -214,6 +215,9 @@ ELSEWHERE = {
     ),
     ".venv/bin/mcnb lab --copy": (
         "integration/test_cli.py::test_lessons_are_copied_without_jupyterlab"
+    ),
+    'mcnb.explore((8, 4)).save("layouts.html")': (
+        "unit/pictures/test_explore.py::test_jupyter_and_a_file_have_the_same_page"
     ),
     "import jax": "unit/pods/test_pod.py::test_the_page_on_pods",
     "lambda: 1 collective, 3.15 MB sent by each device": (

@@ -14,12 +14,15 @@ import linecache
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from string import Template
 from types import FrameType, TracebackType
 from typing import Any
 
+from mcnb._text import cell_label
 from mcnb.lockstep.callee import operands_at
 from mcnb.lockstep.source import is_installed
+from mcnb.lockstep.syntax import arguments_read, parsed
 
 # How to get the elements of an array whose shards are in several processes.
 _ALL = "jax.experimental.multihost_utils.process_allgather(x, tiled=True)"
@@ -85,6 +88,7 @@ IMPORTS = {
     "jax": "import jax",
     "jnp": "import jax.numpy as jnp",
     "np": "import numpy as np",
+    "numpy": "import numpy",
     "lax": "from jax import lax",
     "P": "from jax.sharding import PartitionSpec as P",
     "Mesh": "from jax.sharding import Mesh",
@@ -104,6 +108,11 @@ IMPORTS = {
     "broadcast_one_to_all": "from jax.experimental.multihost_utils import broadcast_one_to_all",
     "mcnb": "import mcnb",
 }
+# What a program says that was given too few arguments, or others than it expects.
+_ARGUMENTS = re.compile(r"list index out of range$|invalid literal for int\(\) with base 10: '")
+# What stands for a process's index and for the number of processes, in options and in code.
+_WORDS = {"process": "{process}", "processes": "{processes}"}
+_CODE = {"process": "str(jax.process_index())", "processes": "str(jax.process_count())"}
 _MODULE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
 _NAME = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 _DEPRECATED = re.compile(r"^(jax\.[\w.]+) (?:is|was|has been) (?:deprecated|removed)")
@@ -147,25 +156,6 @@ _EXPLICIT = (
     "len(names))"
 )
 RULES = (
-    _rule(
-        "IndexError",
-        r"^list index out of range",
-        "the program has fewer arguments than it reads. In their place, {process} stands for the "
-        "index of each process, and {processes} for their number: mcnb run toy.py -n 4 {process} "
-        "{processes}. In a cell, above that line: sys.argv[1:] = [str(jax.process_index()), "
-        "str(jax.process_count())]. If the cell is to stay as it is, and the variables need not: "
-        "%mcjax stop, and then %mcjax start -n 4 -d 2 --args '{process} {processes}'. A program "
-        "that reads an address first needs one before them, such as localhost:1234",
-        line=r"\bsys\.argv\b",
-    ),
-    _rule(
-        "ValueError",
-        r"^(invalid literal for int\(\)|could not convert string to float)",
-        "the program reads other arguments than it was given, which are those of %mcjax start "
-        "--args or of mcnb run. In a cell, above that line: sys.argv[1:] = "
-        "[str(jax.process_index()), str(jax.process_count())]",
-        line=r"\bsys\.argv\b",
-    ),
     _rule(
         "IndexError",
         r"^list index out of range",
@@ -243,12 +233,13 @@ RULES = (
         r"|^For a cross-host reshard in multi-controller JAX, input and target sharding should",
         "CPU devices of different processes do not copy arrays to each other by device_put, "
         "whatever option JAX's text names. On one process that has all devices, the program runs "
-        "as it is: %mcjax stop, and then %mcjax start -n 1 -d 8. On several, use one mesh of all "
-        "devices instead of one for each half, from the input on: mesh = jax.make_mesh((2, 4), "
-        "('stage', 'device')); x = jax.device_put(numpy.arange(64), jax.NamedSharding(mesh, "
-        "jax.P('stage'))). Then this moves what the first half holds to the second: y = "
+        "as it is: %mcjax stop, then %mcjax start -n 1 -d 8, and the cells above again. On "
+        "several, let all devices hold one array, whose first dimension is the stage, with zeros "
+        "where a stage has no data yet: mesh = jax.make_mesh((2, 4), ('stage', 'device')); spec = "
+        "jax.P('stage', 'device'); x = jax.device_put(np.stack([data, 0 * data]), "
+        "jax.NamedSharding(mesh, spec)). Then this passes the data to the other stage: y = "
         "jax.shard_map(lambda part: jax.lax.ppermute(part, 'stage', [(0, 1)]), mesh=mesh, "
-        "in_specs=jax.P('stage'), out_specs=jax.P('stage'))(x)",
+        "in_specs=spec, out_specs=spec)(x)",
     ),
     _rule(
         "ValueError",
@@ -500,10 +491,42 @@ def _undefined(error: NameError) -> set[str]:
     return found
 
 
+def _by_arguments(error: BaseException) -> str:
+    """Return advice on a program that reads arguments that it was not given."""
+    frame, line = _innermost(error.__traceback__)
+    file = frame.f_code.co_filename if frame else ""
+    if not (
+        isinstance(error, (IndexError, ValueError))
+        and _ARGUMENTS.match(str(error))
+        and re.search(r"\bargv\b", linecache.getline(file, line))
+    ):
+        return ""
+    read = arguments_read(parsed(file))
+    words = " ".join(_WORDS.get(one, one) for one in read)
+    if cell_label(file) is None:
+        return (
+            "the program reads other arguments than it was given. {process} stands for the index "
+            "of each process, and {processes} for their number: "
+            f"mcnb run {Path(file).name} -n 4 {words}"
+        )
+    code = ", ".join(_CODE.get(one, repr(one)) for one in read)
+    return (
+        "the cell reads other arguments than it was given. Above the first line that reads them: "
+        f"sys.argv[1:] = [{code}]. Or, if the cell is to stay as it is, and the variables need "
+        f"not: %mcjax stop, and then %mcjax start -n 4 -d 2 --args '{words}', where {{process}} "
+        "stands for the index of each process, and {processes} for their number"
+    )
+
+
 def _by_package(error: BaseException) -> str:
     """Return advice on a package that is not installed."""
     missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0]
     return PACKAGES.get(missing, "") if missing else ""
 
 
-_FINDERS: tuple[Callable[[BaseException], str], ...] = (_by_name, _by_package, _by_rule)
+_FINDERS: tuple[Callable[[BaseException], str], ...] = (
+    _by_name,
+    _by_package,
+    _by_arguments,
+    _by_rule,
+)

@@ -227,3 +227,46 @@ def deciding(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
         yield from deciding(
             one for one in ast.iter_child_nodes(statement) if isinstance(one, kinds)
         )
+
+
+# A program that reads more is about something else.
+_MOST_ARGUMENTS = 10
+# In the name of a number that a program reads: it counts the processes.
+_COUNTS = ("num", "count", "size", "world", "procs", "total")
+
+
+def arguments_read(tree: ast.AST) -> list[str]:
+    r"""Return what a program reads from its arguments, in their order.
+
+    Args:
+        tree: The program, which reads `sys.argv[1]` and so on.
+
+    Returns:
+        For each argument `"process"` for a process index, `"processes"` for their number, or an
+        example of an address or a port. Without such reads, the index and the number.
+
+    Example:
+        >>> arguments_read(ast.parse("n = int(sys.argv[2])\naddress = sys.argv[1]"))
+        ['localhost:1234', 'process']
+        >>> arguments_read(ast.parse("rank, size = map(int, sys.argv[1:])"))
+        ['process', 'processes']
+    """
+    found: dict[int, str] = {}
+    for statement in ast.walk(tree):
+        if not isinstance(statement, ast.stmt) or hasattr(statement, "body"):
+            continue
+        targets = [ast.unparse(at).lower() for at, _ in assignments(statement)]
+        counts = any(word in target for target in targets for word in _COUNTS)
+        number = "processes" if counts else "process"
+        for node in ast.walk(statement):
+            for inner in ast.iter_child_nodes(node):
+                match inner:
+                    case ast.Subscript(value=argv, slice=ast.Constant(value=int(at))) if (
+                        last_name(argv) == "argv" and 0 < at < _MOST_ARGUMENTS
+                    ):
+                        is_number = isinstance(node, ast.Call) and last_name(node.func) == "int"
+                        other = "1234" if isinstance(node, ast.FormattedValue) else "localhost:1234"
+                        found.setdefault(at, number if is_number else other)
+    if not found:
+        return ["process", "processes"]
+    return [found.get(at, "process") for at in range(1, max(found) + 1)]

@@ -26,10 +26,7 @@ _COMMAND = re.compile(
     r"\s*(?:\$ |export \w+=|[A-Z_]+=\S+ +\w|(?:python3?|pip3?|mpirun|mpiexec|srun|sbatch|ssh|scp|"
     r"kubectl|gcloud|docker|git|curl|cd|mcnb) +[-\w./~$'\"@])"
 )
-SHELL = (
-    "Hint: this is a command of a shell. A cell that begins with %%bash runs it. A program on "
-    "several processes: mcnb run toy.py -n 4 -d 2"
-)
+_PROGRAM = re.compile(r"\bpython3? +([\w./-]+\.py)(?: +(\S))?")
 
 
 def leading_blank_lines(source: str) -> int:
@@ -197,7 +194,8 @@ def syntax_error(source: str, label: str, first_line: int) -> ProcessError | Non
         later = blank + first_line - 1
         message = _LINE.sub(lambda found: f"{found[1]}{int(found[2]) + later}", error.msg)
         code = (one for one in lines if one.strip() and not one.lstrip().startswith("#"))
-        hint = f"\n{SHELL}" if any(map(_COMMAND.match, (next(code, ""), shown))) else ""
+        is_command = any(map(_COMMAND.match, (next(code, ""), shown)))
+        hint = f"\nHint: {_shell_hint(source)}" if is_command else ""
         return ProcessError(
             name=type(error).__name__,
             message=message,
@@ -208,3 +206,15 @@ def syntax_error(source: str, label: str, first_line: int) -> ProcessError | Non
     except (ValueError, OverflowError) as error:  # for example null bytes
         return ProcessError("SyntaxError", str(error), None, f"{error}\nNo process ran the cell.")
     return None
+
+
+def _shell_hint(source: str) -> str:
+    """Return what to do with a cell of commands for a shell."""
+    hint = "this is a command of a shell. A cell that begins with %%bash runs it, without a $"
+    if (found := _PROGRAM.search(source)) is None:
+        return hint
+    arguments = " {process} {processes}" if found[2] else ""
+    return (
+        f"{hint}. To start the program on several processes: mcnb run {found[1]} -n 4 -d 2"
+        f"{arguments}"
+    )

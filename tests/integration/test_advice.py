@@ -56,6 +56,12 @@ DEVICE_PUT = (
     "x = jax.experimental.multihost_utils.broadcast_one_to_all(x). If each process has its own "
     "part of the array: jax.make_array_from_process_local_data(sharding, part)"
 )
+READS = (
+    "the cell reads other arguments than it was given. Above the first line that reads them: "
+    "sys.argv[1:] = [{}]. Or, if the cell is to stay as it is, and the variables need not: %mcjax "
+    "stop, and then %mcjax start -n 4 -d 2 --args '{}', where {{process}} stands for the index of "
+    "each process, and {{processes}} for their number"
+)
 # A cell, the hint below its error, and a cell that does what the hint says.
 CASES = {
     "the number of devices": (
@@ -120,18 +126,22 @@ CASES = {
         "jax.device_put(y, NamedSharding(halves[1], P('x')))",
         "CPU devices of different processes do not copy arrays to each other by device_put, "
         "whatever option JAX's text names. On one process that has all devices, the program runs "
-        "as it is: %mcjax stop, and then %mcjax start -n 1 -d 8. On several, use one mesh of all "
-        "devices instead of one for each half, from the input on: mesh = jax.make_mesh((2, 4), "
-        "('stage', 'device')); x = jax.device_put(numpy.arange(64), jax.NamedSharding(mesh, "
-        "jax.P('stage'))). Then this moves what the first half holds to the second: y = "
+        "as it is: %mcjax stop, then %mcjax start -n 1 -d 8, and the cells above again. On "
+        "several, let all devices hold one array, whose first dimension is the stage, with zeros "
+        "where a stage has no data yet: mesh = jax.make_mesh((2, 4), ('stage', 'device')); spec = "
+        "jax.P('stage', 'device'); x = jax.device_put(np.stack([data, 0 * data]), "
+        "jax.NamedSharding(mesh, spec)). Then this passes the data to the other stage: y = "
         "jax.shard_map(lambda part: jax.lax.ppermute(part, 'stage', [(0, 1)]), mesh=mesh, "
-        "in_specs=jax.P('stage'), out_specs=jax.P('stage'))(x)",
-        "import numpy\nmesh = jax.make_mesh((2, 4), ('stage', 'device'))\n"
-        "x = jax.device_put(numpy.arange(64), jax.NamedSharding(mesh, jax.P('stage')))\n"
+        "in_specs=spec, out_specs=spec)(x)",
+        "data = np.arange(64).reshape(8, 8)\n"
+        "mesh = jax.make_mesh((2, 4), ('stage', 'device')); spec = jax.P('stage', 'device')\n"
+        "x = jax.device_put(np.stack([data, 0 * data]), jax.NamedSharding(mesh, spec))\n"
         "y = jax.shard_map(lambda part: jax.lax.ppermute(part, 'stage', [(0, 1)]), mesh=mesh, "
-        "in_specs=jax.P('stage'), out_specs=jax.P('stage'))(x)\n"
+        "in_specs=spec, out_specs=spec)(x)\n"
         "whole = multihost_utils.process_allgather(y, tiled=True)\n"
-        "assert whole.tolist() == [0] * 32 + [*range(32)]",
+        "assert (whole == [0 * data, data]).all()\n"
+        "assert all(shard.data.any() for shard in y.addressable_shards) == "
+        "(jax.process_index() > 1)",
     ),
     "a hybrid mesh of one slice": (
         "import jax.experimental.mesh_utils\n"
@@ -300,24 +310,27 @@ CASES = {
     ),
     "arguments": (
         "import sys\nn = int(sys.argv[1])",
-        "the program has fewer arguments than it reads. In their place, {process} stands for the "
-        "index of each process, and {processes} for their number: mcnb run toy.py -n 4 {process} "
-        "{processes}. In a cell, above that line: sys.argv[1:] = [str(jax.process_index()), "
-        "str(jax.process_count())]. If the cell is to stay as it is, and the variables need not: "
-        "%mcjax stop, and then %mcjax start -n 4 -d 2 --args '{process} {processes}'. A program "
-        "that reads an address first needs one before them, such as localhost:1234",
+        READS.format("str(jax.process_index())", "{process}"),
         # test_notebooks.py starts processes with arguments
-        "import sys\nassert sys.argv == ['']\n"
+        "import sys\nassert sys.argv == ['']\nsys.argv[1:] = [str(jax.process_index())]\n"
+        "assert int(sys.argv[1]) == jax.process_index()\ndel sys.argv[1:]",
+    ),
+    "other arguments": (
+        "import sys\nsys.argv[1:] = ['localhost:1234', '0', '4']\n"
+        "proc_id = int(sys.argv[1])\nnum_procs = int(sys.argv[2])",
+        READS.format("str(jax.process_index()), str(jax.process_count())", "{process} {processes}"),
         "sys.argv[1:] = [str(jax.process_index()), str(jax.process_count())]\n"
         "assert (int(sys.argv[1]), int(sys.argv[2])) == (jax.process_index(), 4)\ndel sys.argv[1:]",
     ),
-    "other arguments": (
-        "import sys\nsys.argv[1:] = ['localhost:1234', '0', '4']\nn = int(sys.argv[1])",
-        "the program reads other arguments than it was given, which are those of %mcjax start "
-        "--args or of mcnb run. In a cell, above that line: sys.argv[1:] = "
-        "[str(jax.process_index()), str(jax.process_count())]",
-        "sys.argv[1:] = [str(jax.process_index()), str(jax.process_count())]\n"
-        "assert (int(sys.argv[1]), int(sys.argv[2])) == (jax.process_index(), 4)\ndel sys.argv[1:]",
+    "arguments with an address": (
+        "import sys\ncoordinator = sys.argv[1]\nrank = int(sys.argv[2])\n"
+        "world_size = int(sys.argv[3])",
+        READS.format(
+            "'localhost:1234', str(jax.process_index()), str(jax.process_count())",
+            "localhost:1234 {process} {processes}",
+        ),
+        "sys.argv[1:] = ['localhost:1234', str(jax.process_index()), str(jax.process_count())]\n"
+        "coordinator = sys.argv[1]\nassert int(sys.argv[3]) == 4\ndel sys.argv[1:]",
     ),
     "a name that is not imported": (
         "del Mesh\nMesh",

@@ -216,12 +216,23 @@ def _end_process(args: threading.ExceptHookArgs) -> None:
     os._exit(1)
 
 
+def _end_children_with_parents() -> None:
+    """Let each process that is forked from now on end with the process that forks it."""
+    parent = os.getpid()
+
+    def before_fork() -> None:
+        nonlocal parent
+        parent = os.getpid()
+
+    os.register_at_fork(before=before_fork, after_in_child=lambda: die_with_parent(parent))
+
+
 def run_controller() -> None:
     """Run ipyparallel's controller, with its own arguments on the command line.
 
     The controller's child processes end with it, even if it is killed.
     """
-    os.register_at_fork(after_in_child=die_with_parent)
+    _end_children_with_parents()
     heartmonitor.HeartMonitor = controller_app.HeartMonitor = _EagerHeartMonitor
     # The controller sleeps a quarter of a second between binding its ports and connecting to one.
     controller_app.time = SimpleNamespace(**{**vars(time), "sleep": lambda _: None})

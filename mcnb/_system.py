@@ -7,6 +7,7 @@ import ctypes
 import itertools
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -97,9 +98,31 @@ def prctl(option: int, value: Any) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-def die_with_parent() -> None:
-    """Let the system kill this process when its parent ends, if the system can."""
+def die_with_parent(parent: int | None = None) -> None:
+    """Let the system kill this process when its parent ends, if the system can.
+
+    The system does not kill it for a parent that has ended before. Therefore this process kills
+    itself if its parent is not the given one any more.
+
+    Args:
+        parent: The parent's process id; None if this process can't know it.
+    """
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def has_reader(pipe: int) -> bool:
+    """Return whether a process has the reading end of a pipe, given its writing end.
+
+    Example:
+        >>> read, write = os.pipe()
+        >>> has_reader(write), os.close(read), has_reader(write), os.close(write)
+        (True, None, False, None)
+    """
+    poll = select.poll()
+    poll.register(pipe, 0)  # errors are always reported
+    return not poll.poll(0)
 
 
 def threads_for(devices: int) -> int:

@@ -202,9 +202,7 @@ def _become(spec: Spec, parent: int, files: list[int]) -> NoReturn:
             signal.signal(ignored, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.setsid()
-        die_with_parent()
-        if os.getppid() != parent:  # the parent died before die_with_parent took effect
-            os._exit(1)
+        die_with_parent(parent)
         prctl(PR_SET_NAME, spec.name.encode())
         for number, file in enumerate(files):
             os.dup2(file, number)
@@ -229,9 +227,7 @@ def _execute(spec: Spec) -> int:
         # The process would inherit that the fork server ignores these signals.
         for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(ignored, signal.SIG_DFL)
-        die_with_parent()
-        if os.getppid() != parent:  # the parent died before die_with_parent took effect
-            os._exit(1)
+        die_with_parent(parent)
 
     with open(f"{spec.output}.out", "ab") as out, open(f"{spec.output}.err", "ab") as err:  # noqa: PTH123
         process = subprocess.Popen(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import re
 import signal
 import sys
 import threading
@@ -21,7 +22,7 @@ from mcnb.errors import LockstepError
 from mcnb.lockstep import _jax, programs
 from mcnb.lockstep.abort import abort
 from mcnb.lockstep.around import Spot, along, conditions_of, span_at
-from mcnb.lockstep.callee import called_by
+from mcnb.lockstep.callee import called_by, words_of_arguments
 from mcnb.lockstep.caught import CaughtExceptions
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.model import Detail, Launch
@@ -100,8 +101,8 @@ def check_launches(
         frame = sys._getframe(1)
         place, called = locate(launch.name, sys._getframe(2))
 
-        def names() -> tuple[str, ...]:
-            return programs.call_under_way(frame).names
+        def names() -> Sequence[str]:
+            return _names(places, place, frame)
 
         return client.make(_named(launch, called), place, make, replicas, names=names)
 
@@ -184,6 +185,22 @@ def _detail(
         library=called_by(spots[0].frame if spots else None, libraries),
         origins=origins_of(spots, parameters, places.name),
     )
+
+
+def _names(places: Places, place: Place, frame: FrameType | None) -> Sequence[str]:
+    """Return the names of a launch's arguments, in the learner's words where JAX has its own."""
+    call = programs.call_under_way(frame)
+    if not call.given:
+        return call.names
+    spots, below = _spots(places, place, frame)
+    own = spots[0].frame if spots else None
+    words = words_of_arguments(own, call.given, direct=not _is_within(below))
+    named = []
+    for name in call.names:
+        parameter = re.split(r"[.\[]", name)[0]
+        known = words.get(parameter, f"argument {parameter}")
+        named.append(f"{known}{name[len(parameter) :]}")
+    return named
 
 
 def _spots(

@@ -189,6 +189,9 @@ JAX takes the value as equal'
     one, *others = found
     value = next(iter(one.values.values()))
     name = f"argument {one.name}" if one.name.isdecimal() else one.name
+    # The learner's expressions have backticks, unless they are names.
+    words = name.strip("`")
+    is_own = words != name or words.replace(".", "").isidentifier()
     index = f"[{', '.join(map(str, value.index))}]" if value.index else ""
     where = f", {one.where}" if one.where else ""
     (text, first), *groups = grouped({k: value.text for k, value in one.values.items()})
@@ -201,7 +204,7 @@ JAX takes the value as equal'
         SAME_SEED
         if is_key(one.launch, value.argument)
         else "Use the value of one process: multihost_utils."
-        f"broadcast_one_to_all{f'({name})' if name.isidentifier() else ''}"
+        f"broadcast_one_to_all{f'({words})' if is_own else ''}"
     )
     return (
         f"{', '.join(passed[:-1])}, and {passed[-1]}. JAX takes the value as equal on all "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -92,12 +92,14 @@ class Call(NamedTuple):
         static: The function's static arguments, by name.
         names: The names of the computation's arguments.
         parameters: The names of the function's parameters, in order.
+        given: The positional arguments by parameter, if the function is JAX's own.
     """
 
     execute: Any
     static: dict[str, str]
     names: tuple[str, ...]
     parameters: tuple[str, ...]
+    given: Mapping[str, Any]
 
 
 def call_under_way(frame: FrameType | None) -> Call:
@@ -114,9 +116,12 @@ def call_under_way(frame: FrameType | None) -> Call:
             static = _static(local["fun"], local["args"], local["kwargs"], names)
             if execute is not None:  # an unused argument has no parameter
                 names = tuple(name for i, name in enumerate(names) if i in execute.kept_var_idx)
-            return Call(execute, static, names, _parameters(local["fun"]))
+            parameters = _parameters(local["fun"])
+            of_jax = str(getattr(local["fun"], "__module__", "")).partition(".")[0] == "jax"
+            given = dict(zip(parameters, local["args"], strict=False)) if of_jax else {}
+            return Call(execute, static, names, parameters, given)
         frame = frame.f_back
-    return Call(execute, {}, (), ())
+    return Call(execute, {}, (), (), {})
 
 
 def _parameters(function: Any) -> tuple[str, ...]:

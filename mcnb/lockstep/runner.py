@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from mcnb._system import THREADS, die_with_parent, threads_for, write_whole_lines
+from mcnb._system import THREADS, die_with_parent, has_reader, threads_for, write_whole_lines
 from mcnb._text import error_line
 from mcnb.errors import ClusterError, LockstepError, McnbError
 from mcnb.lockstep import _jax, rendezvous
@@ -97,6 +97,8 @@ def main(words: Sequence[str]) -> int:
         identity = identity_by_mcnb(os.environ)
         if identity is not None:
             die_with_parent()
+            if REPORT in os.environ and not has_reader(int(os.environ[REPORT])):
+                return EXIT_USAGE  # mcnb run ended before die_with_parent took effect
             write_whole_lines()  # mcnb run leaves out Gloo's
     except McnbError as error:
         print(f"python -m mcnb.lockstep: {error}", file=sys.stderr)

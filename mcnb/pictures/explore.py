@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 
-from mcnb._text import plural
+from mcnb._text import array_type, plural
 from mcnb.errors import PictureError
 from mcnb.pictures.model import Axis, Device, Layout, MeshModel, Region, grouped
 from mcnb.pictures.picture import Picture
@@ -297,8 +297,7 @@ def explore(
             pictures[choice] = Picture(layout_scene(layout, hints=True))
     on = plural(devices, "device", "devices")
     of = plural(processes, "process", "processes")
-    kind_text = f"{kind}[{','.join(map(str, sizes))}]"
-    return Explorer(f"{kind_text} on {on} of {of}", len(sizes), pictures)
+    return Explorer(f"{array_type(kind, sizes)} on {on} of {of}", len(sizes), pictures)
 
 
 def _key(choice: Choice) -> str:

@@ -43,3 +43,28 @@ def test_a_port_that_is_taken_ends_it_before_it_can_be_used(url: str, tmp_path: 
     assert done.returncode == 1, done.stderr
     assert "Address already in use" in done.stderr
     assert list((tmp_path / "security").glob("*.json")) == []
+
+
+# The process ends at once after it has forked, before its child can ask to end with it.
+ORPHAN = """
+import os, time
+from mcnb import _ipyparallel
+started = os.getpid()
+def outlive():
+    while os.getppid() == started:
+        time.sleep(0.001)
+if {asks}:
+    os.register_at_fork(after_in_child=outlive)
+    _ipyparallel._end_children_with_parents()
+if os.fork():
+    os._exit(0)
+outlive()
+print("still here", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("asks", "said"), [(False, "still here\n"), (True, "")])
+def test_no_child_outlives_a_controller_that_ends_as_it_forks(asks: bool, said: str) -> None:
+    command = [sys.executable, "-c", ORPHAN.format(asks=asks)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, said, "")

@@ -390,6 +390,30 @@ def test_the_children_of_all_end_where_one_fails(tmp_path: Path) -> None:
     assert wait_until(lambda: not any(psutil.pid_exists(child) for child in children), 10)
 
 
+@pytest.mark.parametrize(("read", "said"), [(True, "started\n"), (False, "")])
+def test_a_process_ends_if_mcnb_run_has_ended_before_it(
+    tmp_path: Path, read: bool, said: str
+) -> None:
+    (tmp_path / "train.py").write_text("print('started')\n")
+    read_end, report = os.pipe()
+    if not read:
+        os.close(read_end)
+    given = {"MCNB_PROCESS": "0", "MCNB_PROCESSES": "1", "MCNB_REPORT": str(report)}
+    done = subprocess.run(
+        [sys.executable, "-m", "mcnb.lockstep", "train.py"],
+        env={**os.environ, **given},
+        cwd=tmp_path,
+        pass_fds=[report],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == (said, "", 0 if read else 2)
+    os.close(report)
+    if read:
+        os.close(read_end)
+
+
 @once
 def test_a_child_that_outlives_its_program_is_not_waited_for(tmp_path: Path) -> None:
     program = (

@@ -12,6 +12,7 @@ import pytest
 
 import mcnb
 from tests.conftest import ROOT, once
+from tests.support.jupyterlab import browser_page
 
 pytestmark = [pytest.mark.thorough("builds the documentation"), once]
 
@@ -97,3 +98,27 @@ def test_lessons_have_their_stored_outputs(site: Path) -> None:
     text = (site / "notebooks" / "05_lockstep.html").read_text()
     assert "LockstepError" in text
     assert "The cluster is intact; all variables are kept" in text
+
+
+# The words in the cells of tables that begin on one line and end on another one.
+BROKEN = """() => [...document.querySelectorAll(".bd-content :is(td, th)")].flatMap(cell => {
+  const found = [], texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  for (let text; (text = texts.nextNode()); )
+    for (const word of text.data.matchAll(/[A-Za-z0-9]+/g)) {
+      const range = document.createRange();
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      const lines = new Set([...range.getClientRects()].map(one => Math.round(one.top)));
+      if (lines.size > 1) found.push(word[0]);
+    }
+  return found;
+})"""
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_every_page_fits_its_window(site: Path, pages: dict[Path, Page], width: int) -> None:
+    with browser_page(width=width, height=900) as page:
+        for path in pages.keys() - {site / "index.html"}:  # it leads on to another one at once
+            page.goto(path.as_uri())
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert (path.name, wide, page.evaluate(BROKEN)) == (path.name, width, [])

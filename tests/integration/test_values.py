@@ -332,14 +332,15 @@ UNEQUAL = {
     ),
     "a number": (
         "z = y * (2.0 + (k == 1))",
-        "Processes 0,2,3 passed y = 2.0 to jit(multiply), line 1, and process 1 passed 3.0",
-        f"{BROADCAST}(y)",
+        "Processes 0,2,3 passed `2.0 + (k == 1)` = 2.0 to jit(multiply), line 1, and process 1 "
+        "passed 3.0",
+        f"{BROADCAST}(2.0 + (k == 1))",
     ),
     "an array of which each process takes another part": (
         "z = y + jnp.zeros((8, 4)).at[3, 1].set(k)",
-        "Process 0 passed y[3, 1] = 0.0 to jit(add), line 1, process 1 passed 1.0, process 2 "
-        "passed 2.0, and process 3 passed 3.0",
-        f"{BROADCAST}(y)",
+        "Process 0 passed `jnp.zeros((8, 4)).at[3, 1].set(k)`[3, 1] = 0.0 to jit(add), line 1, "
+        "process 1 passed 1.0, process 2 passed 2.0, and process 3 passed 3.0",
+        f"{BROADCAST}(jnp.zeros((8, 4)).at[3, 1].set(k))",
     ),
     "a leaf of a PyTree, in a loop": (
         "spread = jax.jit(half, out_shardings=NamedSharding(mesh, P()))\n"
@@ -351,26 +352,38 @@ UNEQUAL = {
     "an array that all processes hold": (
         "same = jax.make_array_from_process_local_data(NamedSharding(mesh, P()), np.full(4, 1.0 + "
         "(k == 2)))\nz = y + same",
-        "Processes 0,1,3 passed y[0] = 1.0 to jit(add), line 2, and process 2 passed 2.0",
-        f"{BROADCAST}(y)",
+        "Processes 0,1,3 passed same[0] = 1.0 to jit(add), line 2, and process 2 passed 2.0",
+        f"{BROADCAST}(same)",
+    ),
+    "an operand that is too long to be quoted": (
+        "z = (jnp.arange(4.0) + jnp.ones(4) * (k == 1) * 2.0) < y",
+        "Processes 0,2,3 passed argument x[0] = 0.0 to jit(less), line 1, and process 1 passed 2.0",
+        BROADCAST,
+    ),
+    "an attribute": (
+        "held = type('Held', (), {'w': np.ones(4) + (k == 1)})\nz = held.w / y",
+        "Processes 0,2,3 passed held.w[0] = 1.0 to jit(true_divide), line 2, and process 1 passed "
+        "2.0",
+        f"{BROADCAST}(held.w)",
     ),
     "parts of an array that several processes hold": (
         "split = jax.make_array_from_process_local_data(NamedSharding(mesh, P('b')), "
         "np.arange(4.0) + [0, 0, 0, k == 3])\nz = y - split",
-        "Processes 0-2 passed y[3] = 3.0 to jit(subtract), line 2, and process 3 passed 4.0",
-        f"{BROADCAST}(y)",
+        "Processes 0-2 passed split[3] = 3.0 to jit(subtract), line 2, and process 3 passed 4.0",
+        f"{BROADCAST}(split)",
     ),
     "a large array that all processes hold": (
         "big = jax.make_array_from_process_local_data(NamedSharding(mesh, P()), np.ones(9000) + "
         "k // 3)\nz = jax.jit(jnp.sin)(big)",
-        "Processes 0-2 passed x[0] = 1.0 to jit(sin), line 2, and process 3 passed 2.0",
-        f"{BROADCAST}(x)",
+        "Processes 0-2 passed big[0] = 1.0 to jit(sin), line 2, and process 3 passed 2.0",
+        f"{BROADCAST}(big)",
     ),
     "large arrays": (
         "z = jax.jit(jnp.sin, out_shardings=NamedSharding(mesh, P('a')))(np.ones((80, 80)) * k)",
-        "Process 0 passed x = one value to jit(sin), line 1, process 1 passed another value, "
-        "process 2 passed a third value, and process 3 passed yet another value",
-        f"{BROADCAST}(x)",
+        "Process 0 passed `np.ones((80, 80)) * k` = one value to jit(sin), line 1, process 1 "
+        "passed another value, process 2 passed a third value, and process 3 passed yet another "
+        "value",
+        f"{BROADCAST}(np.ones((80, 80)) * k)",
     ),
 }
 
@@ -400,8 +413,8 @@ def test_rounding_of_an_array_that_all_processes_hold(
         values=values,
     )
     passed = (
-        "Note: Processes 0,1,3 passed y[0] = 0.33333334 to jit(add), line 4, and process 2 passed "
-        f"0.33333337. {TAKEN}{BROADCAST}(y)\n"
+        "Note: Processes 0,1,3 passed same[0] = 0.33333334 to jit(add), line 4, and process 2 "
+        f"passed 0.33333337. {TAKEN}{BROADCAST}(same)\n"
     )
     assert result.text() == (passed if values else "")
 
@@ -470,6 +483,6 @@ def test_a_script_with_unequal_inputs(tmp_path: Path) -> None:
     line = BEGIN.count("\n") + 1
     assert (code, out) == (0, ["[0] done", "[1] done"])
     assert told(err) == (
-        f"Process 0 passed y = 1.0 to jit(multiply), train.py:{line}, and process 1 passed 2.0. "
-        f"{TAKEN}{BROADCAST}(y)"
+        f"Process 0 passed `1.0 + k` = 1.0 to jit(multiply), train.py:{line}, and process 1 passed "
+        f"2.0. {TAKEN}{BROADCAST}(1.0 + k)"
     )

@@ -117,7 +117,7 @@ def browser_page(width: int = 1200, height: int = 900) -> Iterator[Any]:
         missing = f"no browser: none of {', '.join(NAMES)} is on the path"
         assert os.environ.get("MCNB_BROWSER") != "needed", missing
         pytest.skip(missing)
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import Error, sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -129,7 +129,8 @@ def browser_page(width: int = 1200, height: int = 900) -> Iterator[Any]:
             yield page
         except Exception:
             SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-            page.screenshot(path=SCREENSHOTS / "failed.png")
+            with contextlib.suppress(Error):  # the first one is to be shown
+                page.screenshot(path=SCREENSHOTS / "failed.png")
             raise
         finally:
             browser.close()

@@ -145,6 +145,18 @@ def test_a_process_dies_with_its_parent_where_the_system_can(
     assert made == calls
 
 
+def test_a_process_kills_itself_if_its_parent_has_ended_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    killed: list[Any] = []
+    monkeypatch.setattr(_system, "prctl", lambda *values: None)
+    monkeypatch.setattr(os, "kill", lambda *values: killed.append(values))
+    die_with_parent(os.getppid())
+    assert killed == []
+    die_with_parent(os.getpid())
+    assert killed == [(os.getpid(), signal.SIGKILL)]
+
+
 def test_a_clock_that_stands_still_in_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(_system.time, "monotonic", lambda: now)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import linecache
 import sys
+from collections.abc import Iterator
 from types import FrameType, SimpleNamespace
 
 import pytest
 
-from mcnb.lockstep.callee import called_by
+from mcnb.lockstep.callee import called_by, words_of_arguments
 from mcnb.lockstep.messages import explain
 from mcnb.lockstep.model import Detail, Kind, Launch, ProcessState, Verdict
 from tests.support.learners import Program
@@ -175,3 +177,50 @@ def _called(program: Program, source: str, *, readable: bool = True) -> str:
             text = compile(source, str(program.folder / "gone.py"), "exec")
             exec(text, {"nk": nk, "x": 1})
     return names[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "expected"),
+    [
+        ("a * b", ["a", "b"], {"x": "a", "y": "b"}),
+        ("a < b", ["b", "a"], {"x": "b", "y": "a"}),  # as b > a, because a can't compare itself
+        ("a < 1 + b", ["other", "b"], {}),
+        ("a * b.c", ["a", "other"], {"x": "a", "y": "b.c"}),
+        ("a * (2 + b)", ["a", "other"], {"x": "a", "y": "`2 + b`"}),
+        ("a * 2.0", ["a", "other"], {"x": "a"}),
+        (f"a * (b{' + 1' * 10})", ["a", "other"], {"x": "a"}),
+        ("a *= b", ["a", "b"], {"x": "a", "y": "b"}),
+        ("z = (-\na)", ["a"], {"x": "a"}),
+        ("f(a, b)", ["other", "b"], {"y": "b"}),
+        ("f(b, a)", ["a", "b"], {"x": "a", "y": "b"}),
+        ("f(*a, b)", ["other", "b"], {}),
+        ("jit(a + 1, b)", ["other", "b"], {"x": "`a + 1`", "y": "b"}),
+        ("jit(a)", ["other", "a"], {"x": "a", "y": "a"}),
+    ],
+)
+def test_arguments_are_named_as_the_learner_writes_them(
+    source: str, given: list[str], expected: dict[str, str]
+) -> None:
+    found: list[dict[str, str]] = []
+
+    class Value:
+        c: Value
+
+        def look(self, *_: object) -> Value:
+            arguments = {p: values.get(one) for p, one in zip("xy", given, strict=False)}
+            direct = source.startswith("jit")
+            found.append(words_of_arguments(sys._getframe(1), arguments, direct=direct))
+            return self
+
+        __mul__ = __imul__ = __lt__ = __neg__ = __call__ = look
+        __add__ = __radd__ = lambda self, _: self
+
+        def __iter__(self) -> Iterator[Value]:
+            return iter([self])
+
+    values: dict[str, Value] = {name: Value() for name in "ab"}
+    values["b"].c = Value()
+    name = "names of arguments"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    exec(compile(source, name, "exec"), {"f": Value(), "jit": Value(), **values})
+    assert found == [expected]

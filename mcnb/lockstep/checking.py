@@ -182,6 +182,7 @@ def _detail(
         handling=handling,
         before=before,
         variables=variables_at(spots, places.name),
+        barrier=programs.barrier_name(frame),
         library=called_by(spots[0].frame if spots else None, libraries),
         origins=origins_of(spots, parameters, places.name),
     )

@@ -472,7 +472,12 @@ def _names(verdict: Verdict, groups: Sequence[Group]) -> list[str]:
         names = iter(told_apart(verdict, launches))
     else:
         names = iter([launch.name for launch in launches])
-    return ["" if state.launch is None else next(names) for _, state in groups]
+    named = ["" if state.launch is None else next(names) for _, state in groups]
+    for i, (ks, state) in enumerate(groups):
+        detail = detail_of(verdict, ks)
+        if state.launch is not None and detail is not None and detail.barrier:
+            named[i] = f"{state.launch.name}({detail.barrier})"
+    return named
 
 
 def _again(verdict: Verdict, groups: Sequence[Group]) -> list[str]:

@@ -430,6 +430,8 @@ class Detail:
             parameter; `""` stands for the only one that does, of whatever parameter.
         library: The function of a library that the learner calls there, in the learner's words, if
             a library other than JAX makes the launch.
+        barrier: The name that the learner's code gives the barrier, as Python writes it, if the
+            launch is one of `jax.experimental.multihost_utils.sync_global_devices`.
         static: Static arguments of the function, by name, as text.
         program: The compiled program, line by line.
         names: The names of the arguments.
@@ -454,6 +456,7 @@ class Detail:
     skip_ends: bool = False
     variables: tuple[Variable, ...] = ()
     library: str = ""
+    barrier: str = ""
     origins: Mapping[str, Origin] = field(default_factory=dict)
     caught: tuple[Caught, ...] = ()
 

@@ -73,7 +73,8 @@ DIVERGENT: dict[str, tuple[str, str]] = {
     ),
     "JAX's collective of that purpose": (
         "if k: mu.sync_global_devices('later')\nelse: barrier('later')",
-        "process 0 is waiting in wait_at_barrier('later'), line 2",
+        "process 0 is waiting in wait_at_barrier('later'), line 2; processes 1-3 are waiting in "
+        "sync_global_devices('later'), line 1",
     ),
 }
 

@@ -47,6 +47,7 @@ from mcnb.messages import STREAMS, Stream, Text
 from mcnb.options import RUN, Options, field_values, options_of, usage
 from mcnb.output.fold import fold_events
 from mcnb.output.text import entries
+from mcnb.output.tracebacks import merge_tracebacks
 from mcnb.worker.capture import GlooFilter
 from mcnb.worker.gpus import VISIBLE, share, visible_gpus
 
@@ -493,6 +494,7 @@ class Running:
             if process.ending is not None and process.ending.said and not process.shown:
                 groups.setdefault(without_devices(process.ending.said), []).append(process)
                 process.shown = True
+        raised: list[tuple[list[int], list[str]]] = []
         for group in groups.values():
             first = group[0].ending
             assert first is not None
@@ -500,9 +502,10 @@ class Running:
             if self._command.fold:
                 for process in group:
                     process.said += [Text("stderr", f"{line}\n") for line in lines]
-                continue
-            indices = [process.index for process in group]
-            for line in lines:
+            else:
+                raised.append(([process.index for process in group], lines))
+        for merged in merge_tracebacks(raised):
+            for indices, line in merged.lines:
                 print(labelled(indices, self._count, line), file=sys.stderr)
 
     def _show(self, process: _Process, stream: Stream, lines: Sequence[str]) -> None:

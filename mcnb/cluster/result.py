@@ -27,6 +27,7 @@ from mcnb.output.chance import comparable
 from mcnb.output.fold import Block, fold_events
 from mcnb.output.terminal import without_escapes
 from mcnb.output.text import entries
+from mcnb.output.tracebacks import merge_tracebacks
 
 if TYPE_CHECKING:
     from mcnb.pictures.picture import Picture
@@ -322,9 +323,15 @@ class Result:
         return [*own, "", *others] if others else own
 
     def _traceback_lines(self) -> list[str]:
-        lines: list[str] = []
+        by_heading: dict[str, list[tuple[list[int], list[str]]]] = {}
         for group, error in self._groups():
-            lines += ["", f"{label(group, self.count)} {error.heading()}", error.traceback]
+            own = group, error.traceback.split("\n")
+            by_heading.setdefault(error.heading(), []).append(own)
+        lines: list[str] = []
+        for heading, groups in by_heading.items():
+            for merged in merge_tracebacks(groups):
+                shown = merged.labelled(self.count)
+                lines += ["", f"{label(merged.processes, self.count)} {heading}", "\n".join(shown)]
         return lines[1:]
 
 

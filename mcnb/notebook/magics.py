@@ -9,7 +9,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,11 +25,10 @@ from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of, starts_p
 from mcnb.cluster.result import Result
 from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.launchers.forkserver_client import close_idle
-from mcnb.lockstep.advice import IMPORTS
-from mcnb.messages import ProcessError
 from mcnb.notebook.assistance import PATIENCE_S, Assistance
 from mcnb.notebook.display import show
 from mcnb.notebook.live import LiveView, cell_id, is_hidden, somebody_looks
+from mcnb.notebook.names import hint_on_name
 from mcnb.notebook.parsing import (
     AUTO,
     COMPARE,
@@ -61,36 +60,6 @@ _T = TypeVar("_T")
 _CELL_FRAME = 2
 _A_STEP = "the number of a step"
 _IMPORTS_JAX = re.compile(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
-
-
-def missing_name(errors: Mapping[int, ProcessError], count: int, notebook: Container[str]) -> str:
-    """Return a hint if all `count` processes lack the same name; otherwise an empty text.
-
-    `notebook` has the names that are defined in the notebook kernel.
-
-    Example:
-        >>> error = ProcessError("NameError", "name 'params' is not defined", 2, "", "params")
-        >>> missing_name({0: error, 1: error}, 2, {})
-        'Hint: first run the %%mcjax cell that defines params'
-        >>> error = ProcessError("NameError", "", 2, "", "params", close="param")
-        >>> missing_name({0: error}, 1, {})
-        'Hint: did you mean param? If not, first run the %%mcjax cell that defines params'
-    """
-    found = {error.undefined for error in errors.values()}
-    if len(errors) < count or len(found) != 1 or "" in found:
-        return ""
-    (name,) = found
-    if name in notebook:
-        return (
-            f"Hint: {name} is defined in the notebook kernel, but not on these processes. Define "
-            "it in a cell that begins with %%mcjax"
-        )
-    if name in IMPORTS:  # the error already has a hint
-        return ""
-    run = f"first run the %%mcjax cell that defines {name}"
-    close = {error.close for error in errors.values()}
-    meant = close.pop() if len(close) == 1 else ""
-    return f"Hint: did you mean {meant}? If not, {run}" if meant else f"Hint: {run}"
 
 
 def imports_jax(cell: str) -> bool:
@@ -289,7 +258,7 @@ class McjaxMagics(Magics):
         show(result)
         error = result.error()
         if error is not None:
-            if hint := missing_name(result.errors, len(result.replies), self.shell.user_ns):
+            if hint := hint_on_name(result, self.shell.user_ns, cluster.holders):
                 error.lines += ["", hint]
             raise error
 

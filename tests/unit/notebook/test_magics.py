@@ -19,7 +19,7 @@ from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.lockstep.model import LaunchRecord
 from mcnb.messages import DebuggerAnswer, ProcessError, Reply, Text
 from mcnb.notebook import magics as module
-from mcnb.notebook.magics import McjaxMagics, missing_name, register, unregister
+from mcnb.notebook.magics import McjaxMagics, register, unregister
 from mcnb.options import CONNECTED, Options
 from mcnb.output.log import log_text
 from tests.support.verdicts import launch
@@ -71,6 +71,9 @@ class FakeCluster:
 
     def status(self) -> str:
         return "2 processes: ready"
+
+    def holders(self, name: str) -> list[int]:
+        return []
 
     def to_replay(self, replay: bool | str) -> str:
         return "2 cells" if replay is True else f"those of {replay}"
@@ -731,26 +734,6 @@ def test_a_cell_that_fails_shows_its_output_and_its_error(
     with pytest.raises(CellError) as caught:
         magics.mcjax_cell("", "x")
     assert caught.value.lines[-2:] == ["", RUN_FIRST]
-
-
-@pytest.mark.parametrize(
-    ("errors", "notebook", "hint"),
-    [
-        ([UNKNOWN, UNKNOWN], [], RUN_FIRST),
-        (
-            [UNKNOWN, UNKNOWN],
-            ["x"],
-            "Hint: x is defined in the notebook kernel, but not on these processes. Define it in "
-            "a cell that begins with %%mcjax",
-        ),
-        ([UNKNOWN], [], ""),
-        ([UNKNOWN, MINE], [], ""),
-        ([MINE, MINE], [], ""),
-        ([UNKNOWN, ProcessError("NameError", "", 2, "", "y")], [], ""),
-    ],
-)
-def test_a_name_that_all_lack(errors: list[ProcessError], notebook: list[str], hint: str) -> None:
-    assert missing_name(dict(enumerate(errors)), 2, notebook) == hint
 
 
 def test_an_interrupted_cell_says_what_was_done(

@@ -1,0 +1,61 @@
+"""Give hints on names that processes lack."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Container, Iterable
+
+from mcnb._text import name_processes
+from mcnb.cluster.result import Result
+from mcnb.errors import McnbError
+from mcnb.lockstep.advice import IMPORTS
+
+
+def hint_on_name(
+    result: Result, notebook: Container[str], holders: Callable[[str], Iterable[int]]
+) -> str:
+    """Return a hint if all processes that raised an error lack the same name.
+
+    Args:
+        result: The result of the cell.
+        notebook: Contains the names that are defined in the notebook kernel.
+        holders: Returns the processes that have a global variable of a name.
+
+    Returns:
+        The hint; empty if there is none, or if the errors have one already.
+
+    Example:
+        >>> from mcnb.messages import ProcessError, Reply
+        >>> error = ProcessError("NameError", "name 'w' is not defined", 2, "", "w", close="v")
+        >>> result = Result({0: Reply(error=error), 1: Reply(error=error)}, 2)
+        >>> hint_on_name(result, {}, lambda name: [])
+        'Hint: did you mean v? If not, first run the %%mcjax cell that defines w'
+    """
+    errors = result.errors
+    found = {error.undefined for error in errors.values()}
+    if len(found) != 1 or "" in found:
+        return ""
+    (name,) = found
+    if name in IMPORTS and name not in notebook:  # the error already has a hint
+        return ""
+    have: set[int] = set()
+    if result.outcome.intact:
+        with contextlib.suppress(McnbError):  # a hint is not worth another error
+            have = {*holders(name)} - errors.keys()
+    if have:
+        return (
+            f"Hint: {name} is defined on {name_processes(sorted(have), result.count)}, and not on "
+            f"{name_processes(sorted(errors), result.count)}. Assign it on all processes: under no "
+            "condition that depends on the process, and in a cell without -p"
+        )
+    if len(errors) < len(result.replies):
+        return ""
+    if name in notebook:
+        return (
+            f"Hint: {name} is defined in the notebook kernel, but not on these processes. Define "
+            "it in a cell that begins with %%mcjax"
+        )
+    run = f"first run the %%mcjax cell that defines {name}"
+    close = {error.close for error in errors.values()}
+    meant = close.pop() if len(close) == 1 else ""
+    return f"Hint: did you mean {meant}? If not, {run}" if meant else f"Hint: {run}"

@@ -301,14 +301,6 @@ class Cluster:
         """
         return table(self._call(survey.variables, processes=processes), self.options.processes)
 
-    def holders(self, name: str) -> list[int]:
-        """Return the processes that have a global variable of a name.
-
-        Raises:
-            ClusterError: The cluster is not running, or broke.
-        """
-        return [k for k, has in self._call(survey.has, name, processes=None).items() if has]
-
     def compare(self, name: str, processes: str | int | Iterable[int] | None = None) -> str:
         """Return where a variable first differs between processes, in a sentence.
 

@@ -295,11 +295,16 @@ class Result:
     def _sentence_end(self) -> str:
         return f". {self.aftermath}" if self.aftermath else ""
 
-    def _groups(self) -> list[tuple[list[int], ProcessError]]:
-        """Group processes by equal errors, with the root cause first."""
+    @property
+    def causes(self) -> dict[int, ProcessError]:
+        """The errors that result from no other process's, by process, the root cause first."""
         errors, stopped = self.errors, self.outcome.stopped
         first = sorted(errors, key=lambda k: (k in stopped, k))
-        causes = {k: errors[k] for k in first if not self._is_consequence(k, errors[k])}
+        return {k: errors[k] for k in first if not self._is_consequence(k, errors[k])}
+
+    def _groups(self) -> list[tuple[list[int], ProcessError]]:
+        """Group processes by equal errors, with the root cause first."""
+        causes = self.causes
         alike = {k: (comparable(e.summary()), comparable(e.traceback)) for k, e in causes.items()}
         return [(sorted(group), causes[group[0]]) for _, group in grouped(alike)]
 

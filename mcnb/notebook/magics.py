@@ -25,10 +25,10 @@ from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of, starts_p
 from mcnb.cluster.result import Result
 from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.launchers.forkserver_client import close_idle
-from mcnb.notebook.assistance import PATIENCE_S, Assistance
+from mcnb.notebook.assistance import Assistance
 from mcnb.notebook.display import show
 from mcnb.notebook.live import LiveView, cell_id, is_hidden, somebody_looks
-from mcnb.notebook.names import hint_on_name
+from mcnb.notebook.names import hint_on_name, holders
 from mcnb.notebook.parsing import (
     AUTO,
     COMPARE,
@@ -53,7 +53,6 @@ from mcnb.options import (
     whole_number,
 )
 from mcnb.output.log import log_text
-from mcnb.worker.introspection import defines
 
 _T = TypeVar("_T")
 # How many frames above a line magic that of the cell is, whose variables IPython puts into lines.
@@ -140,10 +139,8 @@ class McjaxMagics(Magics):
                 )
         if type(error) is not NameError or cluster is None or not error.name:
             return
-        everyone = range(cluster.options.processes)
-        found = cluster.ask_idle(defines, error.name, processes=everyone, within_s=PATIENCE_S)
-        if holders := [k for k, has in sorted(found.items()) if has]:
-            who = name_processes(holders, cluster.options.processes)
+        if found := holders(cluster, error.name):
+            who = name_processes(found, cluster.options.processes)
             print(
                 f"Hint: {error.name} is defined on {who}, but not in the notebook kernel. To use "
                 "it, begin the cell with %%mcjax",
@@ -258,7 +255,9 @@ class McjaxMagics(Magics):
         show(result)
         error = result.error()
         if error is not None:
-            if hint := hint_on_name(result, self.shell.user_ns, cluster.holders):
+            if hint := hint_on_name(
+                result, self.shell.user_ns, functools.partial(holders, cluster)
+            ):
                 error.lines += ["", hint]
             raise error
 

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Container, Iterable
 
 from mcnb._text import name_processes
+from mcnb.cluster.cluster import Cluster
 from mcnb.cluster.result import Result
-from mcnb.errors import McnbError
 from mcnb.lockstep.advice import IMPORTS
+from mcnb.notebook.assistance import PATIENCE_S
+from mcnb.worker.introspection import defines
+
+
+def holders(cluster: Cluster, name: str) -> list[int]:
+    """Return the processes that have a global variable of a name.
+
+    Processes that run a cell, or that do not answer in time, are left out.
+    """
+    everyone = range(cluster.options.processes)
+    found = cluster.ask_idle(defines, name, processes=everyone, within_s=PATIENCE_S)
+    return [k for k, has in sorted(found.items()) if has]
 
 
 def hint_on_name(
-    result: Result, notebook: Container[str], holders: Callable[[str], Iterable[int]]
+    result: Result, notebook: Container[str], has_name: Callable[[str], Iterable[int]]
 ) -> str:
     """Return a hint if all processes that raised an error lack the same name.
 
     Args:
         result: The result of the cell.
         notebook: Contains the names that are defined in the notebook kernel.
-        holders: Returns the processes that have a global variable of a name.
+        has_name: Returns the processes that have a global variable of a name.
 
     Returns:
         The hint; empty if there is none, or if the errors have one already.
@@ -31,18 +42,14 @@ def hint_on_name(
         >>> hint_on_name(result, {}, lambda name: [])
         'Hint: did you mean v? If not, first run the %%mcjax cell that defines w'
     """
-    errors = result.errors
+    errors = result.causes
     found = {error.undefined for error in errors.values()}
     if len(found) != 1 or "" in found:
         return ""
     (name,) = found
     if name in IMPORTS and name not in notebook:  # the error already has a hint
         return ""
-    have: set[int] = set()
-    if result.outcome.intact:
-        with contextlib.suppress(McnbError):  # a hint is not worth another error
-            have = {*holders(name)} - errors.keys()
-    if have:
+    if have := {*has_name(name)} - errors.keys() if result.outcome.intact else set():
         return (
             f"Hint: {name} is defined on {name_processes(sorted(have), result.count)}, and not on "
             f"{name_processes(sorted(errors), result.count)}. Assign it on all processes: under no "

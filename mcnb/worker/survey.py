@@ -54,18 +54,6 @@ def variables(shell: InteractiveShell, number: int) -> tuple[Variable, ...]:
         )
 
 
-def has(shell: InteractiveShell, number: int, name: str) -> bool:
-    """Return whether there is a global variable of a name.
-
-    Args:
-        shell: The process's shell.
-        number: The number of the cell that the call counts as.
-        name: The name.
-    """
-    with interruptible(shell, number):
-        return name in shell.user_ns
-
-
 def variable(shell: InteractiveShell, number: int, name: str) -> Variable | None:
     """Return a variable, or the value of an expression; None if there is no such name.
 

@@ -147,6 +147,15 @@ def test_a_name_that_is_misspelled(prepared_notebook: Notebook) -> None:
     )
 
 
+@pytest.mark.parametrize("cell", ["%%mcjax\nonly_on_2", "%%mcjax\nonly_on_2; x.sum()"])
+def test_a_name_that_some_processes_have(prepared_notebook: Notebook, cell: str) -> None:
+    shown = prepared_notebook.run(cell).stdout
+    assert shown[shown.index("\nHint: ") :].replace("\n", " ").strip() == (
+        "Hint: only_on_2 is defined on process 2, and not on processes 0,1,3. Assign it on all "
+        "processes: under no condition that depends on the process, and in a cell without -p"
+    )
+
+
 def test_comments_above_the_magic(prepared_notebook: Notebook) -> None:
     assert prepared_notebook.run("# One.\n\n# Two.\n%%mcjax -p 1\nprint(k)").stdout == "[1] 1\n"
     error = prepared_notebook.error("# Fails.\n%%mcjax\n1 / 0")

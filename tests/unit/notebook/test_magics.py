@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +19,7 @@ from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.lockstep.model import LaunchRecord
 from mcnb.messages import DebuggerAnswer, ProcessError, Reply, Text
 from mcnb.notebook import magics as module
+from mcnb.notebook.assistance import PATIENCE_S
 from mcnb.notebook.magics import McjaxMagics, register, unregister
 from mcnb.options import CONNECTED, Options
 from mcnb.output.log import log_text
@@ -72,8 +73,9 @@ class FakeCluster:
     def status(self) -> str:
         return "2 processes: ready"
 
-    def holders(self, name: str) -> list[int]:
-        return []
+    def ask_idle(self, *_: Any, processes: Iterable[int], within_s: float) -> dict[int, Any]:
+        assert ([*processes], within_s) == ([0, 1], PATIENCE_S)
+        return {0: False, 1: False}
 
     def to_replay(self, replay: bool | str) -> str:
         return "2 cells" if replay is True else f"those of {replay}"

@@ -6,7 +6,6 @@ import pytest
 
 from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result
-from mcnb.errors import ClusterError
 from mcnb.messages import ProcessError, Reply
 from mcnb.notebook.names import hint_on_name
 
@@ -56,14 +55,10 @@ def test_a_name_that_processes_lack(
     assert hint_on_name(Result(replies, count), notebook, lambda name: holders) == hint
 
 
-def test_processes_that_can_not_be_asked() -> None:
-    def fails(name: str) -> list[int]:
-        raise ClusterError("It broke")
-
+def test_processes_that_are_lost_are_not_asked() -> None:
     def asked(name: str) -> list[int]:
         pytest.fail("the processes are lost")
 
     replies = {k: Reply((), UNKNOWN) for k in range(2)}
-    assert hint_on_name(Result(replies, 2), {}, fails) == RUN_FIRST
     lost = Result(replies, 2, Outcome(intact=False))
     assert hint_on_name(lost, {}, asked) == RUN_FIRST

@@ -302,7 +302,7 @@ class Cluster:
         return table(self._call(survey.variables, processes=processes), self.options.processes)
 
     def compare(self, name: str, processes: str | int | Iterable[int] | None = None) -> str:
-        """Return where a variable first differs between processes, in a sentence.
+        """Return where a variable differs between processes, in a sentence.
 
         First types, shapes and layouts are compared, then digests of all elements; elements are
         sent only of blocks whose digests differ. NaN equals NaN.

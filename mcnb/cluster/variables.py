@@ -144,7 +144,7 @@ def difference(
     count: int,
     ask: Callable[[Question], Mapping[int, Message]],
 ) -> str:
-    """Return a sentence on where a variable first differs between processes, or that it does not.
+    """Return a sentence on where a variable differs between processes, or that it does not.
 
     Args:
         name: The name of the variable.

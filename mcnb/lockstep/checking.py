@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FrameType
@@ -174,34 +174,52 @@ def _detail(
     libraries = [code for code in below if places.in_library(code.co_filename)]
     parameters = () if _is_within(below) else call.parameters
     before = conditions_of(earlier, places.name)
+    origins = origins_of(spots, parameters, places.name)
+    names, passed = call.names, _passed(call, spots, below)
+    if call.of_jax:
+        names = tuple(_in_words(names, passed))
+        origins = {passed.get(parameter, parameter): one for parameter, one in origins.items()}
+        passed = {words: words for words in passed.values()}
     return replace(
         detail,
         static=call.static,
-        names=call.names,
+        names=names,
+        passed=passed,
         program=program,
         handling=handling,
         before=before,
         variables=variables_at(spots, places.name),
         barrier=programs.barrier_name(frame),
         library=called_by(spots[0].frame if spots else None, libraries),
-        origins=origins_of(spots, parameters, places.name),
+        origins=origins,
     )
 
 
 def _names(places: Places, place: Place, frame: FrameType | None) -> Sequence[str]:
     """Return the names of a launch's arguments, in the learner's words where JAX has its own."""
     call = programs.call_under_way(frame)
-    if not call.given:
+    if not call.of_jax:
         return call.names
     spots, below = _spots(places, place, frame)
+    return _in_words(call.names, _passed(call, spots, below), "argument ")
+
+
+def _passed(
+    call: programs.Call, spots: Sequence[Spot], below: Sequence[CodeType]
+) -> dict[str, str]:
+    """Return the learner's expressions for the arguments of a call, by parameter."""
     own = spots[0].frame if spots else None
-    words = words_of_arguments(own, call.given, direct=not _is_within(below))
-    named = []
-    for name in call.names:
+    return words_of_arguments(own, call.given, direct=not _is_within(below))
+
+
+def _in_words(names: Sequence[str], words: Mapping[str, str], otherwise: str = "") -> list[str]:
+    """Return the names of arguments, with the learner's words in place of the parameters."""
+    found = []
+    for name in names:
         parameter = re.split(r"[.\[]", name)[0]
-        known = words.get(parameter, f"argument {parameter}")
-        named.append(f"{known}{name[len(parameter) :]}")
-    return named
+        rest = name[len(parameter) :]
+        found.append(f"{words.get(parameter, otherwise + parameter)}{rest}")
+    return found
 
 
 def _spots(

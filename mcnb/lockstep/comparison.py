@@ -1,4 +1,4 @@
-"""Find the first element in which replicated values differ, from the answers of processes.
+"""Find an element in which replicated values differ, from the answers of processes.
 
 The processes announce digests of what they have in common, see `mcnb.lockstep.values`. If digests
 of a slice differ, the processes are asked for digests of its blocks, and then for the elements of
@@ -159,7 +159,9 @@ class Comparison:
 def differing_elements(
     name: str, held: Mapping[int, Message], digests: Mapping[int, str], *, exact: bool
 ) -> dict[int, SharedValue]:
-    """Return the first element in which small arrays differ, on each process.
+    """Return an element in which small arrays differ, on each process.
+
+    It is the first of those that tell most processes apart.
 
     Args:
         name: The name of the slice.
@@ -191,7 +193,10 @@ def differing_elements(
 def _first_difference(
     texts: Sequence[str], dtype: str, *, exact: bool
 ) -> tuple[int, list[str]] | None:
-    """Return where blocks, as hexadecimal text, first differ, and their elements there."""
+    """Return where blocks, as hexadecimal text, differ, and their elements there.
+
+    It is the first of the places that tell most processes apart.
+    """
     import ml_dtypes  # noqa: F401  (by it NumPy knows bfloat16 and other types)
 
     differ = differ_exactly if exact else differ_by_more_than_rounding
@@ -201,7 +206,11 @@ def _first_difference(
         where |= differ(one, other)
     if not where.any():
         return None
-    at = int(np.flatnonzero(where)[0])
+    # How many processes have an element there that no process before them has.
+    new = np.zeros(where.shape, int)
+    for i, one in enumerate(elements[1:], 1):
+        new += np.logical_and.reduce([differ(one, other) for other in elements[:i]])
+    at = int(np.where(where, new + 1, 0).argmax())
     return at, [_text(one[at]) for one in elements]
 
 

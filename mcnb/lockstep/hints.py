@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from mcnb._text import name_processes
 from mcnb.lockstep.model import Condition, Detail, Launch, ProcessState, Verdict
 from mcnb.lockstep.syntax import negated
 
@@ -14,18 +15,24 @@ from mcnb.lockstep.syntax import negated
 Group: TypeAlias = tuple[list[int], ProcessState]
 # multihost_utils.broadcast_one_to_all goes through NumPy, which refuses keys.
 SAME_SEED = "Make the key from the same seed on every process"
+_OWN_DATA = (
+    "Data that is meant to differ belongs in a sharded array: "
+    "jax.make_array_from_process_local_data"
+)
+# Functions of multihost_utils that take an array of each process.
+_OF_LOCAL_ARRAYS = frozenset(("process_allgather", "broadcast_one_to_all"))
 _HINTS = {
     "condition": (
         "{0} runs only if {1}. A collective must run on every participating process: move {2} "
         "out of the condition, and keep only local work such as printing inside"
     ),
     "part": (
-        "{0} runs only if {1}. A collective must run on every participating process: leave {2} "
-        "out of the condition, and let it decide only about local work such as printing"
+        "{0} runs only if {1}. A collective must run on every participating process: "
+        "remove {2} from the condition, and let it decide only about local work such as printing"
     ),
     "leaves": (
-        "{0} runs only if {1}, because other processes {2} before it. A collective must run on "
-        "every participating process: {2} only after it"
+        "other processes {2} before {0} runs only if {1}. A collective must run on every "
+        "participating process: {2} only after it"
     ),
     "loop": (
         "the loop {0} ran a different number of times on different processes. Run the same number "
@@ -44,6 +51,10 @@ _HINTS = {
         "all processes must pass the same global shape. Pad to a common length and mask the "
         "padding, or give every process the same number of full batches"
     ),
+    "local shape": (
+        "{0} takes an array of the same shape from every process. Pad to a common length, which "
+        "all processes know, and mask the padding"
+    ),
     "dtype": "all processes must pass the same dtype. Set the dtype where the array is created",
     "sharding": (
         "all processes must use the same sharding. Create the sharding once, from one PartitionSpec"
@@ -53,8 +64,8 @@ _HINTS = {
         "from jax.devices() or with jax.make_mesh, and let nothing in it depend on the process"
     ),
     "static": (
-        "a static argument is compiled into the program. Pass a value that differs between "
-        "processes as an array"
+        "a static argument is compiled into the program, so it must be equal on all processes. "
+        f"{_OWN_DATA}"
     ),
     "donation": (
         "donate the argument on all processes, or on none: what XLA compiles depends on it"
@@ -64,8 +75,9 @@ _HINTS = {
         "the processes"
     ),
     "program": (
-        "a value that differs between processes was compiled into the program: a constant, a "
-        "closed-over value, or a Python branch. Pass it as an array instead"
+        "what the function uses besides its arguments must be equal on all processes: constants, "
+        "closed-over values, options such as out_shardings, and the conditions of Python branches. "
+        f"{_OWN_DATA}"
     ),
     "order": (
         "the order of launches must not depend on the process. Sort the elements of a set or of a "
@@ -97,20 +109,23 @@ _HINTS = {
     "value": (
         "a replicated argument must be equal on all processes; otherwise the results are wrong, "
         "without an error. Compute it from the same seed or file on every process, or send it from "
-        "process 0 to the others: "
-        "jax.experimental.multihost_utils.broadcast_one_to_all(x)"
+        "process 0 to the others: jax.experimental.multihost_utils.broadcast_one_to_all{0}"
+    ),
+    "value on some": (
+        "a replicated argument must be equal on all processes of the launch; otherwise the results "
+        "are wrong, without an error. Compute it from the same seed or file on each of them"
     ),
     "key": (
         "a replicated argument must be equal on all processes; otherwise the results are wrong, "
         f"without an error. {SAME_SEED}"
     ),
     "not invited": (
-        "run the cell on all participants, or place the computation on a mesh of devices that "
-        "belong to the processes of the cell"
+        "the launch needs {0}: run the cell on all of them, without -p, or place the computation "
+        "on a mesh of devices that belong to the processes of the cell"
     ),
     "cycle": (
         "all processes must launch their collectives in one order, for example sorted by the "
-        "processes that take part, or first along rows and then along columns"
+        "processes that take part"
     ),
 }
 # Advice that names no cause.
@@ -139,13 +154,14 @@ def is_key(launch: Launch, argument: int) -> bool:
     return any(one.startswith("key<") for one in launch.arguments[argument : argument + 1])
 
 
-def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:
+def advise(verdict: Verdict, groups: Sequence[Group], why: str, count: int) -> str:
     """Return advice about a verdict, as far as its cause is known; empty if it is not.
 
     Args:
         verdict: The verdict.
         groups: The processes with equal states.
         why: The kind of difference between the launches, as `mcnb.lockstep.messages` finds it.
+        count: The number of processes.
 
     Example:
         >>> from mcnb.lockstep.model import Launch
@@ -153,21 +169,26 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:
         >>> states = {0: ProcessState("waits", f, line=4), 1: ProcessState("finished")}
         >>> details = {0: Detail("f(x)", (Condition("k == 0"),))}
         >>> groups = [([k], state) for k, state in states.items()]
-        >>> advise(Verdict("missing", states, details=details), groups, "")[:36]
+        >>> advise(Verdict("missing", states, details=details), groups, "", 2)[:36]
         'this line runs only if `k == 0`. A c'
     """
     known = [
         (verdict.details[k], state) for ks, state in groups for k in ks if k in verdict.details
     ]
     handling = {bool(detail.handling) for detail, _ in known}
-    if verdict.kind in ("not invited", "cycle"):
-        return _HINTS[verdict.kind]
+    if verdict.kind == "cycle":
+        return _HINTS["cycle"]
+    if verdict.kind == "not invited":
+        needed = {k for _, s in groups if s.launch is not None for k in s.launch.participants}
+        return _HINTS["not invited"].format(name_processes(sorted(needed), count))
     if why == "value" and any(
         state.launch and state.value and is_key(state.launch, state.value.argument)
         for _, state in groups
     ):
         return _HINTS["key"]
-    if why in ("value", "barrier", "participants"):
+    if why == "value":
+        return _of_value(verdict, groups, count)
+    if why in ("barrier", "participants"):
         return _HINTS[why]
     if any(state.doing == "raised" for _, state in groups) or verdict.kind == "died":
         return ""
@@ -202,7 +223,38 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str) -> str:
             return _of_condition(condition, line or "this line")
     if why == "order" and not _same_line(groups):
         return _HINTS["branch"]
+    called = {state.launch.name for _, state in groups if state.launch is not None}
+    if why == "shape" and called <= _OF_LOCAL_ARRAYS and len(called) == 1:
+        return _HINTS["local shape"].format(*called)
     return _HINTS.get(why, "")
+
+
+def _of_value(verdict: Verdict, groups: Sequence[Group], count: int) -> str:
+    """Return advice about a replicated argument that is not equal."""
+    known = (state.launch for _, state in groups if state.launch is not None)
+    if any(len(launch.participants) < count for launch in known):
+        return _HINTS["value on some"]
+    words = ""
+    for k, state in sorted(verdict.states.items()):
+        detail = verdict.details.get(k)
+        if detail is None or state.value is None or words:
+            continue
+        at = state.value.argument
+        name = detail.names[at] if at < len(detail.names) else ""
+        words = next((w for p, w in detail.passed.items() if belongs_to(name, p)), "")
+    return _HINTS["value"].format(f"({words.strip('`')})" if words else "")
+
+
+def belongs_to(name: str, parameter: str) -> bool:
+    """Return whether an argument, by its name, is the one passed for a parameter, or a part of it.
+
+    Example:
+        >>> belongs_to("params['w']", "params"), belongs_to("params2", "params")
+        (True, False)
+    """
+    return bool(parameter) and (
+        name == parameter or name.startswith((f"{parameter}.", f"{parameter}["))
+    )
 
 
 def with_cause(hint: str, verdict: Verdict) -> str:
@@ -229,7 +281,8 @@ def _of_condition(condition: Condition, line: str) -> str:
         where, what = f"{where}, {way},", "it" if condition.within else "the call"
     quoted = _quoted(condition.words, "" if condition.near else condition.at) + _asks(condition)
     if condition.leaves:
-        return _HINTS["leaves"].format(where, quoted, condition.leaves)
+        which = f"{where} and" if where.endswith(",") else f"{where}, which"
+        return _HINTS["leaves"].format(which, quoted, condition.leaves)
     if condition.part:
         return _HINTS["part"].format(where, quoted, f"`{condition.part}`")
     return _HINTS["condition"].format(where, quoted, what)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from mcnb.lockstep.hints import (
     WITHOUT_CAUSE,
     Group,
     advise,
+    belongs_to,
     is_key,
     is_uncertain,
     with_cause,
@@ -311,7 +311,7 @@ reaching it'
     """
     groups = _groups(verdict)
     kind = verdict.kind
-    names = _names(verdict, groups)
+    names = _names(verdict, groups, count)
     difference = difference_of(verdict, count) if kind == "mismatch" else NO_DIFFERENCE
     why = difference.aspect
     # Without mcnb, processes that pass different values to the same launch would not wait.
@@ -329,7 +329,7 @@ reaching it'
     if kind == "cycle":
         said.append(_ring(verdict.ring))
     differs = "" if difference.in_names else difference.words  # the states have the names
-    hint = advise(verdict, groups, why)
+    hint = advise(verdict, groups, why, count)
     led = _caught(verdict, count) if is_uncertain(hint) else ""
     if not led and kind == "mismatch" and hint in WITHOUT_CAUSE:
         led = _variable(verdict, count)
@@ -437,9 +437,10 @@ def _variable(verdict: Verdict, count: int) -> str:
 
 def _origin(verdict: Verdict, difference: Difference) -> str:
     """Tell where an argument that differs begins to do so; empty if that is not known."""
-    parameter = re.split(r"[.\[]", difference.argument)[0]
     for _, detail in sorted(verdict.details.items()):
-        origin = detail.origins.get(parameter) or detail.origins.get("")
+        each = detail.origins.items()
+        own = (one for words, one in each if belongs_to(difference.argument, words))
+        origin = next(own, None) or detail.origins.get("")
         if origin is not None and (difference.aspect == "value" or not origin.of_elements):
             said = f"`{origin.name}` depends on a value that differs between processes"
             return f"{said}: `{origin.source}` ({origin.place})" if origin.source else said
@@ -459,13 +460,15 @@ def _groups(verdict: Verdict) -> list[Group]:
     groups: dict[object, Group] = {}
     for k, state in sorted(verdict.states.items()):
         alike = replace(state, launch=None, launches=0, value=None, caught=()), str(state.launch)
-        key = *alike, _handles(verdict, [k]), _library(verdict, [k])
+        key: tuple[object, ...] = (*alike, _handles(verdict, [k]), _library(verdict, [k]))
+        if state.launch is not None and verdict.kind == "cycle":
+            key = *key, state.launch.participants
         groups.setdefault(key, ([], state))[0].append(k)
     order = {"waits": 0, "raised": -1, "died": -1}
     return sorted(groups.values(), key=lambda group: (order.get(group[1].doing, 1), group[0]))
 
 
-def _names(verdict: Verdict, groups: Sequence[Group]) -> list[str]:
+def _names(verdict: Verdict, groups: Sequence[Group], count: int) -> list[str]:
     """Name the launch of each group, with arguments where launches differ; empty without one."""
     launches = [state.launch for _, state in groups if state.launch is not None]
     if verdict.kind in ("mismatch", "cycle") and launches:
@@ -477,6 +480,8 @@ def _names(verdict: Verdict, groups: Sequence[Group]) -> list[str]:
         detail = detail_of(verdict, ks)
         if state.launch is not None and detail is not None and detail.barrier:
             named[i] = f"{state.launch.name}({detail.barrier})"
+        if state.launch is not None and verdict.kind == "cycle":
+            named[i] += f" of {name_processes(state.launch.participants, count)}"
     return named
 
 

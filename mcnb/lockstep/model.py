@@ -220,7 +220,7 @@ class SharedValue:
 
     Attributes:
         argument: The position of the argument of the launch.
-        index: The first index at which the values differ; empty for a scalar, or if not known.
+        index: An index at which the values differ; empty for a scalar, or if not known.
         text: The value as text.
     """
 
@@ -434,7 +434,8 @@ class Detail:
             launch is one of `jax.experimental.multihost_utils.sync_global_devices`.
         static: Static arguments of the function, by name, as text.
         program: The compiled program, line by line.
-        names: The names of the arguments.
+        names: The names of the arguments, in the learner's words where JAX has its own.
+        passed: The learner's expressions for arguments of the function, by its name in `names`.
         handling: The exception that the learner's code handles there, with its place, if any.
         before: The conditions around the lines of the launch at which processes parted, from the
             innermost; see `Verdict.parted`.
@@ -457,6 +458,7 @@ class Detail:
     variables: tuple[Variable, ...] = ()
     library: str = ""
     barrier: str = ""
+    passed: Mapping[str, str] = field(default_factory=dict)
     origins: Mapping[str, Origin] = field(default_factory=dict)
     caught: tuple[Caught, ...] = ()
 

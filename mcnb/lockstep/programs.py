@@ -95,7 +95,8 @@ class Call(NamedTuple):
         static: The function's static arguments, by name.
         names: The names of the computation's arguments.
         parameters: The names of the function's parameters, in order.
-        given: The positional arguments by parameter, if the function is JAX's own.
+        given: The positional arguments by parameter.
+        of_jax: Whether the function is JAX's own.
     """
 
     execute: Any
@@ -103,6 +104,7 @@ class Call(NamedTuple):
     names: tuple[str, ...]
     parameters: tuple[str, ...]
     given: Mapping[str, Any]
+    of_jax: bool
 
 
 def call_under_way(frame: FrameType | None) -> Call:
@@ -121,10 +123,10 @@ def call_under_way(frame: FrameType | None) -> Call:
                 names = tuple(name for i, name in enumerate(names) if i in execute.kept_var_idx)
             parameters = _parameters(local["fun"])
             of_jax = str(getattr(local["fun"], "__module__", "")).partition(".")[0] == "jax"
-            given = dict(zip(parameters, local["args"], strict=False)) if of_jax else {}
-            return Call(execute, static, names, parameters, given)
+            given = dict(zip(parameters, local["args"], strict=False))
+            return Call(execute, static, names, parameters, given, of_jax)
         frame = frame.f_back
-    return Call(execute, {}, (), (), {})
+    return Call(execute, {}, (), (), {}, of_jax=False)
 
 
 def _parameters(function: Any) -> tuple[str, ...]:

@@ -169,7 +169,7 @@ class McjaxMagics(Magics):
           last       show the output of the last cell again, for example after a reload of the page
           log        show the launches of the last cell that span processes
           vars       list the variables of the processes that hold data, and where they are the same
-          compare    say where the variable NAME, or the value of an expression, first differs
+          compare    say where the variable NAME, or the value of an expression, differs
                      between the processes
           debug      look around, after an error, in its frames on one process, with the commands of
                      Python's debugger: those that you type, or only COMMAND, such as where or p x

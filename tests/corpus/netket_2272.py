@@ -1,7 +1,7 @@
-"""Writing a log gathers the variables, in a loop that only the master process runs.
+"""Writing a log gathers the variables, under a condition that holds on the master process only.
 
-https://github.com/netket/netket/issues/2272: `np.asarray` of a sharded array is the collective,
-deep inside what serializes the log.
+https://github.com/netket/netket/issues/2272: the collective is deep inside what serializes the
+log.
 """
 
 import jax

@@ -1,4 +1,4 @@
-"""One process computes an expectation value once more, and all its later launches pair off by one.
+"""One process computes a value once more, and each later launch pairs off with another step.
 
 https://github.com/netket/netket/issues/2275
 """

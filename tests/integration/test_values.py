@@ -22,7 +22,11 @@ ones = np.ones((4, 3), np.float32)
 HINT = (
     "Hint: a replicated argument must be equal on all processes; otherwise the results are wrong, "
     "without an error. Compute it from the same seed or file on every process, or send it from "
-    "process 0 to the others: jax.experimental.multihost_utils.broadcast_one_to_all(x)"
+    "process 0 to the others: jax.experimental.multihost_utils.broadcast_one_to_all"
+)
+ON_SOME = (
+    "Hint: a replicated argument must be equal on all processes of the launch; otherwise the "
+    "results are wrong, without an error. Compute it from the same seed or file on each of them"
 )
 SAME_SEED = "Make the key from the same seed on every process"
 LED = "Likely cause: {} depends on a value that differs between processes: `{}` ({}). "
@@ -40,13 +44,15 @@ def goes_on(cluster: mcnb.Cluster) -> bool:
     return cluster.run(NEXT).text() == "[all 4] 500.0\n"
 
 
-# The cell, what differs, the line of the launch, and that where the argument begins to differ.
-DIFFERENT: dict[str, tuple[str, str, int, int]] = {
+# The cell, what differs, the line of the launch, that where the argument begins to differ, and what
+# the line passes.
+DIFFERENT: dict[str, tuple[str, str, int, int, str]] = {
     "one element of a NumPy array": (
         "w = ones.copy()\nif k == 2: w[1, 2] = 7\ndot(x, {'w': w, 'b': ones})",
         "the value of argument params['w'] at [1, 2]: 1.0 on processes 0,1,3; 7.0 on process 2",
         3,
         2,
+        "{'w': w, 'b': ones}",
     ),
     "memory that nobody has set, as np.empty leaves it": (
         "buffer = replicated(np.full((4, 3), k + 0.5, np.float32))\ndot(x, [buffer])",
@@ -54,6 +60,7 @@ DIFFERENT: dict[str, tuple[str, str, int, int]] = {
         "process 2; 3.5 on process 3",
         2,
         1,
+        "[buffer]",
     ),
     "nested parameters": (
         "params = {'layers': [{'w': ones}, {'w': ones + (k == 1), 'b': ones}]}\ndot(x, params)",
@@ -61,6 +68,7 @@ DIFFERENT: dict[str, tuple[str, str, int, int]] = {
         "process 1",
         2,
         1,
+        "params",
     ),
     "replicated along one axis of the mesh": (
         "v = np.arange(32.0).reshape(4, 8)\nif k == 3: v[3, 5] = -1\n"
@@ -68,6 +76,7 @@ DIFFERENT: dict[str, tuple[str, str, int, int]] = {
         "the value of argument params[0] at [3, 5]: 29.0 on processes 0-2; -1.0 on process 3",
         3,
         2,
+        "[replicated(v, P(None, 'b'))]",
     ),
     "between two processes": (
         "if k in (1, 3):\n    w = replicated(np.full(5, k), on=of(1, 3))\n"
@@ -75,18 +84,21 @@ DIFFERENT: dict[str, tuple[str, str, int, int]] = {
         "the value of argument w at [0]: 1 on process 1; 3 on process 3",
         3,
         2,
+        "",
     ),
     "a number": (
         "jax.jit(lambda v, rate: jnp.sum(v) * rate)(x, 0.1 + (k == 0))",
         "the value of argument rate: 1.1 on process 0; 0.1 on processes 1-3",
         1,
         1,
+        "0.1 + (k == 0)",
     ),
     "a flag": (
         "jax.jit(lambda v, on: jnp.where(on, jnp.sum(v), 0))(x, k != 3)",
         "the value of argument on: True on processes 0-2; False on process 3",
         1,
         1,
+        "k != 3",
     ),
     "a random key": (
         "key = jax.random.key(k // 2)\n"
@@ -94,12 +106,14 @@ DIFFERENT: dict[str, tuple[str, str, int, int]] = {
         "the value of argument key: [0 0] on processes 0,1; [0 1] on processes 2,3",
         2,
         1,
+        "",
     ),
     "bfloat16": (
         "w = jnp.full((4, 3), 1 + (k == 1), jnp.bfloat16)\ndot(x, [w])",
         "the value of argument params[0] at [0, 0]: 1 on processes 0,2,3; 2 on process 1",
         2,
         1,
+        "[w]",
     ),
     "an array of this process alone": (
         "w = jnp.asarray(ones).at[2, 0].set(k)\ndot(x, [w])",
@@ -107,6 +121,7 @@ DIFFERENT: dict[str, tuple[str, str, int, int]] = {
         "process 2; 3.0 on process 3",
         2,
         1,
+        "[w]",
     ),
     "compiled ahead of time": (
         "step = dot.lower(x, [replicated(ones)]).compile()\nw = ones + (k == 2)\n"
@@ -114,20 +129,24 @@ DIFFERENT: dict[str, tuple[str, str, int, int]] = {
         "the value of argument 1 at [0, 0]: 1.0 on processes 0,1,3; 2.0 on process 2",
         3,
         2,
+        "",
     ),
     "not a number on one": (
         "w = ones.copy()\nif k == 1: w[3, 1] = np.nan\ndot(x, [w])",
         "the value of argument params[0] at [3, 1]: 1.0 on processes 0,2,3; nan on process 1",
         3,
         2,
+        "[w]",
     ),
 }
 
 
-@pytest.mark.parametrize(("source", "differs", "line", "origin"), DIFFERENT.values(), ids=DIFFERENT)
+@pytest.mark.parametrize(
+    ("source", "differs", "line", "origin", "sent"), DIFFERENT.values(), ids=DIFFERENT
+)
 @pytest.mark.promise("replicated values are compared")
 def test_a_replicated_argument_that_is_not_equal(
-    values_cluster: mcnb.Cluster, source: str, differs: str, line: int, origin: int
+    values_cluster: mcnb.Cluster, source: str, differs: str, line: int, origin: int, sent: str
 ) -> None:
     result = values_cluster.run(source)
     assert result.verdict is not None, result.text()
@@ -136,7 +155,11 @@ def test_a_replicated_argument_that_is_not_equal(
     name = re.split(r"[\[: ]", differs.removeprefix("the value of argument "))[0]
     called = "[replicated(w)]" if name == "1" else name
     led = LED.format(f"`{called}`", source.splitlines()[origin - 1].strip(), f"line {origin}")
-    hint = f"{HINT.partition('Compute it')[0]}{SAME_SEED}" if name == "key" else HINT
+    hint = f"{HINT}({sent})" if sent else HINT
+    if name == "key":
+        hint = f"{HINT.partition('Compute it')[0]}{SAME_SEED}"
+    elif "among" in source:
+        hint = ON_SOME
     assert str(result.error()).endswith(
         f". What differs: {differs}. {led}{hint}. The cluster is intact; all variables are kept"
     )
@@ -152,7 +175,7 @@ def test_the_whole_verdict(values_cluster: mcnb.Cluster) -> None:
         "        ----> 4 dot(x, [w])\n"
         "\n"
         "What differs: the value of argument params[0] at [0, 1]: 2.0 on processes 0-2; 3.0 on "
-        f"process 3\n{LED.format('`params`', 'if k == 3:', 'line 2').rstrip('. ')}\n{HINT}\n"
+        f"process 3\n{LED.format('`params`', 'if k == 3:', 'line 2').rstrip('. ')}\n{HINT}([w])\n"
         "The cluster is intact; all variables are kept\n"
     )
 
@@ -297,7 +320,7 @@ def test_a_script_whose_values_are_compared(tmp_path: Path) -> None:
         f"about to launch jit(<lambda>) f32[12] f32[], train.py:{LINE}, for the 3rd time\n"
         f"{at_line(PROGRAM, LINE, 7)}\n"
         "What differs: the value of argument w: 1.0 on process 0; 1.000001 on process 1\n"
-        f"{led}\n{HINT}"
+        f"{led}\n{HINT}(w)"
     )
 
 

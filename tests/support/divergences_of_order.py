@@ -66,8 +66,8 @@ ORDERS = {
         "missing",
         **left(2, 4),
         says=(
-            "Hint: this line runs only if `not (k == 2)` (line 2), because other processes return "
-            "before it. A collective must run on every participating process: return only after it",
+            "Hint: other processes return before this line, which runs only if `not (k == 2)` "
+            "(line 2). A collective must run on every participating process: return only after it",
         ),
     ),
     "condition in a helper": Divergence(
@@ -303,7 +303,7 @@ ORDERS = {
         {0: 4, 1: 4, 2: 4},
         says=(
             "process 0 waits for process 1, process 1 for process 2, and process 2 for process 0",
-            "sorted by the processes that take part, or first along rows and then along columns",
+            "sorted by the processes that take part",
         ),
     ),
     "four in a ring": Divergence(

@@ -121,7 +121,7 @@ PROGRAMS = {
         "n = float(k == 3)\njax.jit(lambda v: jnp.sum(v) + n)(x)",
         "mismatch",
         all_at(2),
-        says=("the compiled program; first different line: ", "was compiled into the program"),
+        says=("the compiled program; first different line: ", "what the function uses besides"),
     ),
     "other closed-over array of NumPy": Divergence(
         "c = np.arange(32).reshape(8, 4)\nc[5, 1] += k == 2\njax.jit(lambda v: jnp.sum(v * c))(x)",
@@ -141,7 +141,7 @@ PROGRAMS = {
         "jax.jit(lambda v: jnp.sum(v) + jnp.sum(c * v[0, 0]))(x)",
         "mismatch",
         all_at(3),
-        says=("What differs: the compiled program. Hint: a value that differs",),
+        says=("What differs: the compiled program. Hint: what the function uses",),
     ),
     "other constant inside shard_map": Divergence(
         "table = np.random.default_rng(k == 3).integers(0, 1000, 64)\n"

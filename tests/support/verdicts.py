@@ -24,8 +24,10 @@ IF_ZERO = (
 
 
 PROGRAM = (
-    "a value that differs between processes was compiled into the program: a constant, a "
-    "closed-over value, or a Python branch. Pass it as an array instead"
+    "what the function uses besides its arguments must be equal on all processes: constants, "
+    "closed-over values, options such as out_shardings, and the conditions of Python branches. "
+    "Data that is meant to differ belongs in a sharded array: "
+    "jax.make_array_from_process_local_data"
 )
 
 
@@ -36,8 +38,8 @@ ORDER = (
 
 
 NOT_INVITED = (
-    "run the cell on all participants, or place the computation on a mesh of devices that belong "
-    "to the processes of the cell"
+    "run the cell on all of them, without -p, or place the computation on a mesh of devices that "
+    "belong to the processes of the cell"
 )
 
 

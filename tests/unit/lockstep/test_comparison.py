@@ -70,6 +70,13 @@ def test_each_is_compared_with_each() -> None:
     assert compared(*(replicas(v) for v in (1.0, 1.0001, 1.0002)), exact=False)[0] == {}
 
 
+def test_the_element_that_tells_most_processes_apart_is_shown() -> None:
+    each = ([1, 8, 3, 3], [1, 4, 4, 4], [1, 8, 5, 5])
+    found, _ = compared(*(replicas(np.array(v, np.float32)) for v in each), exact=True)
+    assert texts(found) == ["3.0", "4.0", "5.0"]
+    assert {one.index for one in found.values()} == {(2,)}
+
+
 def test_rounding_is_that_of_the_largest_element() -> None:
     one, other = np.array([-1e4, 1.0], np.float32), np.array([-1e4, 2.0], np.float32)
     assert differ_by_more_than_rounding(one, other).tolist() == [False, False]

@@ -42,7 +42,7 @@ from tests.support.verdicts import (
 
 CYCLE = (
     "all processes must launch their collectives in one order, for example sorted by the processes "
-    "that take part, or first along rows and then along columns"
+    "that take part"
 )
 
 
@@ -116,13 +116,14 @@ def lines(kind: Kind, *each: ProcessState, **more: Any) -> Sequence[str]:
             "not invited",
             [at(), ProcessState("not invited")],
             "not invited: process 0 is waiting in sum, line 4; process 1 was not given this cell. "
-            f"Hint: {NOT_INVITED}",
+            f"Hint: the launch needs both processes: {NOT_INVITED}",
         ),
         (
             "not invited",
             [ProcessState("not invited"), at(), at(), ProcessState("not invited")],
             "not invited: processes 1,2 are waiting in sum, line 4; "
-            f"processes 0,3 were not given this cell. Hint: {NOT_INVITED}",
+            "processes 0,3 were not given this cell. Hint: the launch needs processes 0,1: "
+            f"{NOT_INVITED}",
         ),
         (
             "stalled",
@@ -181,18 +182,17 @@ def test_a_ring_is_told_from_its_first_to_its_first() -> None:
     each = [at(what=launch(f"f{p}{q}", str(p), participants=(p, q))) for p, q in pairs]
     said = sentence("cycle", *each, ring=(0, 2, 1))
     assert said.startswith(
-        "cycle: process 0 is waiting in f02, line 4; process 1 is waiting in f01, line 4; "
-        "process 2 is waiting in f12, line 4; process 0 waits for process 2, process 2 for "
-        "process 1, "
-        "and process 1 for process 0. "
+        "cycle: process 0 is waiting in f02 of processes 0,2, line 4; process 1 is waiting in "
+        "f01 of processes 0,1, line 4; process 2 is waiting in f12 of processes 1,2, line 4; "
+        "process 0 waits for process 2, process 2 for process 1, and process 1 for process 0. "
     )
     assert said.endswith(f". Hint: {CYCLE}")
     assert lines("cycle", *each, ring=(0, 2, 1)) == (
         "Processes diverged: they wait for each other in a cycle",
         "",
-        "[0] is waiting in f02, line 4",
-        "[1] is waiting in f01, line 4",
-        "[2] is waiting in f12, line 4",
+        "[0] is waiting in f02 of processes 0,2, line 4",
+        "[1] is waiting in f01 of processes 0,1, line 4",
+        "[2] is waiting in f12 of processes 1,2, line 4",
         "process 0 waits for process 2, process 2 for process 1, and process 1 for process 0",
         "",
         f"Hint: {CYCLE}",
@@ -200,7 +200,7 @@ def test_a_ring_is_told_from_its_first_to_its_first() -> None:
 
 
 def test_a_ring_shows_arguments_and_a_missing_process_does_not() -> None:
-    assert "in jit(f) f32[8] i32[], line 4;" in sentence(
+    assert "in jit(f) f32[8] i32[] of both processes, line 4;" in sentence(
         "cycle", at(what=TWO), FINISHED, ring=(0, 1)
     )
     assert "in jit(f), line 4;" in sentence("missing", at(what=TWO), FINISHED)

@@ -40,8 +40,8 @@ MESH = (
 
 
 STATIC = (
-    "a static argument is compiled into the program. Pass a value that differs between processes "
-    "as an array"
+    "a static argument is compiled into the program, so it must be equal on all processes. Data "
+    "that is meant to differ belongs in a sharded array: jax.make_array_from_process_local_data"
 )
 
 
@@ -419,7 +419,11 @@ VALUE = (
     "a replicated argument must be equal on all processes; otherwise the results are wrong, "
     "without an error. Compute it from the same seed or file on every process, or send it from "
     "process 0 to the others: "
-    "jax.experimental.multihost_utils.broadcast_one_to_all(x)"
+    "jax.experimental.multihost_utils.broadcast_one_to_all"
+)
+ON_SOME = (
+    "a replicated argument must be equal on all processes of the launch; otherwise the results "
+    "are wrong, without an error. Compute it from the same seed or file on each of them"
 )
 
 
@@ -454,9 +458,46 @@ def test_values_that_differ(
     assert wording.sentence == (
         "mismatch: processes 0,1 are waiting in jit(f) f32[8,4] i32[3], line 4; process 2 is "
         f"waiting in max, line 5. What differs: the value of {where}: 1.0 on process 0; 2.0 on "
-        f"process 1. Hint: {VALUE}"
+        f"process 1. Hint: {ON_SOME}"
     )
     assert wording.lines[0] == "Processes diverged: a replicated argument differs"
+
+
+@pytest.mark.parametrize(
+    ("names", "passed", "words"),
+    [
+        (("w",), {}, ""),
+        (("w",), {"w": "weights"}, "(weights)"),
+        (("w['a'][0]",), {"w": "`load(k)['x']`"}, "(load(k)['x'])"),
+        (("w.a",), {"w": "w"}, "(w)"),
+        (("w2",), {"w": "weights"}, ""),
+        ((), {"w": "weights"}, ""),
+    ],
+)
+def test_what_is_sent_has_the_name_of_the_call(
+    names: tuple[str, ...], passed: dict[str, str], words: str
+) -> None:
+    details = {0: Detail(names=names, passed=passed)}
+    assert sentence("mismatch", holds("1"), holds("2"), details=details).endswith(VALUE + words)
+
+
+def test_nothing_is_sent_to_processes_that_take_no_part() -> None:
+    some = [replace(holds(text), launch=replace(FULL, participants=(1, 3))) for text in "12"]
+    verdict = Verdict("mismatch", {1: some[0], 3: some[1]})
+    assert explain(verdict, 4).sentence == (
+        "mismatch: processes 1,3 are about to launch jit(f) f32[8,4] i32[3], line 4. What differs: "
+        f"the value of argument 0: 1 on process 1; 2 on process 3. Hint: {ON_SOME}"
+    )
+
+
+def test_arrays_that_are_gathered() -> None:
+    each = [
+        replace(FULL, name="process_allgather", program=n, arguments=(f"i32[4,{n}]",)) for n in "48"
+    ]
+    assert sentence("mismatch", *(at(what=one) for one in each)).endswith(
+        "Hint: process_allgather takes an array of the same shape from every process. Pad to a "
+        "common length, which all processes know, and mask the padding"
+    )
 
 
 def test_processes_that_pass_other_values_would_not_wait() -> None:
@@ -468,7 +509,9 @@ def test_processes_that_pass_other_values_would_not_wait() -> None:
 
 def test_values_that_differ_explain_more_than_an_error_elsewhere() -> None:
     said = sentence("mismatch", holds("1"), holds("2"), ProcessState("raised", error="KeyError"))
-    assert said.endswith(f"the value of argument 0: 1 on process 0; 2 on process 1. Hint: {VALUE}")
+    assert said.endswith(
+        f"the value of argument 0: 1 on process 0; 2 on process 1. Hint: {ON_SOME}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ CALL_IF_ZERO = (
     "printing inside"
 )
 LEAVE_OUT = (
-    "A collective must run on every participating process: leave `k == 0` out of the condition, "
+    "A collective must run on every participating process: remove `k == 0` from the condition, "
     "and let it decide only about local work such as printing"
 )
 ZERO = Condition("k == 0", "line 3")
@@ -176,16 +176,16 @@ CAME_BEFORE = (
             "missing",
             [at(), FINISHED],
             {0: Detail("f(x)", (replace(ZERO, near=False, leaves="return"),))},
-            "this line runs only if `k == 0` (line 3), because other processes return before it. A "
+            "other processes return before this line, which runs only if `k == 0` (line 3). A "
             "collective must run on every participating process: return only after it",
         ),
         (
             "missing",
             [at(), FINISHED],
             {0: Detail("f(x)", (replace(PART, line="line 9", leaves="exit"),))},
-            "line 9, which leads to this line, runs only if `k == 0 and loss < best`, of which "
-            "`k == 0` depends on the process, because other processes exit before it. A collective "
-            "must run on every participating process: exit only after it",
+            "other processes exit before line 9, which leads to this line, and runs only if `k == 0 "
+            "and loss < best`, of which `k == 0` depends on the process. A collective must run on "
+            "every participating process: exit only after it",
         ),
         (
             "missing",
@@ -247,7 +247,12 @@ CAME_BEFORE = (
         ),
         ("missing", [at(), ProcessState("raised", error="KeyError")], {0: ASKS_FOR_ZERO}, ""),
         ("died", [at(), ProcessState("died", exit=WAS_KILLED)], {0: ASKS_FOR_ZERO}, ""),
-        ("not invited", [at(), ProcessState("not invited")], {0: ASKS_FOR_ZERO}, NOT_INVITED),
+        (
+            "not invited",
+            [at(), ProcessState("not invited")],
+            {0: ASKS_FOR_ZERO},
+            f"the launch needs both processes: {NOT_INVITED}",
+        ),
         ("stalled", [at(), ProcessState("runs")], {0: ASKS_FOR_ZERO}, IF_ZERO),
         ("stalled", [at(), ProcessState("runs")], {0: IN_LOOP}, ""),
         ("mismatch", [at(4), at(4, MAX)], {}, ORDER),

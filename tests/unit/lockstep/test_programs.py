@@ -124,27 +124,35 @@ def test_the_arguments_of_a_call(
 ) -> None:
     found = cache_miss(EXECUTE, NAMES, fun, args, kwargs)
     parameters = () if fun is dict else ("x", "params", "n", "mode", "weights")
-    assert found == (EXECUTE, static, ("x", "params.b"), parameters, {})
+    given = dict(zip(parameters, args, strict=False))
+    assert found == (EXECUTE, static, ("x", "params.b"), parameters, given, False)
 
 
 @pytest.mark.usefixtures("called_by_jax")
 def test_the_arguments_of_a_function_of_jax_are_kept() -> None:
     found = cache_miss(EXECUTE, ("a", "b"), jnp.dot, HELD, {})
     assert (found.names, found.parameters[:2]) == (("a",), ("a", "b"))
-    assert found.given == {"a": HELD[0], "b": HELD[1]}
+    assert (found.given, found.of_jax) == ({"a": HELD[0], "b": HELD[1]}, True)
 
 
 @pytest.mark.usefixtures("called_by_jax")
 def test_the_arguments_of_an_operation_have_no_names() -> None:
     operation = xla_primitive_callable(jax.lax.neg_p)
-    assert cache_miss(EXECUTE, ("args[0]",), operation, HELD[:1], {}) == (EXECUTE, {}, (), (), {})
+    assert cache_miss(EXECUTE, ("args[0]",), operation, HELD[:1], {}) == (
+        EXECUTE,
+        {},
+        (),
+        (),
+        {},
+        False,
+    )
 
 
 @pytest.mark.usefixtures("called_by_jax")
 def test_a_launch_that_no_compiled_function_makes() -> None:
-    assert call(EXECUTE) == (EXECUTE, {}, (), (), {})
-    assert call_under_way(sys._getframe()) == (None, {}, (), (), {})
-    assert call_under_way(None) == (None, {}, (), (), {})
+    assert call(EXECUTE) == (EXECUTE, {}, (), (), {}, False)
+    assert call_under_way(sys._getframe()) == (None, {}, (), (), {}, False)
+    assert call_under_way(None) == (None, {}, (), (), {}, False)
 
 
 FOLDER = jax.__file__.rpartition("/")[0]

@@ -128,10 +128,21 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
     return Difference("the compiled program", "program")
 
 
-def argument_names(verdict: Verdict, count: int) -> list[str]:
-    """Return the names of a launch's arguments, of which there are `count`, or their positions."""
-    names = next((d.names for d in verdict.details.values() if d.names), ())
-    return [*names, *map(str, range(len(names), count))]
+def argument_names(
+    verdict: Verdict, count: int, processes: Iterable[int] | None = None
+) -> list[str]:
+    """Return the names of a launch's arguments, of which there are `count`.
+
+    An argument has its position for a name if none is known, or if processes have several for it:
+    the first one of `x @ y` on a process may be that of `y @ x` on another one. By default, all
+    processes that wait are asked.
+    """
+    if processes is None:
+        processes = (k for k, state in verdict.states.items() if state.launch is not None)
+    known = [verdict.details[k].names for k in processes if k in verdict.details]
+    names = itertools.zip_longest(*(each[:count] for each in known if each))
+    found = [one[0] if len({*one}) == 1 else str(i) for i, one in enumerate(names)]
+    return [*found, *map(str, range(len(found), count))]
 
 
 def told_apart(verdict: Verdict, launches: Sequence[Launch]) -> list[str]:
@@ -179,8 +190,7 @@ def _value(verdict: Verdict, count: int) -> Difference | None:
     if not known:
         return None
     first = next(iter(known.values()))
-    names = next((d.names for k, d in verdict.details.items() if d.names and k in known), ())
-    name = names[first.argument] if first.argument < len(names) else str(first.argument)
+    name = argument_names(verdict, first.argument + 1, known)[first.argument]
     where = f" at [{', '.join(map(str, first.index))}]" if first.index else ""
     said = "; ".join(f"{text} on {name_processes(ks, count)}" for text, ks in by_text.items())
     return Difference(f"the value of argument {name}{where}: {said}", "value", name)

@@ -406,6 +406,28 @@ def test_barriers_that_differ_explain_more_than_an_error_elsewhere() -> None:
     assert said.partition(". Hint: ")[2] == BARRIER
 
 
+@pytest.mark.parametrize(
+    ("names", "called"),
+    [
+        ({0: ("x", "y"), 1: ("y", "x")}, "1"),
+        ({0: ("x", "y"), 1: ("z", "y")}, "y"),
+        ({0: ("x", "y")}, "y"),
+        ({0: (), 1: ("x", "y")}, "y"),
+        ({0: ("x",), 1: ("x", "y")}, "1"),
+        ({0: ("x", "y"), 1: ("x", "y"), 2: ("other", "names")}, "y"),  # of one that raised
+    ],
+)
+def test_an_argument_of_several_names_is_named_by_its_position(
+    names: dict[int, tuple[str, ...]], called: str
+) -> None:
+    each = [
+        at(what=replace(FULL, program=d, arguments=("f32[8]", d))) for d in ("i32[3]", "i32[4]")
+    ]
+    details = {k: Detail(names=own) for k, own in names.items()}
+    said = sentence("mismatch", *each, ProcessState("finished"), details=details)
+    assert f"the shape of argument {called}: i32[3] on process 0; i32[4] on process 1" in said
+
+
 def test_any_process_of_a_group_may_know_its_program() -> None:
     details = {1: Detail(program=("a", "b")), 2: Detail(program=("a", "c"))}
     each = [at(what=FULL), at(what=FULL), at(what=other())]

@@ -183,9 +183,9 @@ CAME_BEFORE = (
             "missing",
             [at(), FINISHED],
             {0: Detail("f(x)", (replace(PART, line="line 9", leaves="exit"),))},
-            "other processes exit before line 9, which leads to this line, and runs only if `k == 0 "
-            "and loss < best`, of which `k == 0` depends on the process. A collective must run on "
-            "every participating process: exit only after it",
+            "other processes exit before line 9, which leads to this line, and runs only if "
+            "`k == 0 and loss < best`, of which `k == 0` depends on the process. A collective must "
+            "run on every participating process: exit only after it",
         ),
         (
             "missing",

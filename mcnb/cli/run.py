@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import difflib
+import itertools
 import json
 import os
 import selectors
@@ -46,8 +47,8 @@ from mcnb.lockstep.server import Server
 from mcnb.messages import STREAMS, Stream, Text
 from mcnb.options import RUN, Options, field_values, options_of, usage
 from mcnb.output.fold import fold_events
-from mcnb.output.text import entries
-from mcnb.output.tracebacks import merge_tracebacks
+from mcnb.output.text import entries, text_of
+from mcnb.output.tracebacks import fold_tracebacks
 from mcnb.worker.capture import GlooFilter
 from mcnb.worker.gpus import VISIBLE, share, visible_gpus
 
@@ -494,19 +495,20 @@ class Running:
             if process.ending is not None and process.ending.said and not process.shown:
                 groups.setdefault(without_devices(process.ending.said), []).append(process)
                 process.shown = True
-        raised: list[tuple[list[int], list[str]]] = []
+        raised: list[tuple[list[int], str]] = []
         for group in groups.values():
             first = group[0].ending
             assert first is not None
-            lines = first.said.removesuffix("\n").split("\n")
+            said = first.said.removesuffix("\n")
             if self._command.fold:
                 for process in group:
-                    process.said += [Text("stderr", f"{line}\n") for line in lines]
+                    process.said += [Text("stderr", f"{line}\n") for line in said.split("\n")]
             else:
-                raised.append(([process.index for process in group], lines))
-        for merged in merge_tracebacks(raised):
-            for indices, line in merged.lines:
-                print(labelled(indices, self._count, line), file=sys.stderr)
+                raised.append(([process.index for process in group], said))
+        for block in itertools.chain.from_iterable(fold_tracebacks(raised)):
+            for item in block.items:
+                line = text_of(item).removesuffix("\n")
+                print(labelled(block.processes, self._count, line), file=sys.stderr)
 
     def _show(self, process: _Process, stream: Stream, lines: Sequence[str]) -> None:
         """Print lines of a process, or keep them to be folded."""

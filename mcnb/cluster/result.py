@@ -27,7 +27,7 @@ from mcnb.output.chance import comparable
 from mcnb.output.fold import Block, fold_events
 from mcnb.output.terminal import without_escapes
 from mcnb.output.text import entries
-from mcnb.output.tracebacks import merge_tracebacks
+from mcnb.output.tracebacks import fold_tracebacks, processes_of, traceback_text
 
 if TYPE_CHECKING:
     from mcnb.pictures.picture import Picture
@@ -328,15 +328,14 @@ class Result:
         return [*own, "", *others] if others else own
 
     def _traceback_lines(self) -> list[str]:
-        by_heading: dict[str, list[tuple[list[int], list[str]]]] = {}
+        by_heading: dict[str, list[tuple[list[int], str]]] = {}
         for group, error in self._groups():
-            own = group, error.traceback.split("\n")
-            by_heading.setdefault(error.heading(), []).append(own)
+            by_heading.setdefault(error.heading(), []).append((group, error.traceback))
         lines: list[str] = []
         for heading, groups in by_heading.items():
-            for merged in merge_tracebacks(groups):
-                shown = merged.labelled(self.count)
-                lines += ["", f"{label(merged.processes, self.count)} {heading}", "\n".join(shown)]
+            for blocks in fold_tracebacks(groups):
+                name = label(processes_of(blocks), self.count)
+                lines += ["", f"{name} {heading}", traceback_text(blocks, self.count)]
         return lines[1:]
 
 

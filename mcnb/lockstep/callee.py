@@ -74,7 +74,7 @@ def operands_at(code: CodeType, at: int) -> tuple[ast.expr, ast.expr] | None:
 def words_of_arguments(
     frame: FrameType | None, given: Mapping[str, Any], *, direct: bool
 ) -> dict[str, str]:
-    """Return the learner's expressions for the arguments of a function of JAX.
+    """Return the learner's expressions for the arguments of a compiled function.
 
     JAX names the operands of `*` x and y; the learner's line may have another `y`.
 

@@ -15,6 +15,8 @@ from mcnb.lockstep.syntax import negated
 Group: TypeAlias = tuple[list[int], ProcessState]
 # multihost_utils.broadcast_one_to_all goes through NumPy, which refuses keys.
 SAME_SEED = "Make the key from the same seed on every process"
+# It refuses arrays of which other processes hold other parts, and needs all processes.
+SAME_SOURCE = "Compute it from the same seed or file on each of them"
 _OWN_DATA = (
     "Data that is meant to differ belongs in a sharded array: "
     "jax.make_array_from_process_local_data"
@@ -112,8 +114,8 @@ _HINTS = {
         "process 0 to the others: jax.experimental.multihost_utils.broadcast_one_to_all{0}"
     ),
     "value on some": (
-        "a replicated argument must be equal on all processes of the launch; otherwise the results "
-        "are wrong, without an error. Compute it from the same seed or file on each of them"
+        "what several processes hold of an argument must be equal on all of them; otherwise the "
+        f"results are wrong, without an error. {SAME_SOURCE}"
     ),
     "key": (
         "a replicated argument must be equal on all processes; otherwise the results are wrong, "
@@ -187,7 +189,7 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str, count: int) -> s
     ):
         return _HINTS["key"]
     if why == "value":
-        return _of_value(verdict, groups, count)
+        return _of_value(verdict, count)
     if why in ("barrier", "participants"):
         return _HINTS[why]
     if any(state.doing == "raised" for _, state in groups) or verdict.kind == "died":
@@ -229,10 +231,9 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str, count: int) -> s
     return _HINTS.get(why, "")
 
 
-def _of_value(verdict: Verdict, groups: Sequence[Group], count: int) -> str:
+def _of_value(verdict: Verdict, count: int) -> str:
     """Return advice about a replicated argument that is not equal."""
-    known = (state.launch for _, state in groups if state.launch is not None)
-    if any(len(launch.participants) < count for launch in known):
+    if len([state for state in verdict.states.values() if state.value is not None]) < count:
         return _HINTS["value on some"]
     words = ""
     for k, state in sorted(verdict.states.items()):

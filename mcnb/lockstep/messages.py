@@ -16,6 +16,7 @@ from mcnb.lockstep.differences import (
 )
 from mcnb.lockstep.hints import (
     SAME_SEED,
+    SAME_SOURCE,
     WITHOUT_CAUSE,
     Group,
     advise,
@@ -200,12 +201,13 @@ JAX takes the value as equal'
         *(f"{name_processes(ks, count)} passed {text}" for text, ks in groups),
     ]
     more = plural(len(others), "other launch", "other launches")
-    mend = (
-        SAME_SEED
-        if is_key(one.launch, value.argument)
-        else "Use the value of one process: multihost_utils."
-        f"broadcast_one_to_all{f'({words})' if is_own else ''}"
-    )
+    if is_key(one.launch, value.argument):
+        mend = SAME_SEED
+    elif len(one.values) < count:
+        mend = SAME_SOURCE
+    else:
+        mend = "Use the value of one process: multihost_utils.broadcast_one_to_all"
+        mend += f"({words})" if is_own else ""
     return (
         f"{', '.join(passed[:-1])}, and {passed[-1]}. JAX takes the value as equal on all "
         "processes, and this launch does not communicate, so each process made its part of the "

@@ -25,7 +25,7 @@ HINT = (
     "process 0 to the others: jax.experimental.multihost_utils.broadcast_one_to_all"
 )
 ON_SOME = (
-    "Hint: a replicated argument must be equal on all processes of the launch; otherwise the "
+    "Hint: what several processes hold of an argument must be equal on all of them; otherwise the "
     "results are wrong, without an error. Compute it from the same seed or file on each of them"
 )
 SAME_SEED = "Make the key from the same seed on every process"
@@ -83,6 +83,16 @@ DIFFERENT: dict[str, tuple[str, str, int, int, str]] = {
         "    jax.jit(lambda v, w: jnp.sum(v) * w)(among(1, 3), w)",
         "the value of argument w at [0]: 1 on process 1; 3 on process 3",
         3,
+        2,
+        "",
+    ),
+    "parts that two processes hold each": (
+        "halves = jax.make_mesh((2, 4), ('c', 'd'), axis_types=mesh.axis_types)\n"
+        "own = np.full((2, 3), k // 2 + 0.25 * (k == 3), np.float32)\n"
+        "half = jax.make_array_from_process_local_data(NamedSharding(halves, P('c')), own)\n"
+        "dot(jax.device_put(np.ones((8, 4)), NamedSharding(halves, P('c'))), [half])",
+        "the value of argument params[0] at [2, 0]: 1.0 on process 2; 1.25 on process 3",
+        4,
         2,
         "",
     ),
@@ -158,7 +168,7 @@ def test_a_replicated_argument_that_is_not_equal(
     hint = f"{HINT}({sent})" if sent else HINT
     if name == "key":
         hint = f"{HINT.partition('Compute it')[0]}{SAME_SEED}"
-    elif "among" in source:
+    elif "among" in source or "halves" in source:
         hint = ON_SOME
     assert str(result.error()).endswith(
         f". What differs: {differs}. {led}{hint}. The cluster is intact; all variables are kept"

@@ -444,8 +444,8 @@ VALUE = (
     "jax.experimental.multihost_utils.broadcast_one_to_all"
 )
 ON_SOME = (
-    "a replicated argument must be equal on all processes of the launch; otherwise the results "
-    "are wrong, without an error. Compute it from the same seed or file on each of them"
+    "what several processes hold of an argument must be equal on all of them; otherwise the "
+    "results are wrong, without an error. Compute it from the same seed or file on each of them"
 )
 
 

@@ -36,6 +36,8 @@ from mcnb.lockstep.wire import Address, Channel, DisconnectedError, Message
 T = TypeVar("T")
 # How often to check, while a thread waits, whether other threads of the process still run.
 LOOK_S = 0.05
+# After so many checks without a thread that waits, a message wakes the thread that checks.
+IDLE_LOOKS = 20
 # A barrier whose time limit is no longer, in seconds, gets no verdict: a program may count on the
 # error that ends it.
 BRIEF_S = 10.0
@@ -46,7 +48,6 @@ LONGEST_S = 2e6
 MANY_INPUTS = 16
 # The most launches that are recorded for one cell.
 MOST_RECORDS = 100_000
-
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
@@ -145,6 +146,7 @@ class Client:
         self._tickets = itertools.count()
         self._turn = 0
         self._told_alone = False
+        self._awake = False  # whether `_listen` looks within LOOK_S without the bell
         self._busy = False
         self._cell = 0
         self._stopped = -1  # the last cell in which a thread received a verdict
@@ -509,7 +511,9 @@ class Client:
         numbered = self._numbering.of(slot.launch, slot.place)
         with self._hearing:
             waiting = self._waiting()
-            self._told_alone = alone = not (slot.brief or self._others_run(waiting))
+            # What other threads do is looked at only if the launch waits: it takes milliseconds.
+            alone = self._told_alone = not (slot.brief or self._threads.exist(waiting.values()))
+            rings = slot.until is not None or not (alone or self._awake)
         at = ["at", ticket, numbered.number, numbered.stack, alone, list(waiting), held]
         if slot.replicas is not None:
             at.append([slot.digests, self.values is True, slot.replicas.seconds])
@@ -519,7 +523,7 @@ class Client:
         except DisconnectedError:
             self._let_all_pass()
         self._numbering.keep(slot.launch, numbered)
-        if not alone or slot.until is not None:
+        if rings:
             self._bell.send(b".")
 
     def _wait(self, ticket: int, slot: Slot) -> BaseException | None:
@@ -585,14 +589,19 @@ class Client:
         for end in (self._control.socket, self._rung):
             poller.register(end, select.POLLIN)
         try:
+            idle = 0
             while True:
-                looks = self._busy or (bool(self._slots) and not self._told_alone)
-                wait_s = self._time_left()
-                wait_s = min(wait_s, LOOK_S) if looks else wait_s
+                with self._hearing:
+                    looks = self._busy or (bool(self._slots) and not self._told_alone)
+                    idle = 0 if looks else idle + 1
+                    self._awake = idle < IDLE_LOOKS
+                    waiting = self._waiting()
+                limits = [slot.left_s() for slot in list(self._slots.values())]
+                wait_s = min(limits + [LOOK_S] * self._awake, default=math.inf)
                 ready = poller.poll(wait_s * 1000 if wait_s < LONGEST_S else None)
-                if not ready and looks:
-                    self._look()
                 if not ready:
+                    if looks:
+                        self._look(waiting)
                     self._give_up()
                 elif ready[0][0] == self._rung.fileno():
                     self._rung.recv(64)
@@ -610,24 +619,20 @@ class Client:
         if not self._left:
             self._gone()
 
-    def _time_left(self) -> float:
-        """Return the time until a thread gives up, in seconds, or infinity."""
-        slots = list(self._slots.values())
-        limits = [slot.until for slot in slots if slot.until is not None and slot.announced]
-        return max(min(limits, default=math.inf) - time.monotonic(), 0.0)
-
     def _give_up(self) -> None:
         """Withdraw the announcements of threads whose time is over."""
         for ticket, slot in list(self._slots.items()):
-            if slot.announced and slot.until is not None and slot.until <= time.monotonic():
+            if not slot.left_s():
                 slot.until = None
                 self._channel.send(["late", ticket])
 
-    def _look(self) -> None:
-        """Notify the referee if no thread is left that may announce a launch."""
+    def _look(self, waited: dict[int, int]) -> None:
+        """Notify the referee if no thread but those that have waited may announce a launch."""
         with self._hearing:
             waiting = self._waiting()
-            if self._others_run(waiting):
+            # A thread that waits no more goes on, even if its frames are not the learner's by now.
+            goes_on = not waiting or waiting != waited
+            if (goes_on and not self._busy) or self._others_run(waiting):
                 return
             self._busy = False
             self._told_alone = True

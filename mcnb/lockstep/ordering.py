@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
@@ -109,6 +111,12 @@ class Slot:
         """Wake the thread to check for an answer, or to read for all threads."""
         with contextlib.suppress(RuntimeError):  # the thread is awake
             self.woken.release()
+
+    def left_s(self) -> float:
+        """Return in how many seconds the thread gives up, once its launch is announced."""
+        if self.until is None or not self.announced:
+            return math.inf
+        return max(self.until - time.monotonic(), 0.0)
 
 
 class Ordering:

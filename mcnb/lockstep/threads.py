@@ -111,6 +111,11 @@ class Threads:
             alive = {*frames, threading.get_ident()}
             self._others = alive - {threading.main_thread().ident}
 
+    def exist(self, waiting: Iterable[int]) -> bool:
+        """Return whether a thread exists whose frames tell `others_run` whether it may launch."""
+        with current_frames() as frames:
+            return not frames.keys() <= self._others | {*waiting}
+
     def others_run(
         self, waiting: Iterable[int], main: int | None = None, *, stopped: bool = False
     ) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from mcnb.errors import LockstepError, McnbError
+from mcnb.lockstep import client as clients_of
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.model import Launch
 from mcnb.lockstep.server import Server
@@ -166,9 +167,33 @@ def test_what_was_let_pass_unchecked_leaves_the_next_cell_alone(
         learners = [Learner(client, F, F, F) for client in clients]
         assert [one.joined().error for one in learners] == [None, None]
         for client in clients:
-            assert not client.finish()
+            busy = client.finish()
+            assert not busy
+            server.finish(client.process, busy=busy)
     learners = [Learner(clients[0], F), Learner(clients[1], G)]
     assert [type(one.joined().error) for one in learners] == [LockstepError, LockstepError]
+
+
+def test_a_launch_that_does_not_wait_looks_at_no_other_thread(
+    clients: list[Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients_of, "LOOK_S", HANG_S)
+    for client in clients:
+        monkeypatch.setattr(client._threads, "others_run", pytest.fail)
+    # One thread of each process launches; this one might, too.
+    learners = [Learner(client, *[F, G] * 50) for client in clients]
+    assert [one.joined().error for one in learners] == [None, None]
+
+
+def test_a_process_whose_thread_waits_no_more_is_not_called_quiet(
+    clients: list[Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learners = [Learner(client, F) for client in clients]
+    assert [one.joined().error for one in learners] == [None, None]
+    monkeypatch.setattr(clients[0]._threads, "others_run", lambda *_, **__: False)
+    monkeypatch.setattr(clients[0]._channel, "send", pytest.fail)
+    for waited in ({}, {0: 1}):  # what waited when the look was planned
+        clients[0]._look(waited)
 
 
 def test_who_joins_a_thread_that_waits_waits_too(clients: list[Client]) -> None:

@@ -106,7 +106,9 @@ def _said(one: Ended, *, plural: bool = False) -> str:
     if one.ending is None:
         return exit_text(ProcessExit(ExitSource.OBSERVED, one.status), plural=plural)
     place = f" ({one.ending.place})" if one.ending.place else ""
-    verb = "ended with" if one.ending.kind == "exit" else "raised"
+    verb = "raised"
+    if one.ending.kind == "exit":  # with a code, or with a text that Python has printed
+        verb = "exited:" if one.ending.said else "ended with"
     return f"{verb} {one.ending.error}{place}"
 
 

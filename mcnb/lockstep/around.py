@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from typing import TypeAlias
 
 from mcnb.lockstep.dependence import Asked, Scope, Search, scope_of
-from mcnb.lockstep.model import Condition, Detail
+from mcnb.lockstep.model import Condition, Detail, Origin
 from mcnb.lockstep.source import Place
 from mcnb.lockstep.syntax import first_line, last_line, leaves, negated, parsed
 from mcnb.lockstep.threads import line_at
@@ -82,13 +82,20 @@ class _If:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """A loop around a line, and the first line of its body that may skip the line; see `Detail`."""
+    """A loop around a line, and the first line of its body that may skip the line; see `Detail`.
+
+    Attributes:
+        rounds: What decides how often the line runs, in Python; see `Origin.name`.
+        asked: Where that begins to differ from process to process, if it does, on another line.
+    """
 
     words: str
     line: int
     skip: str = ""
     skip_line: int = 0
     skip_ends: bool = False
+    rounds: str = ""
+    asked: Asked | None = None
 
 
 _Found: TypeAlias = tuple[_If | _Loop, ...]
@@ -166,9 +173,17 @@ def along(spots: Sequence[Spot], name: Callable[[str, int], str], own: int | Non
         loops[0].skip if loops else "",
         direct=all(spot.direct for spot in spots),
         loops_at=tuple(loops_at),
+        loops_from=tuple(_origin_of(loop, name) for loop in loops),
         skip_at=skip_at,
         skip_ends=bool(loops) and loops[0].skip_ends,
     )
+
+
+def _origin_of(loop: _Loop, name: Callable[[str, int], str]) -> Origin | None:
+    if loop.asked is None:
+        return None
+    filename, line = loop.asked.filename, loop.asked.line
+    return Origin(loop.rounds, name(filename, line), source_of(filename, line))
 
 
 def scopes_of(spots: Sequence[Spot]) -> list[Scope]:
@@ -209,10 +224,11 @@ class _Search:
             case ast.IfExp(test=test, body=then, orelse=otherwise):
                 return self._branches(test, [then], [otherwise], found)
             case ast.While(test=test, body=body):
-                if self._on([test, *body]):
-                    found = self._in_loop(node, found)
+                # The loop is inside its condition: who ran it before ran it less often.
                 if self._on(body):
                     found = self._only_if(ast.unparse(test), test, found)
+                if self._on([test, *body]):
+                    found = self._in_loop(node, found)
             case ast.For(body=body) | ast.AsyncFor(body=body) if self._on(body):
                 found = self._in_loop(node, found)
             case ast.BoolOp(op=op, values=values):
@@ -300,24 +316,39 @@ class _Search:
             return self._children(ast.iter_child_nodes(node), found)
         for generator in node.generators:
             words = f"for {ast.unparse(generator.target)} in {ast.unparse(generator.iter)}"
-            found = (*found, _Loop(words, generator.target.lineno))
+            loop = _Loop(words, generator.target.lineno)
+            found = (*found, self._with_origin(loop, generator.iter))
             for test in generator.ifs:
                 found = self._only_if(ast.unparse(test), test, found)
         return self._children(results, found)
 
     def _only_if(self, words: str, test: ast.expr, found: _Found, leaves: str = "") -> _Found:
         """Add a condition if it depends on the process; `leaves` is how others leave before it."""
-        at = test.lineno  # maybe around the definition of a function that has the line
-        within = [f for f in self.scope.functions if first_line(f) <= at <= last_line(f)]
-        same = len(within) == len(self.scope.functions)
-        scope = replace(
-            self.scope, functions=tuple(within), caller=self.scope.caller if same else None
-        )
-        asked, part = None, ""
+        scope, asked, part = self._scope_at(test), None, ""
         with contextlib.suppress(Exception):  # of any kind: a hint is not worth losing the rest
             asked = Search().expression(test, scope)
             part = "" if asked is None else _part(test, scope)
-        return found if asked is None else (*found, _If(words, at, asked, part, leaves))
+        return found if asked is None else (*found, _If(words, test.lineno, asked, part, leaves))
+
+    def _scope_at(self, node: ast.expr) -> Scope:
+        """Return the scope of an expression around the line."""
+        at = node.lineno  # maybe around the definition of a function that has the line
+        within = [f for f in self.scope.functions if first_line(f) <= at <= last_line(f)]
+        same = len(within) == len(self.scope.functions)
+        return replace(
+            self.scope, functions=tuple(within), caller=self.scope.caller if same else None
+        )
+
+    def _with_origin(self, loop: _Loop, rounds: ast.expr) -> _Loop:
+        """Return a loop with where what decides about its rounds begins to differ, if it does."""
+        asked = None
+        with contextlib.suppress(Exception):  # as in `_only_if`
+            asked = Search(varying=True).expression(rounds, self._scope_at(rounds))
+        if asked is None or (asked.filename, asked.line) in (
+            (self.scope.filename, line) for line in (loop.line, loop.skip_line, rounds.lineno)
+        ):
+            return loop  # the loop's lines are shown in any case
+        return replace(loop, rounds=ast.unparse(rounds)[:_LONGEST_SOURCE], asked=asked)
 
     def _on(self, nodes: Sequence[ast.AST]) -> bool:
         return any(first_line(node) <= self.line <= last_line(node) for node in nodes)
@@ -344,8 +375,11 @@ class _Search:
             if ends or skips or around_it:
                 line = first_line(node if condition is None else condition)
                 skip = _without_comment(self.lines[line - 1])
-                return (*found, _Loop(words, loop.lineno, skip, line, ends))
-        return (*found, _Loop(words, loop.lineno))
+                skipping = _Loop(words, loop.lineno, skip, line, ends)
+                test = None if condition is None else condition.test
+                return (*found, skipping if test is None else self._with_origin(skipping, test))
+        rounds = loop.test if isinstance(loop, ast.While) else loop.iter
+        return (*found, self._with_origin(_Loop(words, loop.lineno), rounds))
 
 
 def _joined(op: ast.boolop, values: Sequence[ast.expr]) -> ast.BoolOp:

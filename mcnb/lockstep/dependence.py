@@ -67,6 +67,15 @@ _AGREED = frozenset(
         "process_count",
     ]
 )
+# Functions that make one array of what each process passes: what is computed from it is the same on
+# all of them.
+_GLOBAL_ARRAYS = frozenset(
+    [
+        "make_array_from_process_local_data",
+        "make_array_from_single_device_arrays",
+        "host_local_array_to_global_array",
+    ]
+)
 # Libraries in which the search ends: JAX's own functions ask for the process index to agree on
 # something, and NumPy's never do.
 _LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "mcnb", "optax")
@@ -88,6 +97,23 @@ _SEEDED = ("random", "numpy.random.mtrand")
 _NOW = frozenset(("now", "today", "utcnow"))
 # The function of JAX that calls another one for the elements of an array.
 _FROM_CALLBACK = "make_array_from_callback"
+# Methods that change what a container holds.
+_CHANGES = frozenset(
+    [
+        "add",
+        "append",
+        "appendleft",
+        "clear",
+        "discard",
+        "extend",
+        "insert",
+        "pop",
+        "popleft",
+        "remove",
+        "setdefault",
+        "update",
+    ]
+)
 # How many functions and modules deep, and how many expressions, the search goes.
 _DEEPEST, _MOST = 6, 1000
 _ANY_LINE = (0, sys.maxsize)
@@ -156,6 +182,7 @@ class Search:
         varying: Whether to search for the time and for unseeded random numbers, too; for changes
             of a value in place, and assignments that only some processes make; and for where the
             process index is used, rather than where a name of it is assigned.
+        arrays: Whether to search in what the processes pass for an array of them all, too.
 
     Example:
         >>> test = ast.parse("process_index() == 0", mode="eval").body
@@ -165,8 +192,9 @@ class Search:
         ...     Scope("train.py"))
     """
 
-    def __init__(self, *, varying: bool = False) -> None:
+    def __init__(self, *, varying: bool = False, arrays: bool = False) -> None:
         self._varying = varying
+        self._agreed = _AGREED if arrays else _AGREED | _GLOBAL_ARRAYS
         self._seen: set[tuple[int, str, int]] = set()
         self._left = _MOST
 
@@ -187,7 +215,7 @@ class Search:
                 found = self._used(here, self._attribute(node, scope, depth))
                 return found or self.expression(node.value, scope, depth)
             case ast.Call(func=function):
-                if last_name(function) in _AGREED:
+                if last_name(function) in self._agreed:
                     return None
                 if self._varying and _varies(node, scope):
                     return here
@@ -222,7 +250,8 @@ class Search:
 
     def _first(self, nodes: Iterable[ast.AST], scope: Scope, depth: int) -> Asked | None:
         found = (self.expression(node, scope, depth) for node in nodes)
-        return next((one for one in found if one is not None), None)
+        first = next((one for one in found if one is not None), None)
+        return first and replace(first, is_index=False)  # what has a part is more than that part
 
     def _used(self, here: Asked, assigned: Asked | None) -> Asked | None:
         """Return where a name is used, if it is one of the process index, or else the origin."""
@@ -293,7 +322,7 @@ class Search:
             return None
         parts = [
             value
-            for at, value in assigned_in(node)
+            for at, value in [*assigned_in(node), *_changed_in(node)]
             if not is_name(at, name) and is_name(whole_of(at), name)
         ]
         parts += _tests_around(node, name)
@@ -436,10 +465,19 @@ def _tests_around(node: ast.AST, name: str) -> Iterator[ast.expr]:
         if isinstance(child, (*DEFINITIONS, ast.ClassDef)):
             continue
         if isinstance(child, (ast.If, ast.While)) and any(
-            is_name(whole_of(at), name) for at, _ in assigned_in(child)
+            is_name(whole_of(at), name) for at, _ in [*assigned_in(child), *_changed_in(child)]
         ):
             yield child.test
         yield from _tests_around(child, name)
+
+
+def _changed_in(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield the methods that a scope calls to change containers, and their arguments."""
+    for inner in of_this_scope(node):
+        match inner:
+            case ast.Call(func=ast.Attribute(attr=name) as method) if name in _CHANGES:
+                parts = [*inner.args, *(one.value for one in inner.keywords)]
+                yield method, ast.copy_location(ast.Tuple(parts), inner)
 
 
 def _is_index(value: ast.expr) -> bool:

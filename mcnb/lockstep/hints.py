@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from mcnb._text import name_processes
-from mcnb.lockstep.model import Condition, Detail, Launch, ProcessState, Verdict
+from mcnb.lockstep.model import Condition, Detail, Launch, Origin, ProcessState, Verdict
 from mcnb.lockstep.syntax import negated
 
 # Processes with equal states.
@@ -143,6 +143,24 @@ def is_uncertain(hint: str) -> bool:
         (True, True, False)
     """
     return not hint or hint in WITHOUT_CAUSE or hint.startswith(_OF_LOOPS)
+
+
+def origin_of_rounds(hint: str, verdict: Verdict) -> Origin | None:
+    """Return where the rounds of the loop that advice names begin to differ, if that is known.
+
+    Example:
+        >>> batches = Origin("batches", "line 2", "batches = range(3 + process_index())")
+        >>> detail = Detail("f(x)", loops=("for b in batches:",), loops_from=(batches,))
+        >>> verdict = Verdict("missing", {0: ProcessState("waits")}, details={0: detail})
+        >>> origin_of_rounds(_HINTS["loop"], verdict).place
+        'line 2'
+    """
+    if not hint.startswith(_OF_LOOPS):
+        return None
+    several = hint.startswith(_OF_LOOPS[1])
+    each = [detail.loops_from for _, detail in sorted(verdict.details.items())]
+    found = (one for known in each for one in (known if several else known[:1]))
+    return next((one for one in found if one is not None), None)
 
 
 def is_key(launch: Launch, argument: int) -> bool:

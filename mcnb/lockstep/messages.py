@@ -23,6 +23,7 @@ from mcnb.lockstep.hints import (
     belongs_to,
     is_key,
     is_uncertain,
+    origin_of_rounds,
     with_cause,
 )
 from mcnb.lockstep.model import (
@@ -32,6 +33,7 @@ from mcnb.lockstep.model import (
     Launch,
     LaunchRecord,
     Meeting,
+    Origin,
     ProcessExit,
     ProcessState,
     Race,
@@ -338,6 +340,8 @@ reaching it'
         hint = with_cause(hint, verdict) if led else hint
     if not led and difference.argument:
         led = _origin(verdict, difference)
+    if not led and (origin := origin_of_rounds(hint, verdict)) is not None:
+        led = _depends(origin)
     happened = _HAPPENED.get(verdict.happened, "")
     parted = _parted(verdict, count)
     parts = (
@@ -444,9 +448,13 @@ def _origin(verdict: Verdict, difference: Difference) -> str:
         own = (one for words, one in each if belongs_to(difference.argument, words))
         origin = next(own, None) or detail.origins.get("")
         if origin is not None and (difference.aspect == "value" or not origin.of_elements):
-            said = f"`{origin.name}` depends on a value that differs between processes"
-            return f"{said}: `{origin.source}` ({origin.place})" if origin.source else said
+            return _depends(origin)
     return ""
+
+
+def _depends(origin: Origin) -> str:
+    said = f"`{origin.name}` depends on a value that differs between processes"
+    return f"{said}: `{origin.source}` ({origin.place})" if origin.source else said
 
 
 def _ring(ring: Sequence[int]) -> str:

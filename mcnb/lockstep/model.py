@@ -396,10 +396,12 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an argument of a launch begins to differ from process to process.
+    """Where a value begins to differ from process to process.
+
+    The value is an argument of a launch, or decides how often a loop runs.
 
     Attributes:
-        name: What the learner's code calls the argument.
+        name: What the learner's code calls the value.
         place: The line.
         source: The line of source.
         of_elements: Whether only its elements differ there, and not its shape.
@@ -422,6 +424,8 @@ class Detail:
         loops: The first lines of the loops around these lines, from the innermost.
         skip: The line of source in the innermost loop that may skip the launch, if any.
         loops_at: The line of each loop; empty for one that is found at a glance.
+        loops_from: For each loop, where what decides how often it runs the launch begins to differ
+            from process to process; None if it does not, or on a line that is shown anyway.
         skip_at: The line that may skip the launch.
         skip_ends: Whether that line may end the loop, so that it skips all further launches.
         variables: What the names on these lines refer to, from the innermost line.
@@ -453,6 +457,7 @@ class Detail:
     before: tuple[Condition, ...] = ()
     direct: bool = True
     loops_at: tuple[str, ...] = ()
+    loops_from: tuple[Origin | None, ...] = ()
     skip_at: str = ""
     skip_ends: bool = False
     variables: tuple[Variable, ...] = ()
@@ -471,8 +476,12 @@ class Detail:
         }
         variables = tuple(Variable(**one) for one in data["variables"])
         origins = {name: Origin(**one) for name, one in data["origins"].items()}
-        caught = Caught.all_from_data(data["caught"])
-        found = {"variables": variables, "caught": caught, "origins": origins}
+        found = {
+            "variables": variables,
+            "caught": Caught.all_from_data(data["caught"]),
+            "origins": origins,
+            "loops_from": tuple(one and Origin(**one) for one in data["loops_from"]),
+        }
         return cls(**{**data, **tuples, **conditions, **found})
 
 

@@ -38,7 +38,7 @@ def origins_of(
     scope, found = scopes_of(spots)[0], dict[str, Origin]()
     for parameter, argument in _arguments(call, parameters).items():
         with contextlib.suppress(Exception):  # of any kind: a hint is not worth losing the rest
-            if asked := Search(varying=True).expression(argument, scope):
+            if asked := Search(varying=True, arrays=True).expression(argument, scope):
                 is_name = isinstance(argument, (ast.Name, ast.Attribute)) or not parameters
                 words = ast.unparse(argument) if is_name else parameter
                 place = name(asked.filename, asked.line)

@@ -140,7 +140,10 @@ def assigned_in(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield the targets and values of an assignment; `a, b = c, d` yields two pairs."""
+    """Yield the targets and values of an assignment; `a, b = c, d` yields two pairs.
+
+    The value of `a += b` is `a + b`.
+    """
     match node:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
@@ -148,7 +151,9 @@ def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
                     yield from zip(target.elts, value.elts, strict=False)
                 else:
                     yield target, value
-        case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr() if node.value is not None:
+        case ast.AugAssign(target=target, op=op, value=value):
+            yield target, ast.copy_location(ast.BinOp(target, op, value), node)
+        case ast.AnnAssign() | ast.NamedExpr() if node.value is not None:
             yield node.target, node.value
 
 

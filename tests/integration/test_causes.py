@@ -147,3 +147,44 @@ def test_what_all_processes_caught_is_not_the_cause(cluster: mcnb.Cluster) -> No
         f"{caught}rounds = k\nwhile rounds < 1:\n    jnp.sum(x)\n    rounds += 1\n"
     )
     assert "caught" not in str(result.error())
+
+
+@pytest.mark.parametrize(
+    ("before", "loop", "times", "cause", "how"),
+    [
+        (
+            "names = ['loss']\nif k == 3:\n    names.append('norm')\n",
+            "for name in names:",
+            "2nd",
+            "`names` depends on a value that differs between processes: `if k == 3:` (line 2)",
+            "give every process the same number of batches",
+        ),
+        (
+            "def rows():\n    return x.shape[0] + (k == 3)\n\nmost = rows()\n",
+            "for row in range(most):",
+            "9th",
+            "`range(most)` depends on a value that differs between processes: `return x.shape[0] + "
+            "(k == 3)` (line 2)",
+            "compute the range from values that all processes share",
+        ),
+        (
+            "left = 2\nleft += k == 3\n",
+            "while (left := left - 1) >= 0:",
+            "3rd",
+            "`(left := (left - 1)) >= 0` depends on a value that differs between processes: `left "
+            "+= k == 3` (line 2)",
+            "base the condition on values that all processes share",
+        ),
+    ],
+)
+def test_where_the_rounds_of_a_loop_begin_to_differ(
+    cluster: mcnb.Cluster, before: str, loop: str, times: str, cause: str, how: str
+) -> None:
+    line = before.count("\n") + 2
+    result = cluster.run(f"{before}{loop}\n    jnp.sum(x)")
+    assert str(result.error()) == (
+        f"missing: process 3 is waiting in sum, line {line}, for the {times} time; processes 0-2 "
+        f"finished the cell without reaching it a {times} time. Likely cause: {cause}. Hint: the "
+        f"loop `{loop}` ran a different number of times on different processes. Run the same "
+        f"number of steps on every process: {how}. The cluster is intact; all variables are kept"
+    )

@@ -924,7 +924,7 @@ def test_an_error_of_several_processes_is_told_once(tmp_path: Path) -> None:
     assert len(err) == len(traceback) + 2
     assert err[-1] in (  # who came first
         "mcnb run: processes 0-2 raised ValueError: bad CpuDevice(id=0) (train.py:5)",
-        "mcnb run: process 3 ended with no data (train.py:6)",
+        "mcnb run: process 3 exited: no data (train.py:6)",
     )
     code, out, folded = run(tmp_path, program, *words, "--fold")
     assert (code, len(folded)) == (1, 1)

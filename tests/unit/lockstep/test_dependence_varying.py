@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.random import default_rng
 
-from mcnb.lockstep.dependence import Asked, Scope, Search
+from mcnb.lockstep.dependence import _GLOBAL_ARRAYS, Asked, Scope, Search
 
 MODULES = (datetime, os, random, secrets, time, uuid)
 NAMES = {module.__name__: module for module in MODULES}
@@ -107,6 +107,14 @@ def test_the_line_is_found_through_names_and_functions(source: str, line: int | 
         ("w = ones(3)\nif process_index() == 2:\n    w += 1\nw", 2),
         ("w = ones(3)\nw[1] = process_index()\nw", 2),
         ("k = process_index()\nw = box()\nw.a[0] = 2 * k\nw", 3),
+        ("w = []\nw.append(2 * process_index())\nw", 2),
+        ("w = box()\nw.names.update(a=process_index() + 1)\nw", 2),
+        ("w = [1]\nif process_index() == 2:\n    w.append(2)\nw", 2),
+        ("w = [1]\nif process_index() == 2:\n    print(w)\nw", None),
+        ("w = [1]\nif process_index() == 2:\n    w.show(2)\nw", None),
+        ("w = 1\nw += process_index()\nw", 2),
+        ("def f(k):\n    w = 1\n    w += k\n    return w\nf(process_index())", 5),
+        ("def f():\n    k = process_index()\n    return v[k::3]\nw = f()\nw", 3),
         ("w = ones(3)\nif process_index() == 2:\n    v = zeros(3)\nw", None),
         ("w = ones(3)\nif process_index() == 2:\n    def f():\n        w = 1\nw", None),
         (
@@ -117,7 +125,7 @@ def test_the_line_is_found_through_names_and_functions(source: str, line: int | 
 )
 def test_changes_that_only_some_processes_make(source: str, line: int | None) -> None:
     assert found(source) == line
-    if "w[" in source:
+    if "w[" in source or "w." in source:
         assert found(source, varying=False) is None
 
 
@@ -143,3 +151,17 @@ def test_elements_that_a_callback_returns(source: str, line: int | None, of_elem
     assert asked is None or asked.of_elements == of_elements
     if of_elements:
         assert found(source, varying=False) is None
+
+
+@pytest.mark.usefixtures("no_cells")
+@pytest.mark.parametrize("name", sorted(_GLOBAL_ARRAYS))
+def test_what_is_computed_from_an_array_of_all_processes_is_the_same(name: str) -> None:
+    source = f"v = draw(process_index())\nw = jax.{name}(on, v)\nw.sum() < 1"
+    last = ast.parse(source).body[-1]
+    assert isinstance(last, ast.Expr)
+    for varying in (False, True):
+        assert found(source, varying=varying) is None
+        search = Search(varying=varying, arrays=True)
+        asked = search.expression(last.value, Scope("train.py", (), NAMES))
+        assert asked is not None
+        assert asked.line == 1

@@ -33,6 +33,7 @@ def test_lines_of_a_cell_are_those_of_the_notebook(program: Program, first_line:
         ("for i in range(2):",),
         "if k == 0:",
         loops_at=(f"line {line - 2}",),
+        loops_from=(None,),
         skip_at=f"line {line - 1}",
     )
     assert around("<In[3]>", first_line).source == "k = process_index()"

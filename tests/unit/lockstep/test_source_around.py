@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import linecache
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
 import pytest
 
 from mcnb.lockstep.around import Spot, along, around, span_at
-from mcnb.lockstep.model import Condition, Detail
+from mcnb.lockstep.model import Condition, Detail, Origin
 from mcnb.lockstep.source import Place
 from mcnb.worker.cellcode import CellCompiler
 from tests.support.learners import Program
@@ -479,3 +480,47 @@ def test_a_condition_in_what_the_line_of_a_cell_calls(tmp_path: Path) -> None:
     for own, line, within in ((0, "", False), (1, "3", True), (None, "3", False)):
         [found] = along(spots, lambda _, line: str(line), own).conditions
         assert (found.line, found.within) == (line, within)
+
+
+@pytest.mark.parametrize(
+    ("source", "origins"),
+    [
+        ("n = range(3 + k)\nfor i in n:\n    launch(x)", [("n", 2, "n = range(3 + k)")]),
+        ("n = 3 + k\nfor i in range(n):\n    launch(x)", [("range(n)", 2, "n = 3 + k")]),
+        ("n = 3 + k\nwhile n:\n    launch(x)\n    n -= 1", [("n", 2, "n = 3 + k")]),
+        (
+            "n = 3 + k\nfor i in range(9):\n    if i > n:\n        break\n    launch(x)",
+            [("i > n", 2, "n = 3 + k")],
+        ),
+        (
+            "n = [1]\nif k == 1:  # more of it\n    n.append(2)\n"
+            "for j in range(2):\n    for i in n:\n        launch(x)",
+            [("n", 3, "if k == 1:"), None],
+        ),
+        ("n = 3 + k\n[launch(x) for i in range(n)]", [("range(n)", 2, "n = 3 + k")]),
+        ("for i in range(3 + k):\n    launch(x)", [None]),  # the loop itself says it
+        ("for i in range(9):\n    if i > 3 + k:\n        break\n    launch(x)", [None]),
+        ("n = 3\nfor i in range(n):\n    launch(x)", [None]),
+        ("launch(x)", []),
+    ],
+)
+def test_where_the_number_of_rounds_begins_to_differ(
+    tmp_path: Path, source: str, origins: list[tuple[str, int, str] | None]
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(f"k = process_index()\n{source}\n")
+    line = next(i for i, text in enumerate(file.read_text().split("\n"), 1) if "launch" in text)
+    linecache.checkcache(str(file))
+    detail = around(str(file), line)
+    assert detail.loops_from == tuple(
+        one and Origin(one[0], f"line {one[1]}", one[2]) for one in origins
+    )
+    assert len(detail.loops) == len(origins)
+    assert Detail.from_data(asdict(detail)) == detail
+
+
+def test_who_has_run_a_while_loop_ran_it_less_often(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("n = 3 + process_index()\nwhile n:\n    launch(x)\n    n -= 1\n")
+    [condition] = around(str(file), 3).conditions
+    assert (condition.words, condition.loops) == ("n", 1)

@@ -22,7 +22,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -60,6 +60,8 @@ class Suite:
         name: The name, for the table.
         folder: The working directory.
         tests: The arguments for pytest.
+        files: Files of tests each of which processes of its own run, with these arguments. None for
+            a suite that is one run.
         processes: The number of processes.
         devices: The number of devices of each process.
         plugin: The source of a plugin of pytest that joins the processes; empty if the tests do.
@@ -73,6 +75,12 @@ class Suite:
     devices: int = 2
     plugin: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
+    files: Sequence[str] = ()
+
+    def runs(self) -> list[Suite]:
+        """Return the runs of which the suite consists."""
+        apart = [replace(self, tests=(*self.tests, name), files=()) for name in self.files]
+        return apart or [self]
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ class Run:
         outcomes: The outcome of each test, by process and test.
         verdicts: The tests that failed with a verdict, by process and test.
         seconds: How long the tests took: those of the process that took longest.
-        said: What was printed, if there are no outcomes.
+        said: What runs without outcomes printed.
     """
 
     outcomes: Mapping[tuple[int, str], str]
@@ -108,7 +116,11 @@ def netket(checkout: Path) -> Iterator[Suite]:
 
 
 def orbax(checkout: Path) -> Iterator[Suite]:
-    """Orbax: the tests that its own list has for several processes."""
+    """Orbax: the tests that its own list has for several processes.
+
+    Its own runner has one set of processes for all files. A test that fails on one process leaves
+    them apart there, and what follows may hang, without the check; so each file has its own.
+    """
     import yaml
 
     folder = checkout / "checkpoint"
@@ -120,10 +132,11 @@ def orbax(checkout: Path) -> Iterator[Suite]:
         if processes > 1:
             for part, inside in (("v0", False), ("v1", True)):
                 of_part = [name for name in there if ("/v1/" in name) == inside]
-                words = ("--import-mode=importlib", "-p", "no:warnings", *of_part)
+                words = ("--import-mode=importlib", "-p", "no:warnings")
                 name = f"Orbax {part}, {processes} processes"
                 paths = {"PYTHONPATH": str(folder)}
-                yield Suite(name, folder, words, processes, 8 // processes, JOIN, paths)
+                each = 8 // processes
+                yield Suite(name, folder, words, processes, each, JOIN, paths, of_part)
 
 
 def jaxdecomp(checkout: Path) -> Iterator[Suite]:
@@ -133,8 +146,8 @@ def jaxdecomp(checkout: Path) -> Iterator[Suite]:
 
 def jax(checkout: Path) -> Iterator[Suite]:
     """JAX: its tests of several processes, each file by itself, as its own runner does."""
-    for path in sorted(checkout.glob("tests/multiprocess/*_test.py")):
-        yield Suite(f"JAX, {path.name}", checkout, (str(path),), 4, 1, JOIN_JAX)
+    files = [str(path) for path in sorted(checkout.glob("tests/multiprocess/*_test.py"))]
+    yield Suite("JAX, multiprocess", checkout, (), 4, 1, JOIN_JAX, files=files)
 
 
 GUESTS: Mapping[str, Callable[[Path], Iterator[Suite]]] = {
@@ -168,7 +181,24 @@ def run(
     values: bool = False,
     diverge: bool = False,
 ) -> Run:
-    """Run a suite once."""
+    """Run a suite once; the limit is for each of its runs."""
+    parts = []
+    for part in suite.runs():
+        parts.append(_run(part, python, limit_s, checked=checked, values=values, diverge=diverge))
+        how = f"{'checked' if checked else 'unchecked'}: {parts[-1]}, {parts[-1].seconds:.0f} s"
+        print(f"{part.name}, {' '.join(part.tests[-1:])}, {how}", file=sys.stderr, flush=True)
+    return Run(
+        {name: outcome for part in parts for name, outcome in part.outcomes.items()},
+        {name: error for part in parts for name, error in part.verdicts.items()},
+        sum(part.seconds for part in parts),
+        "\n".join(part.said for part in parts if not part.outcomes),
+    )
+
+
+def _run(
+    suite: Suite, python: str, limit_s: float, *, checked: bool, values: bool, diverge: bool
+) -> Run:
+    """Run a suite that is one run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "guests_join.py").write_text(suite.plugin)
@@ -180,6 +210,7 @@ def run(
         report = [f"--junitxml={folder}/{{process}}.xml", "-o", "junit_family=xunit1", "-q"]
         paths = (str(folder), suite.variables.get("PYTHONPATH", ""), str(ROOT))
         variables = {**suite.variables, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        variables["TEST_TMPDIR"] = f"{folder}/kept"  # absl's, which outlives a run elsewhere
         command = [python, "-c", MCNB, "run", *sizes, *check, "-m", "pytest", *words]
         command += [*report, "-p", "no:cacheprovider", "--color=no", *suite.tests]
         with (folder / "said").open("w") as said:
@@ -202,7 +233,8 @@ def run(
                     verdicts[k, test] = error
             took = ElementTree.parse(path).getroot().find("testsuite")  # noqa: S314 (our own file)
             seconds = max(seconds, float("nan" if took is None else took.get("time", "nan")))
-        return Run(outcomes, verdicts, seconds, (folder / "said").read_text())
+        said_of_it = "" if outcomes else (folder / "said").read_text()
+        return Run(outcomes, verdicts, seconds, said_of_it)
 
 
 def differing(one: Run, other: Run) -> dict[tuple[int, str], tuple[str, str]]:
@@ -220,7 +252,9 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("guests", nargs="+", metavar="NAME=CHECKOUT", help=", ".join(GUESTS))
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--limit", type=float, default=3600.0, help="seconds for each run")
+    parser.add_argument(
+        "--limit", type=float, default=3600.0, help="seconds for each run of pytest"
+    )
     parser.add_argument("--values", action="store_true")
     parser.add_argument("--diverge", action="store_true")
     parser.add_argument("--only", default="", help="a part of the names of suites")
@@ -274,7 +308,7 @@ def _compare(suite: Suite, arguments: argparse.Namespace) -> list[str]:
         notes.append(f"{suite.name}, process {k}, {test}:\n{error.strip()}")
     for side, runs in sides.items():
         for one in runs:
-            if not one.outcomes:
+            if one.said:
                 what = "checked" if side else "unchecked"
                 notes.append(f"{suite.name}, {what}, said:\n{one.said[-3000:]}")
     return notes

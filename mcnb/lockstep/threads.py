@@ -87,11 +87,11 @@ class Threads:
       code or with JAX, as a progress bar's;
     - threads that are blocked, without a time limit, in what another thread of Python ends:
       `Thread.join`, `Future.result` of a pool's work, `Event.wait`, `Condition.wait`, `Queue.get`
-      and the like, or an event loop all of whose tasks wait for work of a pool. They are quiet if
-      all other threads are, if no computation with callbacks is under way, and if no timer of the
-      process is set. The thread that runs the cell or the script is so only if another thread
-      waits for a launch, or has received a verdict: otherwise it may wait for native code, such as
-      that of a library that writes a file.
+      and the like, or an event loop all of whose tasks, if any, wait for work of a pool. They are
+      quiet if all other threads are, if no computation with callbacks is under way, and if no timer
+      of the process is set. The thread that runs the cell or the script is so only if another
+      thread waits for a launch, or has received a verdict: otherwise it may wait for native code,
+      such as that of a library that writes a file.
 
     A lock that the learner's code acquires by itself is not seen, and neither is what waits in
     native code.
@@ -152,7 +152,12 @@ class Threads:
             for thread, stack in stacks.items():
                 states[thread] = self._doing(stack, quiet, alive, work, thread == main)
                 if states[thread] == "runs":
-                    break
+                    return states
+            # Threads go on while others are looked at: what waits is still in the same call.
+            with current_frames() as now:
+                for thread, doing in states.items():
+                    if doing == "blocked" and now.get(thread) is not stacks[thread][0]:
+                        states[thread] = "runs"
         return states
 
     def _doing(
@@ -344,7 +349,7 @@ def _has_time_limit(frame: FrameType) -> bool:
 
 
 def _only_threads_wake(stack: list[FrameType], work: Collection[int]) -> bool:
-    """Return whether all tasks of an event loop wait for work of pools."""
+    """Return whether all tasks of an event loop wait for work of pools, if it has any."""
     for frame in stack:
         if frame.f_code.co_name == "_run_once" and module_of(frame) == "asyncio.base_events":
             loop = frame.f_locals["self"]
@@ -359,7 +364,7 @@ def _only_threads_wake(stack: list[FrameType], work: Collection[int]) -> bool:
             except RuntimeError:  # they change all the time
                 return False
             awaited = [getattr(task, "_fut_waiter", None) for task in tasks]
-            return bool(tasks) and all(_awaits_work(one, work) for one in awaited)
+            return all(_awaits_work(one, work) for one in awaited)
     return False
 
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -243,6 +243,56 @@ def test_a_loop_whose_tasks_all_wait_for_pools_is_quiet(scene: Scene) -> None:
     assert wait_until(scene.is_quiet)
     scene.answer.set()
     assert wait_until(lambda: done == [1, 1, 1])
+
+
+def test_an_event_loop_without_tasks_waits_for_another_thread(scene: Scene) -> None:
+    """Libraries keep loops in threads of their own, to which they give work now and then."""
+    loop = asyncio.new_event_loop()
+
+    def learner_serves() -> None:
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()
+
+    scene.begin(scene.learner_launches)
+    scene.begin(learner_serves)
+    assert wait_until(lambda: scene.waiting and loop.is_running())
+    assert wait_until(scene.is_quiet)
+    later = asyncio.run_coroutine_threadsafe(asyncio.sleep(LATE_S), loop)
+    assert not wait_until(scene.is_quiet, 0.3)
+    later.cancel()
+    assert wait_until(scene.is_quiet)
+    loop.call_soon_threadsafe(loop.stop)
+
+
+def test_a_thread_that_goes_on_while_it_is_looked_at_runs(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: queue.Queue[None] = queue.Queue()
+    went_on, over = threading.Event(), threading.Event()
+
+    def learner_gets() -> None:
+        given.get()
+        went_on.set()
+        while not over.is_set():
+            pass
+
+    def is_blocked(stack: list[FrameType], work: Collection[int]) -> bool:
+        blocked = looks(stack, work)
+        given.put(None)
+        assert went_on.wait(LATE_S)
+        return blocked
+
+    looks = threads_of._is_blocked
+    scene.begin(scene.learner_launches)
+    scene.begin(learner_gets)
+    assert wait_until(scene.is_quiet)
+    monkeypatch.setattr(threads_of, "_is_blocked", is_blocked)
+    try:
+        assert not scene.is_quiet()
+    finally:
+        over.set()
 
 
 def retried(function: Callable[[], object], began: threading.Event, go: threading.Event) -> None:

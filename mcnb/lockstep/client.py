@@ -96,6 +96,7 @@ class Client:
     Attributes:
         values: Whether the values of replicated arguments are compared; see above.
         caught: See above.
+        main: The thread that runs the cell, or the script, even if its frames are a library's.
         records: The launches since the last call of `take_records`.
         error: The first verdict that this process received.
         error_of_thread: The last verdict that another thread than the main thread received.
@@ -145,12 +146,11 @@ class Client:
         self._passed: dict[int, Place] = {}
         self._tickets = itertools.count()
         self._turn = 0
-        self._told_alone = False
+        self._told_alone = self._busy = False
         self._awake = False  # whether `_listen` looks within LOOK_S without the bell
-        self._busy = False
         self._cell = 0
         self._stopped = -1  # the last cell in which a thread received a verdict
-        self._main: int | None = None  # the thread that runs the cell
+        self.main: int | None = None
         self._over = False  # whether the cell is over; a script has no cells
         self._holding = True
         self._suspended: set[int] = set()
@@ -453,7 +453,7 @@ class Client:
             self.values = values
             self._reroute(values is True)
         with self._hearing:
-            self._cell, self._main, self._over = cell, thread, False
+            self._cell, self.main, self._over = cell, thread, False
             self._holding = holding
 
     def finish(self) -> bool:
@@ -465,7 +465,7 @@ class Client:
             self._sync()  # the cell's reply uses another channel, and may be faster
             self._unheard = False
         with self._hearing:
-            self._main, self._over = None, True
+            self.main, self._over = None, True
             self._busy = self._others_run(self._waiting())
         if self._busy:
             self._bell.send(b".")
@@ -498,7 +498,7 @@ class Client:
         self._control.close()
 
     def forked(self) -> None:
-        """Let all launches of this process pass, which is a child of the client's process.
+        """Let all launches pass in a child of the client's process.
 
         It has copies of the sockets, and none of the threads, which may have held the locks.
         """
@@ -582,7 +582,7 @@ class Client:
         if any(slot is not None and slot.brief for slot in slots):
             return True
         stopped = self._stopped == self._cell
-        return self._threads.others_run(waiting.values(), self._main, stopped=stopped)
+        return self._threads.others_run(waiting.values(), self.main, stopped=stopped)
 
     def _listen(self) -> None:
         poller = select.poll()

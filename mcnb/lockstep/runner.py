@@ -219,6 +219,8 @@ class CheckedInitialize:
             self.client = check_launches(
                 find(), index, places, interrupt=self._interrupt, values=self.values
             )
+            if self.client is not None:
+                self.client.main = threading.main_thread().ident
 
     def _interrupt(self, *_: int) -> None:
         """Interrupt the main thread, which waits for a thread that a verdict has ended."""

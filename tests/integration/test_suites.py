@@ -28,10 +28,12 @@ AT = BEGIN.count("\n") + 1  # the line after it
 END = "def test_after(): assert float(jnp.min(x) + jnp.sum(x)) == 66\n"
 
 
-def run(folder: Path, tests: str, *words: str) -> tuple[int, dict[int, list[str]], list[str]]:
+def run(
+    folder: Path, tests: str, *words: str, conftest: str = CONFTEST, end: str = END
+) -> tuple[int, dict[int, list[str]], list[str]]:
     """Run a suite on three processes; return the exit code, what each says, and mcnb's words."""
-    (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "test_it.py").write_text(f"{BEGIN}{tests}{END}")
+    (folder / "conftest.py").write_text(conftest)
+    (folder / "test_it.py").write_text(f"{BEGIN}{tests}{end}")
     options = ("run", "-n", "3", "-d", "1", "-m", "pytest", "-p", "no:cacheprovider", "-rA", "-q")
     ran = subprocess.run(
         [*MCNB, *options, "--no-header", *words],
@@ -131,6 +133,38 @@ def test_a_test_that_differs_without_harm_to_the_next(
         found = outcomes(lines)
         assert {"PASSED test_before", "PASSED test_after"} <= {*found}
         assert any(one.startswith(expected[k]) and "before" not in one for one in found), found
+
+
+# A library, by the name of its file, whose code shows nothing of the suite's, and in which process
+# 0 is for longer than its client looks.
+LIBRARY = '''
+source = """import time
+def wrap(function):
+    held = [function]
+    def test():
+        held[0]()
+    return test
+def pytest_runtest_logreport(report):
+    if report.when == "teardown" and report.failed and index == 0:
+        time.sleep(1)
+"""
+library = {"index": jax.process_index(), "__name__": "library"}
+exec(compile(source, "<library>", "exec"), library)
+wrap, pytest_runtest_logreport = library["wrap"], library["pytest_runtest_logreport"]
+'''
+
+
+def test_a_process_in_a_library_after_a_verdict_is_not_given_up(tmp_path: Path) -> None:
+    tests = (
+        "from conftest import wrap\ntest_before = wrap(test_before)\n"
+        "def it():\n    if k == 1:\n        jnp.max(x)\ntest_it = wrap(it)\n"
+    )
+    end = f"{END}test_after = wrap(test_after)\n"
+    code, said, _ = run(tmp_path, tests, conftest=CONFTEST + LIBRARY, end=end)
+    assert code == 1
+    for k, lines in said.items():
+        failed = "FAILED test_it" if k == 1 else "ERROR test_it"
+        assert [one for one in outcomes(lines) if "PASSED" not in one] == [failed]
 
 
 def test_processes_that_run_different_tests_are_told(tmp_path: Path) -> None:

@@ -93,6 +93,35 @@ class LockstepError(CellError):
             super().add_note(note)
 
 
+class UnequalNamesError(LockstepError, AssertionError):
+    """A divergence for which JAX itself raises an `AssertionError`.
+
+    Processes passed different names to `jax.experimental.multihost_utils.sync_global_devices`. A
+    program that expects JAX's error gets it.
+    """
+
+
+# It is shown as what it is documented as.
+UnequalNamesError.__name__ = UnequalNamesError.__qualname__ = LockstepError.__name__
+
+
+def refusal(message: str, lines: Sequence[str], kind: str, only_names: bool) -> LockstepError:
+    """Return the error of a launch that will never go ahead.
+
+    Args:
+        message: The verdict in sentences.
+        lines: The verdict as it is shown.
+        kind: Its kind.
+        only_names: Whether only the names differ that processes passed to JAX's barrier.
+
+    Example:
+        >>> error = refusal("mismatch: ...", [], "mismatch", True)
+        >>> isinstance(error, AssertionError), type(error).__name__
+        (True, 'LockstepError')
+    """
+    return (UnequalNamesError if only_names else LockstepError)(message, lines, kind)
+
+
 class ClusterError(McnbError):
     """The failure of a cluster's operation: a process died, could not start, or is gone."""
 

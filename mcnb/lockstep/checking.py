@@ -104,11 +104,13 @@ def check_launches(
         def names() -> Sequence[str]:
             return _names(places, place, frame)
 
-        return client.make(_named(launch, called), place, make, replicas, names=names)
+        launch = _labelled(_named(launch, called), called, frame)
+        return client.make(launch, place, make, replicas, names=names)
 
     def before_launch(launch: Launch, caller: FrameType) -> None:
         place, called = locate(launch.name, caller)
-        passage = client.arrive(_named(launch, called), place, caller)
+        launch = _labelled(_named(launch, called), called, caller)
+        passage = client.arrive(launch, place, caller)
         if passage is None or passage.interrupt is None:
             return
         # The other participants go ahead: without this launch, they would wait for ever.
@@ -153,6 +155,12 @@ def _named(launch: Launch, called: CodeType | None) -> Launch:
     return replace(launch, name=_known_as(launch.name, called)) if internal else launch
 
 
+def _labelled(launch: Launch, called: CodeType | None, frame: FrameType) -> Launch:
+    """Return a launch with the name that is passed to JAX's barrier, if it is called."""
+    is_barrier = programs.is_barrier(called)
+    return replace(launch, label=programs.barrier_name(frame)) if is_barrier else launch
+
+
 def _known_as(name: str, called: CodeType | None) -> str:
     """Return the name of the JAX function that was called, or else that of the computation."""
     return called.co_name if called and programs.is_public(called.co_name) else name
@@ -189,7 +197,6 @@ def _detail(
         handling=handling,
         before=before,
         variables=variables_at(spots, places.name),
-        barrier=programs.barrier_name(frame),
         library=called_by(spots[0].frame if spots else None, libraries),
         origins=origins,
     )

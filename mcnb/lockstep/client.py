@@ -23,7 +23,7 @@ from dataclasses import asdict, replace
 from types import FrameType
 from typing import Any, TypeVar
 
-from mcnb.errors import LockstepError, McnbError
+from mcnb.errors import LockstepError, McnbError, refusal
 from mcnb.lockstep.caught import CaughtExceptions
 from mcnb.lockstep.model import Detail, Launch, LaunchRecord
 from mcnb.lockstep.numbering import Numbering
@@ -278,7 +278,7 @@ class Client:
         try:
             interrupt = self._wait(ticket, slot)
             if slot.answer[0] == "stop":
-                error = LockstepError(*slot.answer[2:])
+                error = refusal(*slot.answer[2:])
                 self.error = self.error or error
                 self.caught.forget()  # the verdict has them
                 if thread != threading.main_thread().ident:

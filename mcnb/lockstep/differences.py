@@ -13,6 +13,8 @@ from mcnb._text import name_processes, plural
 from mcnb.lockstep.model import Collective, Detail, Launch, Verdict
 
 _LONGEST_LINE = 100
+# What a barrier is called in messages as the argument that differs.
+_NAME = "name"
 # The longest list of arguments that is shown whole, and the most arguments that are named.
 _LONGEST_ARGUMENTS, _MOST_ARGUMENTS = 60, 3
 # A constant of a compiled program: its type, its values, and what follows them.
@@ -59,11 +61,11 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
     stood: dict[object, tuple[list[int], Launch]] = {}
     for k, state in sorted(verdict.states.items()):
         if state.launch is not None:
-            key = (state.launch.name, state.launch.program, state.launch.participants)
+            key = (state.launch.title, state.launch.program, state.launch.participants)
             stood.setdefault(key, ([], state.launch))[0].append(k)
     waiting = list(stood.values())
     launches = [launch for _, launch in waiting]
-    if len({(one.program, one.participants) for one in launches}) < 2:
+    if len({(one.program, one.participants, one.label) for one in launches}) < 2:
         return NO_DIFFERENCE
 
     def told(texts: Iterable[str]) -> str:
@@ -79,10 +81,11 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
         )
 
     barriers = [launch.is_barrier for launch in launches]
-    if say := told(launch.name for launch in launches):
+    if say := told(launch.title for launch in launches):
         what = "call" if any(barriers) else "computation"
-        aspect = "barrier" if all(barriers) else "order"
-        return Difference(f"the {what}: {say}", aspect, in_names=True)
+        met = all(barriers) or verdict.only_names
+        aspect, argument = ("barrier", _NAME) if met else ("order", "")
+        return Difference(f"the {what}: {say}", aspect, argument, in_names=True)
     if all(barriers):
         say = told(",".join(map(str, one.participants)) for one in launches)
         return Difference(f"the processes that meet: {say}", "participants")

@@ -157,9 +157,9 @@ def in_two_orders(races: Iterable[Race], count: int) -> str:
 
     Example:
         >>> names, lines = ("max", "jit(step)"), ("train.py:8", "train.py:5")
-        >>> in_two_orders([Race(0, (1, 2), names, lines)], 3)[:105]
-        'process 0 launched max (train.py:8) before jit(step) (train.py:5), and processes 1,2 the \
-other way around'
+        >>> in_two_orders([Race(0, (1, 2), names, lines)], 3)[:130]
+        'process 0 launched max (train.py:8) in one thread before jit(step) (train.py:5) in \
+another, and processes 1,2 the other way around'
     """
     for race in races:
         first, second = (
@@ -167,11 +167,12 @@ other way around'
             for name, line in zip(race.names, race.lines, strict=True)
         )
         return (
-            f"process {race.process} launched {first} before {second}, and "
-            f"{name_processes(race.others, count)} the other way around. mcnb had all processes "
-            "run them in one order, so the program went on. Without mcnb, the devices may run them "
-            "in different orders, and hang or compute wrong results: launch what communicates from "
-            "one thread, in an order that is the same on all processes"
+            f"process {race.process} launched {first} in one thread before {second} in another, "
+            f"and {name_processes(race.others, count)} the other way around. mcnb had all "
+            "processes run them in one order, so the program went on. Without mcnb, the devices "
+            "may run them in different orders, and hang or compute wrong results: make all "
+            "launches that communicate from one thread, in an order that is the same on all "
+            "processes"
         )
     return ""
 
@@ -484,12 +485,9 @@ def _names(verdict: Verdict, groups: Sequence[Group], count: int) -> list[str]:
     if verdict.kind in ("mismatch", "cycle") and launches:
         names = iter(told_apart(verdict, launches))
     else:
-        names = iter([launch.name for launch in launches])
+        names = iter([launch.title for launch in launches])
     named = ["" if state.launch is None else next(names) for _, state in groups]
-    for i, (ks, state) in enumerate(groups):
-        detail = detail_of(verdict, ks)
-        if state.launch is not None and detail is not None and detail.barrier:
-            named[i] = f"{state.launch.name}({detail.barrier})"
+    for i, (_, state) in enumerate(groups):
         if state.launch is not None and verdict.kind == "cycle":
             named[i] += f" of {name_processes(state.launch.participants, count)}"
     return named
@@ -497,20 +495,24 @@ def _names(verdict: Verdict, groups: Sequence[Group], count: int) -> list[str]:
 
 def _again(verdict: Verdict, groups: Sequence[Group]) -> list[str]:
     """Tell of each group, as the end of a sentence, how often it has been at the launch before."""
-    first = next((one for _, one in sorted(verdict.states.items()) if one.doing == "waits"), None)
-    return [_how_often(state, first) for _, state in groups]
+    waits = next((k for k, one in sorted(verdict.states.items()) if one.doing == "waits"), None)
+    return [_how_often(state, waits, verdict) for _, state in groups]
 
 
-def _how_often(state: ProcessState, first: ProcessState | None) -> str:
-    """Tell how often a process has been at the launch for which the first one waits."""
+def _how_often(state: ProcessState, waits: int | None, verdict: Verdict) -> str:
+    """Tell how often a process has been at its line, or at that of the first one that waits."""
+    first = None if waits is None else verdict.states[waits]
     times = state.times if first is not None else 0
     if state.doing in ("finished", "left") and state.exit is None:
         if first is not None and times > first.times:
             # It has paired off launches of different steps with those that wait.
+            if state.launches == first.launches > 0:
+                made = plural(state.launches, "launch", "launches")
+                return f" after {made}, as many as process {waits} has made"
             return f" after reaching that line {'once' if times == 1 else f'{times} times'}"
         again = a_or_an(f"{ordinal(times + 1)} time").lower()
         return f" without reaching it {again}" if times else " without reaching it"
-    if first is not None and times and state.doing == "waits" and state.where == first.where != "":
+    if times and state.doing == "waits" and state.where:
         return f", for the {ordinal(times + 1)} time"
     return ""
 
@@ -570,7 +572,7 @@ def left_waiting(states: Mapping[int, ProcessState], count: int) -> str:
     groups: dict[tuple[str, str], list[int]] = {}
     for k, state in sorted(states.items()):
         if state.doing == "waits" and state.launch is not None:
-            groups.setdefault((state.where, state.launch.name), []).append(k)
+            groups.setdefault((state.where, state.launch.title), []).append(k)
     return "; ".join(
         f"{name_processes(ks, count)} waited{f' at {where}' if where else ''} in {name}"
         for (where, name), ks in groups.items()

@@ -46,6 +46,9 @@ class Launch:
         lowered: Equal for two launches if JAX lowered them to the same program, from which XLA may
             have compiled different ones; empty if unknown.
         donated: The arguments whose memory is used for results, by position.
+        label: The name of the barrier, as Python writes it, if the computation is the one of
+            `jax.experimental.multihost_utils.sync_global_devices`. Processes that pass different
+            names do not meet.
     """
 
     name: str
@@ -58,9 +61,20 @@ class Launch:
     collectives: tuple[Collective, ...] = ()
     lowered: str = ""
     donated: tuple[int, ...] = ()
+    label: str = ""
 
     def __str__(self) -> str:
-        return " ".join((self.name, *self.arguments))
+        return self.title if self.label else " ".join((self.name, *self.arguments))
+
+    @property
+    def title(self) -> str:
+        """The name, with the label if it has one.
+
+        Example:
+            >>> Launch("sync_global_devices", "1", (0, 1), label="'saved'").title
+            "sync_global_devices('saved')"
+        """
+        return f"{self.name}({self.label})" if self.label else self.name
 
     def brief(self, most: int = 36, keep: Container[int] = ()) -> str:
         """Return the name, as many arguments as fit, and the number of others in their place.
@@ -281,12 +295,14 @@ class ProcessState:
         launch: The launch at which it waits, or for which it received a verdict.
         line: The line of that launch in the cell or the script.
         place: File and line, for a script: `"train.py:7"`.
-        launches: The number of its launches with the same participants in this cell.
+        launches: The number of its launches in this cell with the participants of that launch; if
+            it does not wait, with those of the first process that does.
         error: The text of its error, if it raised one.
         exit: How it ended, if it died.
         value: Its value of a replicated argument of the launch, if the processes' values differ.
         visits: The number of its earlier launches from the stack of the first process that waits.
-        times: The number of its earlier launches from the line of the first process that waits.
+        times: The number of its earlier launches from the line at which it waits; if it does not
+            wait, from that of the first process that does.
         caught: The exceptions that it caught, from the newest, if it has ended.
     """
 
@@ -434,8 +450,6 @@ class Detail:
             parameter; `""` stands for the only one that does, of whatever parameter.
         library: The function of a library that the learner calls there, in the learner's words, if
             a library other than JAX makes the launch.
-        barrier: The name that the learner's code gives the barrier, as Python writes it, if the
-            launch is one of `jax.experimental.multihost_utils.sync_global_devices`.
         static: Static arguments of the function, by name, as text.
         program: The compiled program, line by line.
         names: The names of the arguments, in the learner's words where JAX has its own.
@@ -462,7 +476,6 @@ class Detail:
     skip_ends: bool = False
     variables: tuple[Variable, ...] = ()
     library: str = ""
-    barrier: str = ""
     passed: Mapping[str, str] = field(default_factory=dict)
     origins: Mapping[str, Origin] = field(default_factory=dict)
     caught: tuple[Caught, ...] = ()
@@ -514,3 +527,17 @@ class Verdict:
     happened: Happened = ""
     parted: Meeting | None = None
     over: bool = False
+
+    @property
+    def only_names(self) -> bool:
+        """Whether all meet at JAX's barrier, and only the names that they pass to it differ.
+
+        Example:
+            >>> each = [Launch("sync_global_devices", "1", (0, 1), label=one) for one in "ab"]
+            >>> states = {k: ProcessState("waits", one) for k, one in enumerate(each)}
+            >>> Verdict("mismatch", states).only_names, Verdict("missing", states).only_names
+            (True, False)
+        """
+        launches = [state.launch for state in self.states.values()]
+        met = {(one.name, one.program) if one and one.label else None for one in launches}
+        return self.kind == "mismatch" and len(met) == 1 and None not in met

@@ -75,7 +75,8 @@ class Numbering:
 
     def keep(self, launch: Launch, numbered: Numbered) -> None:
         """Keep the numbers of a launch, which the referee knows now."""
-        if not launch.is_barrier:  # each has a name of its own, often, and is known only once
+        # Each barrier has a name of its own, often, and is known only once.
+        if not (launch.is_barrier or launch.label):
             self._numbers[launch] = numbered.number
         if numbered.stack < MOST_STACKS:
             self._stacks[numbered.key] = numbered.stack, numbered.place

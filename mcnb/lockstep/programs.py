@@ -179,6 +179,13 @@ def is_public(name: str) -> bool:
     )
 
 
+def is_barrier(code: CodeType | None) -> bool:
+    """Return whether a function is `jax.experimental.multihost_utils.sync_global_devices`."""
+    if code is None or code.co_name != _BARRIER:
+        return False
+    return code.co_filename.endswith(_BARRIERS_FILE)
+
+
 def barrier_name(frame: FrameType | None) -> str:
     """Return the name of the barrier that a thread launches, as Python writes it.
 
@@ -190,7 +197,7 @@ def barrier_name(frame: FrameType | None) -> str:
         ''
     """
     while frame is not None:
-        if frame.f_code.co_name == _BARRIER and frame.f_code.co_filename.endswith(_BARRIERS_FILE):
+        if is_barrier(frame.f_code):
             return repr(frame.f_locals.get("name", ""))
         frame = frame.f_back
     return ""

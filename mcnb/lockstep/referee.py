@@ -39,7 +39,8 @@ from mcnb.lockstep.model import (
 )
 from mcnb.lockstep.sameness import Sameness
 
-# Announcements match if they are of the same computation and have the same participants.
+# Announcements match if they are of the same computation, and of the same barrier if they are of
+# one, and have the same participants.
 _Key: TypeAlias = tuple[str, tuple[int, ...]]
 # The names of the lines on a stack, from the outermost.
 Stack: TypeAlias = tuple[str, ...]
@@ -175,7 +176,9 @@ class Referee:
         self._waiting: dict[_Key, dict[int, int]] = {}  # launch -> process -> thread
         self.verdicts: list[Verdict] = []
         self._parts = False  # whether the last divergence is not over
-        self._stack: Stack = ()  # of the first process that waits in the verdict
+        # Of the first process that waits in the verdict.
+        self._stack: Stack = ()
+        self._participants: tuple[int, ...] = ()
         self.meetings: list[Meeting] = []
         self.races: list[Race] = []
         self._stacks: dict[tuple[tuple[int, Stack], ...], Meeting] = {}  # of each process
@@ -349,7 +352,7 @@ class Referee:
         return self._stuck()
 
     def _key(self, launch: Launch) -> _Key:
-        return self._same.program(launch), launch.participants
+        return self._same.program(launch) + launch.label, launch.participants
 
     def _sort_anew(self) -> None:
         """Sort the announcements anew, after two classes of launches became one."""
@@ -552,7 +555,8 @@ class Referee:
             involved.update(process.waiting[thread].launch.participants)
         if not self._parts:
             (k, thread), *_ = waiters
-            self._stack = self._processes[k].waiting[thread].stack
+            first = self._processes[k].waiting[thread]
+            self._stack, self._participants = first.stack, first.key[1]
         states = {p: self._state_in_verdict(p) for p in sorted(involved)}
         parted = self._parted(waiters, involved)
         told = {k for k, _ in waiters}
@@ -617,17 +621,23 @@ class Referee:
         return best
 
     def _state_in_verdict(self, k: int) -> ProcessState:
-        """Return the state of a process with its launches from the lines of the first that waits.
+        """Return the state of a process with the number of its launches before the verdict.
 
-        They are those before the verdict.
+        They are those from its own line if it waits, and else from that of the first that does.
         """
-        state = self._state(k)
-        if self._parts and (known := self.verdicts[-1].states.get(k)) is not None:
-            return replace(state, visits=known.visits, times=known.times)
-        visits = self._processes[k].visits
-        own = self._stack[-1:]
-        times = sum(number for stack, number in visits.items() if own and stack[-1:] == own)
-        return replace(state, visits=visits.get(self._stack, 0), times=times)
+        state, process = self._state(k), self._processes[k]
+        known = self.verdicts[-1].states.get(k) if self._parts else None
+        if known is not None and (known.launch is not None or state.launch is None):
+            made = known.launches
+            return replace(state, launches=made, visits=known.visits, times=known.times)
+        at = process.diverged or next(iter(process.waiting.values()), None)
+        line, made = self._stack[-1:], process.made.get(self._participants, 0)
+        if at is not None and state.doing == "waits":
+            line, made = at.stack[-1:], state.launches
+        each = process.visits.items()
+        times = sum(number for stack, number in each if line and stack[-1:] == line)
+        visits = process.visits.get(self._stack, 0) if known is None else known.visits
+        return replace(state, launches=made, visits=visits, times=times)
 
     def _state(self, k: int) -> ProcessState:
         process = self._processes[k]

@@ -566,7 +566,8 @@ finished the cell without reaching it...
             if not self._is_unheld(k, ticket):
                 again = "diverged earlier: " if k in self._stopped else ""
                 said = f"{again}{wording.sentence}"
-                self._send(k, ["stop", ticket, said, wording.lines, verdict.kind])
+                answer = (said, wording.lines, verdict.kind, verdict.only_names)
+                self._send(k, ["stop", ticket, *answer])
         self._stopped |= {k for k, _ in hearing.waiters}
 
     def _send(self, k: int, message: Message, role: str = "launches") -> None:

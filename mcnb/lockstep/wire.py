@@ -32,7 +32,9 @@ The server sends on "launches":
     ["go", ticket]                          the launch may go ahead
     ["go", ticket, true]                    the same; the next launch of the computation is to be
                                             announced with digests
-    ["stop", ticket, message, lines, kind]  the launch will never go ahead; the verdict's kind
+    ["stop", ticket, message, lines, kind, only_names]
+                                            the launch will never go ahead; the verdict's kind, and
+                                            whether only the names of a barrier differ
     ["synced", ticket]                      all messages before "sync" were received
 
 and on "control":

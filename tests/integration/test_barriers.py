@@ -48,7 +48,8 @@ DIVERGENT: dict[str, tuple[str, str]] = {
     "other names": (
         "barrier('a' if k else 'b')",
         "mismatch: process 0 is waiting in wait_at_barrier('b'), line 1; processes 1-3 are "
-        "waiting in wait_at_barrier('a'), line 1. "
+        "waiting in wait_at_barrier('a'), line 1. Likely cause: `name` depends on a value that "
+        "differs between processes: `barrier('a' if k else 'b')` (line 1). "
         f"Hint: {HINT}",
     ),
     "other processes": (
@@ -77,6 +78,28 @@ DIVERGENT: dict[str, tuple[str, str]] = {
         "sync_global_devices('later'), line 1",
     ),
 }
+
+
+def test_names_of_jaxs_barrier_that_differ(cluster: mcnb.Cluster) -> None:
+    source = "name = f'saved by {k % 2}'\nmu.sync_global_devices(name)"
+    result = cluster.run(source)
+    assert str(result.error()) == (
+        "mismatch: processes 0,2 are waiting in sync_global_devices('saved by 0'), line 2; "
+        "processes 1,3 are waiting in sync_global_devices('saved by 1'), line 2. Likely cause: "
+        "`name` depends on a value that differs between processes: `name = f'saved by {k % 2}'` "
+        f"(line 1). Hint: {HINT}. The cluster is intact; all variables are kept"
+    )
+    assert cluster.run(NEXT).text() == "[all 4] 500.0\n"
+
+
+def test_a_program_that_expects_jaxs_error_gets_it(cluster: mcnb.Cluster) -> None:
+    source = (
+        "for name in (f'saved by {k}', 'saved'):\n"
+        "    try: mu.sync_global_devices(name); print('met')\n"
+        "    except AssertionError as error: print(type(error).__name__)"
+    )
+    assert cluster.run(source).text().startswith("[all 4] LockstepError\n        met\n")
+    assert cluster.run(NEXT).text() == "[all 4] 500.0\n"
 
 
 @pytest.mark.parametrize(("source", "says"), DIVERGENT.values(), ids=DIVERGENT)

@@ -121,8 +121,8 @@ from jax.experimental import multihost_utils
 if jax.process_index() == 0:
     multihost_utils.sync_global_devices("x")"""
 VERDICT = (
-    "missing: process 0 is waiting in sync_global_devices, line 5; process 1 finished the cell "
-    "without reaching it. "
+    "missing: process 0 is waiting in sync_global_devices('x'), line 5; process 1 finished the "
+    "cell without reaching it. "
     "Hint: this line runs only if `jax.process_index() == 0`. A collective must run on every "
     "participating process: move it out of the condition, and keep only local work such as "
     "printing inside. "

@@ -200,7 +200,7 @@ def test_one_raises_while_the_others_wait(cluster: mcnb.Cluster) -> None:
         took = since(began)
         assert str(result.error()) == (
             "process 1 raised ValueError: mine (line 3). "
-            f"Processes 0,2,3 waited at line 5 in sync_global_devices. {INTACT}"
+            f"Processes 0,2,3 waited at line 5 in sync_global_devices('x'). {INTACT}"
         )
         assert result.text().startswith("[1] ValueError in line 3\n")
         assert cluster.run(f"{COLLECTIVE}\nkept").text() == "[all 4] 5\n"

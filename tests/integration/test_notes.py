@@ -79,10 +79,10 @@ def test_threads_that_launch_in_an_order_of_their_own(cluster: mcnb.Cluster) -> 
     assert result.ok
     assert result.text() == (
         "[all 4] 15.0\n"
-        "Note: Process 0 launched max (line 8) before jit(<lambda>) (line 14), and processes 1-3 "
-        "the other way around. mcnb had all processes run them in one order, so the program went "
-        "on. Without mcnb, the devices may run them in different orders, and hang or compute wrong "
-        "results: launch what communicates from one thread, in an order that is the same on all "
-        "processes\n"
+        "Note: Process 0 launched max (line 8) in one thread before jit(<lambda>) (line 14) in "
+        "another, and processes 1-3 the other way around. mcnb had all processes run them in one "
+        "order, so the program went on. Without mcnb, the devices may run them in different "
+        "orders, and hang or compute wrong results: make all launches that communicate from one "
+        "thread, in an order that is the same on all processes\n"
     )
     assert cluster.run("print(float(jnp.max(x)))").text() == "[all 4] 15.0\n"

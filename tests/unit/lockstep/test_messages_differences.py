@@ -13,6 +13,7 @@ from mcnb.lockstep.model import (
     Collective,
     Detail,
     Launch,
+    Origin,
     ProcessState,
     SharedValue,
     Verdict,
@@ -374,6 +375,7 @@ BARRIER = (
     "advanced more often"
 )
 SAVED = Launch.barrier("saved", (0, 1))
+SYNC = Launch("sync_global_devices", "1", (0, 1), label="'saved'")
 
 
 @pytest.mark.parametrize(
@@ -392,12 +394,26 @@ SAVED = Launch.barrier("saved", (0, 1))
             "all participants of a barrier must pass the same process_ids",
         ),
         (SUM, SAVED, "", ORDER),
+        (SYNC, replace(SYNC, label="'loaded'"), "", BARRIER),
+        (SYNC, replace(SYNC, label="'loaded'", program="2"), "", ORDER),
+        (SYNC, SUM, "", ORDER),
     ],
 )
 def test_barriers_that_differ(one: Launch, two: Launch, differs: str, hint: str) -> None:
     said = sentence("mismatch", at(what=one), at(what=two))
     found = f". What differs: {differs}" if differs else ""
     assert said.rpartition(", line 4")[2] == f"{found}. Hint: {hint}"
+
+
+def test_where_the_name_of_a_barrier_begins_to_differ() -> None:
+    each = [at(what=SYNC), at(what=replace(SYNC, label="'loaded'"))]
+    origin = Origin("name", "train.py:3", "name = names[k]")
+    details = {0: Detail(origins={"": origin}), 1: Detail()}
+    assert sentence("mismatch", *each, details=details) == (
+        "mismatch: process 0 is waiting in sync_global_devices('saved'), line 4; process 1 is "
+        "waiting in sync_global_devices('loaded'), line 4. Likely cause: `name` depends on a value "
+        f"that differs between processes: `name = names[k]` (train.py:3). Hint: {BARRIER}"
+    )
 
 
 def test_barriers_that_differ_explain_more_than_an_error_elsewhere() -> None:

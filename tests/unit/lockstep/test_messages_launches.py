@@ -172,6 +172,14 @@ def test_a_line_that_all_are_at_is_quoted_once() -> None:
             "the cell after reaching that line 3 times",
         ),
         (
+            [
+                replace(at(), times=2, launches=6),
+                replace(ProcessState("left"), times=3, launches=6),
+            ],
+            "missing: process 0 is waiting in sum, line 4, for the 3rd time; process 1 exited "
+            "after 6 launches, as many as process 0 has made",
+        ),
+        (
             [at(), replace(ProcessState("left"), times=1)],
             "missing: process 0 is waiting in sum, line 4; process 1 exited after reaching that "
             "line once",
@@ -191,11 +199,12 @@ def test_how_often_a_line_was_reached(each: list[ProcessState], expected: str) -
     assert sentence("missing", *each).startswith(expected)
 
 
-def test_how_often_is_told_of_the_first_line_only() -> None:
-    each = [replace(at(), times=2), replace(at(7), times=2)]
-    assert lines("mismatch", *each)[2:4] == (
-        "[0] is waiting in sum, line 4, for the 3rd time",
-        "[1] is waiting in sum, line 7",
+def test_how_often_is_told_of_each_line() -> None:
+    each = [at(), replace(at(7), times=1), replace(at(9), times=2)]
+    assert lines("mismatch", *each)[2:5] == (
+        "[0] is waiting in sum, line 4",
+        "[1] is waiting in sum, line 7, for the 2nd time",
+        "[2] is waiting in sum, line 9, for the 3rd time",
     )
 
 

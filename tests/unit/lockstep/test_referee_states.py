@@ -143,6 +143,46 @@ def test_times_are_those_of_the_line_from_wherever_it_is_called() -> None:
     assert told == {0: (2, 4), 1: (2, 4)}
 
 
+def test_times_are_those_of_the_own_line_of_each_that_waits_also_if_it_comes_late() -> None:
+    referee = Referee(3)
+    for _ in range(2):
+        meet(referee, ALL, "a:1", "a:1", "a:1")
+    referee.announce(0, 0, OTHER, 2, stack=("a:2",))
+    stop = stop_of(referee.announce(1, 0, ALL, 1, stack=("a:1",)))
+    assert [one.times for one in stop.verdict.states.values()] == [0, 2, 0]
+    stop = stop_of(referee.announce(2, 0, ALL, 1, stack=("a:1",)))
+    assert [one.times for one in stop.verdict.states.values()] == [0, 2, 2]
+    referee.end(2, "raised", error="LockstepError")
+    assert referee.verdict is not None
+    assert [one.times for one in referee.verdict.states.values()] == [0, 2, 2]
+
+
+def test_launches_of_what_has_ended_are_those_with_the_participants_of_what_waits() -> None:
+    referee = Referee(3)
+    meet(referee, ALL, "a:1", "a:1", "a:1")
+    meet(referee, F, "a:2", "a:2")
+    referee.announce(0, 0, OTHER, 3, stack=("a:3",))
+    referee.announce(2, 0, OTHER, 3, stack=("a:3",))
+    stop = stop_of(referee.end(1, "left"))
+    assert [one.launches for one in stop.verdict.states.values()] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("lowered", ["", "a"])
+def test_processes_meet_at_a_barrier_of_one_name(lowered: str) -> None:
+    one, other = (replace(F, label=repr(name), lowered=lowered) for name in ("saved", "loaded"))
+    referee = Referee(2)
+    assert referee.announce(0, 0, one) == []
+    [ruling] = referee.announce(1, 0, one)
+    assert ruling == Go(((0, 0), (1, 0)))
+    referee.announce(0, 0, one)
+    stop = stop_of(referee.announce(1, 0, replace(other, program="another, and the same")))
+    assert (stop.verdict.kind, stop.verdict.only_names) == ("mismatch", bool(lowered))
+    for k in range(2):
+        assert referee.diverged(k)
+    [ruling] = [*referee.announce(0, 0, other), *referee.announce(1, 0, other)]
+    assert ruling == Go(((0, 0), (1, 0)))
+
+
 def test_times_of_a_line_that_is_not_known_are_not_told() -> None:
     referee = Referee(2)
     meet(referee, launch("both", 0, 1), "1", "1")

@@ -405,7 +405,7 @@ class Running:
         endings = [process.ending for process in self._processes if process.ending is not None]
         if sentence:
             told = sorted(one.process for one in self._ended if one.ended_by_us)
-            ended = f". {capital(name_processes(told))} {_were(told)} ended" if told else ""
+            ended = f". Then mcnb ended {name_processes(told)}" if told else ""
             print(f"mcnb run: {sentence}{ended}", file=sys.stderr)
         elif code == 0 and notes:
             for note in notes:

@@ -227,7 +227,8 @@ def test_those_that_do_not_listen_are_ended_too(tmp_path: Path) -> None:
     code, _, err = run(tmp_path, program)
     assert code == 7
     assert err[-1] == (
-        f"mcnb run: process 1 ended with exit code 7 (train.py:{AT + 1}). Processes 0,2 were ended"
+        f"mcnb run: process 1 ended with exit code 7 (train.py:{AT + 1}). Then mcnb ended "
+        "processes 0,2"
     )
 
 

@@ -437,7 +437,7 @@ def test_one_that_fails_ends_the_others(run: Run, capfd: Captured) -> None:
     assert capfd.readouterr() == (
         "",
         "[1] Traceback:\n[1]   line 3\n[1] ValueError: mine\n"
-        "mcnb run: process 1 raised ValueError: mine (train.py:3). Process 0 was ended\n",
+        "mcnb run: process 1 raised ValueError: mine (train.py:3). Then mcnb ended process 0\n",
     )
     # It is interrupted alone, and killed with all that it has started.
     assert (obeys.signals, obeys.times[0]) == (["SIGINT", "group SIGKILL"], 1.0)
@@ -451,7 +451,7 @@ def test_one_that_does_not_obey_is_killed(run: Run, capfd: Captured) -> None:
         run(*stubborn, Faked(ending=Ending("exit", "exit code 7", "train.py:2", 7), status=7)) == 7
     )
     assert capfd.readouterr().err == (
-        "mcnb run: process 2 ended with exit code 7 (train.py:2). Processes 0,1 were ended\n"
+        "mcnb run: process 2 ended with exit code 7 (train.py:2). Then mcnb ended processes 0,1\n"
     )
     for process in stubborn:
         assert process.signals[:2] == ["SIGINT", "group SIGKILL"]
@@ -486,7 +486,7 @@ def test_one_that_fails_and_does_not_end_is_killed(run: Run, capfd: Captured) ->
     fails, other = Faked(ending=ends, status=None, obeys=False), Faked(status=None)
     assert run(other, fails) == 7
     assert capfd.readouterr().err == (
-        "mcnb run: process 1 ended with exit code 7 (train.py:2). Process 0 was ended\n"
+        "mcnb run: process 1 ended with exit code 7 (train.py:2). Then mcnb ended process 0\n"
     )
     assert (fails.signals[0], other.signals[0]) == ("group SIGKILL", "SIGINT")
 

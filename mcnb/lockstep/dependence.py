@@ -17,11 +17,12 @@ import functools
 import inspect
 import linecache
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
+from mcnb.lockstep.changes import changed_in, conditions_around, conditions_of_changes
 from mcnb.lockstep.ranks import rank_variables
 from mcnb.lockstep.syntax import (
     DEFINITIONS,
@@ -97,23 +98,6 @@ _SEEDED = ("random", "numpy.random.mtrand")
 _NOW = frozenset(("now", "today", "utcnow"))
 # The function of JAX that calls another one for the elements of an array.
 _FROM_CALLBACK = "make_array_from_callback"
-# Methods that change what a container holds.
-_CHANGES = frozenset(
-    [
-        "add",
-        "append",
-        "appendleft",
-        "clear",
-        "discard",
-        "extend",
-        "insert",
-        "pop",
-        "popleft",
-        "remove",
-        "setdefault",
-        "update",
-    ]
-)
 # How many functions and modules deep, and how many expressions, the search goes.
 _DEEPEST, _MOST = 6, 1000
 _ANY_LINE = (0, sys.maxsize)
@@ -307,7 +291,8 @@ class Search:
                 if lines[0] == 0 and filename.startswith("<In["):  # which may run again
                     lines = _ANY_LINE
             found = self._assigned(_between(lines, values) or values, there, depth)
-            return found or self._changed(name, parsed(filename), there, depth, lines)
+            found = found or self._changed(name, parsed(filename), there, depth, lines)
+            return found or self._changed_by_functions(name, filename, depth)
         if name in index.imports:
             node, original = index.imports[name]
             return self._of_module(node, original, module, depth)
@@ -322,12 +307,21 @@ class Search:
             return None
         parts = [
             value
-            for at, value in [*assigned_in(node), *_changed_in(node)]
+            for at, value in [*assigned_in(node), *changed_in(node)]
             if not is_name(at, name) and is_name(whole_of(at), name)
         ]
-        parts += _tests_around(node, name)
+        parts += conditions_around(node, name)
         found = self._first(_between(lines, parts), scope, depth)
         return found and replace(found, is_index=False)
+
+    def _changed_by_functions(self, name: str, filename: str, depth: int) -> Asked | None:
+        """Return where it is decided whether a function changes a name of its module."""
+        if not self._varying:
+            return None
+        for test in conditions_of_changes(filename).get(name, ()):
+            if found := self.expression(test, scope_of(filename, test.lineno), depth):
+                return replace(found, is_index=False)
+        return None
 
     def _of_module(self, node: ast.ImportFrom, name: str, scope: Scope, depth: int) -> Asked | None:
         """Return where a name that is imported from another module depends on the process."""
@@ -457,27 +451,6 @@ class Search:
 
 def _between(lines: tuple[int, int], values: Iterable[ast.expr]) -> list[ast.expr]:
     return [value for value in values if lines[0] <= value.lineno <= lines[1]]
-
-
-def _tests_around(node: ast.AST, name: str) -> Iterator[ast.expr]:
-    """Yield the conditions under which a block assigns to a name or to a part of its object."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, (*DEFINITIONS, ast.ClassDef)):
-            continue
-        if isinstance(child, (ast.If, ast.While)) and any(
-            is_name(whole_of(at), name) for at, _ in [*assigned_in(child), *_changed_in(child)]
-        ):
-            yield child.test
-        yield from _tests_around(child, name)
-
-
-def _changed_in(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield the methods that a scope calls to change containers, and their arguments."""
-    for inner in of_this_scope(node):
-        match inner:
-            case ast.Call(func=ast.Attribute(attr=name) as method) if name in _CHANGES:
-                parts = [*inner.args, *(one.value for one in inner.keywords)]
-                yield method, ast.copy_location(ast.Tuple(parts), inner)
 
 
 def _is_index(value: ast.expr) -> bool:

@@ -129,6 +129,30 @@ def test_changes_that_only_some_processes_make(source: str, line: int | None) ->
         assert found(source, varying=False) is None
 
 
+F = "def f():\n    next(w)\n"
+
+
+@pytest.mark.usefixtures("no_cells")
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("w = count()\nif is_primary():\n    next(w)\nnext(w)", 2),
+        (f"w = count()\n{F}if is_primary():\n    f()\nnext(w)", 4),
+        (f"w = count()\n{F}def g():\n    f()\nif is_primary():\n    g()\nnext(w)", 6),
+        (f"w = count()\n{F}def g():\n    if is_primary():\n        f()\ng()\nnext(w)", 5),
+        ("w = []\ndef f(a):\n    while is_primary():\n        w.append(a)\nw", 3),
+        ("w = 0\ndef f():\n    global w\n    w += 1\nif is_primary():\n    f()\nw", 5),
+        (f"w = count()\n{F}if flag:\n    f()\nnext(w)", None),
+        (f"v, w = count(), count()\n{F}if is_primary():\n    f()\nnext(v)", None),
+        (f"w = count()\n{F}if is_primary():\n    print(f)\nnext(w)", None),
+        ("w = []\ndef f():\n    w = []\n    w.append(1)\nif is_primary():\n    f()\nw", None),
+        ("w = []\ndef f(w):\n    w.append(1)\nif is_primary():\n    f([])\nw", None),
+    ],
+)
+def test_changes_by_functions_that_only_some_processes_call(source: str, line: int | None) -> None:
+    assert found(source) == line
+
+
 @pytest.mark.usefixtures("no_cells")
 @pytest.mark.parametrize(
     ("source", "line", "of_elements"),

@@ -532,12 +532,15 @@ class Verdict:
     def only_names(self) -> bool:
         """Whether all meet at JAX's barrier, and only the names that they pass to it differ.
 
+        Processes that have not arrived yet do not count.
+
         Example:
             >>> each = [Launch("sync_global_devices", "1", (0, 1), label=one) for one in "ab"]
             >>> states = {k: ProcessState("waits", one) for k, one in enumerate(each)}
+            >>> states[2] = ProcessState("runs")
             >>> Verdict("mismatch", states).only_names, Verdict("missing", states).only_names
             (True, False)
         """
-        launches = [state.launch for state in self.states.values()]
+        launches = [state.launch for state in self.states.values() if state.doing != "runs"]
         met = {(one.name, one.program) if one and one.label else None for one in launches}
         return self.kind == "mismatch" and len(met) == 1 and None not in met

@@ -183,6 +183,17 @@ def test_processes_meet_at_a_barrier_of_one_name(lowered: str) -> None:
     assert ruling == Go(((0, 0), (1, 0)))
 
 
+def test_names_of_a_barrier_differ_also_while_a_process_has_not_arrived() -> None:
+    named = [replace(ALL, label=repr(name)) for name in "abc"]
+    referee = Referee(3)
+    referee.announce(0, 0, named[0])
+    for k in (1, 2):
+        assert stop_of(referee.announce(k, 0, named[k])).verdict.only_names
+    for k in range(2):
+        assert referee.announce(k, 0, ALL) == []
+    assert referee.announce(2, 0, ALL) == [Go(((0, 0), (1, 0), (2, 0)))]
+
+
 def test_times_of_a_line_that_is_not_known_are_not_told() -> None:
     referee = Referee(2)
     meet(referee, launch("both", 0, 1), "1", "1")

@@ -145,11 +145,10 @@ class Client:
         self._going: set[int] = set()  # threads whose launches go ahead, but have not begun
         self._passed: dict[int, Place] = {}
         self._tickets = itertools.count()
-        self._turn = 0
         self._told_alone = self._busy = False
         self._awake = False  # whether `_listen` looks within LOOK_S without the bell
-        self._cell = 0
-        self._stopped = -1  # the last cell in which a thread received a verdict
+        self._cell = self._turn = 0
+        self._stopped: set[int] = set()  # threads with a verdict; the main one until it goes on
         self.main: int | None = None
         self._over = False  # whether the cell is over; a script has no cells
         self._holding = True
@@ -453,8 +452,8 @@ class Client:
             self.values = values
             self._reroute(values is True)
         with self._hearing:
-            self._cell, self.main, self._over = cell, thread, False
-            self._holding = holding
+            self._cell, self.main, self._over, self._holding = cell, thread, False, holding
+            self._stopped.clear()
 
     def finish(self) -> bool:
         """End the cell; return whether threads still run the learner's code.
@@ -581,8 +580,7 @@ class Client:
         slots = [self._slots.get(ticket) for ticket in waiting]
         if any(slot is not None and slot.brief for slot in slots):
             return True
-        stopped = self._stopped == self._cell
-        return self._threads.others_run(waiting.values(), self.main, stopped=stopped)
+        return self._threads.others_run(waiting.values(), self.main, stopped=bool(self._stopped))
 
     def _listen(self) -> None:
         poller = select.poll()
@@ -634,8 +632,7 @@ class Client:
             goes_on = not waiting or waiting != waited
             if (goes_on and not self._busy) or self._others_run(waiting):
                 return
-            self._busy = False
-            self._told_alone = True
+            self._busy, self._told_alone = False, True
             quiet = ["quiet", self._cell, self._over, list(waiting)]
         self._channel.send(quiet)
 
@@ -669,7 +666,10 @@ class Client:
             if others_wait:
                 self._told_alone = False  # the thread continues, and may end without a launch
             if kind == "stop":
-                self._stopped = self._cell
+                self._stopped.add(slot.thread)
+            elif slot.thread == self.main and self._stopped and kind != "backed":
+                self._stopped.discard(slot.thread)
+                self._busy = bool(self._stopped)
             # Its cell may go on, or wait for the thread for ever; after the cell, only the threads
             # go on, and the referee hears when they end.
             if kind == "stop" or self._over:

@@ -219,6 +219,7 @@ class Threads:
 _SERVICES = frozenset(("zmq", "ipykernel", "ipyparallel", "tqdm"))
 _WORK_ITEM = concurrent.futures.thread._WorkItem.run.__code__
 _POOL_WORKER = concurrent.futures.thread._worker.__code__
+_START = threading.Thread.start.__code__
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +314,9 @@ def _is_idle(stack: list[FrameType]) -> bool:
     frame = stack[0]
     if frame.f_code is not _POOL_WORKER:
         return False
+    pool = frame.f_locals["executor_reference"]()
+    if pool is None or pool._shutdown:
+        return False  # it is about to end, which somebody may wait for
     given = frame.f_locals["work_queue"]
     if not given.empty() or any(one._state == "PENDING" for one in list(_given.get(given, ()))):
         return False
@@ -337,6 +341,8 @@ def _is_blocked(stack: list[FrameType], work: Collection[int]) -> bool:
     # Whoever notifies it releases the lock, and then takes it off the list.
     waiter, condition = frame.f_locals["waiter"], frame.f_locals["self"]
     waits = waiter.locked() and waiter in list(condition._waiters)
+    if any(frame.f_code is _START for frame in stack):
+        return False  # the thread that it starts wakes it, and may not have a frame yet
     futures = [frame.f_locals.get("self") for frame in stack]
     if any(isinstance(one, concurrent.futures.Future) and id(one) not in work for one in futures):
         return False  # it waits for work that has not begun, or that no pool of Python does

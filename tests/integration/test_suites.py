@@ -167,6 +167,32 @@ def test_a_process_in_a_library_after_a_verdict_is_not_given_up(tmp_path: Path) 
         assert [one for one in outcomes(lines) if "PASSED" not in one] == [failed]
 
 
+# Wakes the main thread, and is as invisible as native code that does.
+NATIVE = """
+source = "import threading, time\\ndef native(event):\\n    time.sleep(1)\\n    event.set()\\n"
+module = {"__name__": "tqdm.native"}
+exec(compile(source, "<native>", "exec"), module)
+native = module["native"]
+"""
+
+
+def test_a_wait_for_native_code_in_a_test_after_a_verdict(tmp_path: Path) -> None:
+    """The main thread has gone on after the verdict, so nothing that this ended holds it up."""
+    tests = (
+        "import threading\nfrom conftest import native\n"
+        "def test_it():\n    if k == 1:\n        jnp.max(x)\n"
+        "def test_waits():\n    if k == 1:\n        done = threading.Event()\n"
+        "        threading.Thread(target=native, args=(done,)).start()\n        done.wait()\n"
+    )
+    code, said, err = run(tmp_path, tests, conftest=CONFTEST + NATIVE)
+    assert (code, err) == (1, ["mcnb run: all 3 processes ended with exit code 1"])
+    for k, lines in said.items():
+        failed = "FAILED test_it" if k == 1 else "ERROR test_it"
+        found = outcomes(lines)
+        assert [one for one in found if "PASSED" not in one] == [failed]
+        assert found.count("PASSED test_after") == found.count("PASSED test_waits") == 1
+
+
 def test_processes_that_run_different_tests_are_told(tmp_path: Path) -> None:
     code, said, _ = run(tmp_path, "if k == 1:\n    def test_only_here(): pass\n")
     assert code == 1

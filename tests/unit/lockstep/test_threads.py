@@ -245,6 +245,48 @@ def test_a_loop_whose_tasks_all_wait_for_pools_is_quiet(scene: Scene) -> None:
     assert wait_until(lambda: done == [1, 1, 1])
 
 
+def test_who_starts_a_thread_goes_on_once_it_runs(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then, nothing shows that there is such a thread."""
+    name = next(n for n in ("_start_joinable_thread", "_start_new_thread") if hasattr(threading, n))
+    begin, asked = getattr(threading, name), []
+
+    def as_if_the_system_were_slow(*arguments: Any, **options: Any) -> None:
+        asked.append(functools.partial(begin, *arguments, **options))
+
+    scene.begin(scene.learner_launches)
+    assert wait_until(lambda: scene.waiting)
+    started = threading.Thread(target=int)
+    with monkeypatch.context() as patch:
+        ready, go = threading.Event(), threading.Event()
+        scene.begin(lambda: ready.set() or (go.wait() and scene.learner_calls(started.start)))
+        assert ready.wait(LATE_S)
+        patch.setattr(threading, name, as_if_the_system_were_slow)
+        go.set()
+        assert wait_until(lambda: asked)
+    assert not wait_until(scene.is_quiet, 0.3)
+    asked[0]()
+    assert wait_until(scene.is_quiet)
+    started.join()
+
+
+@pytest.mark.parametrize("given_up", ["shut down", "forgotten"])
+def test_a_thread_of_a_pool_that_is_given_up_is_about_to_end(given_up: str) -> None:
+    pool = ThreadPoolExecutor(1)
+    kept = SimpleNamespace(_shutdown=given_up == "shut down")
+    reference = (lambda: kept) if given_up == "shut down" else (lambda: None)
+    worker: Any = SimpleNamespace(
+        f_code=threads_of._POOL_WORKER,
+        f_locals={"work_queue": pool._work_queue, "executor_reference": reference},
+    )
+    assert not threads_of._is_idle([worker])
+    worker.f_locals["executor_reference"] = lambda: pool
+    assert threads_of._is_idle([worker])
+    pool.shutdown()
+    assert not threads_of._is_idle([worker])
+
+
 def test_an_event_loop_without_tasks_waits_for_another_thread(scene: Scene) -> None:
     """Libraries keep loops in threads of their own, to which they give work now and then."""
     loop = asyncio.new_event_loop()

@@ -157,8 +157,9 @@ def _named(launch: Launch, called: CodeType | None) -> Launch:
 
 def _labelled(launch: Launch, called: CodeType | None, frame: FrameType) -> Launch:
     """Return a launch with the name that is passed to JAX's barrier, if it is called."""
-    is_barrier = programs.is_barrier(called)
-    return replace(launch, label=programs.barrier_name(frame)) if is_barrier else launch
+    if not programs.synchronizes(called):
+        return launch
+    return replace(launch, label=programs.barrier_name(frame))
 
 
 def _known_as(name: str, called: CodeType | None) -> str:

@@ -454,7 +454,9 @@ def _origin(verdict: Verdict, difference: Difference) -> str:
 
 
 def _depends(origin: Origin) -> str:
-    said = f"`{origin.name}` depends on a value that differs between processes"
+    conditional = origin.source.startswith(("if ", "elif ", "while ", "match "))
+    what = "condition" if conditional else "value"
+    said = f"`{origin.name}` depends on a {what} that differs between processes"
     return f"{said}: `{origin.source}` ({origin.place})" if origin.source else said
 
 

@@ -179,7 +179,7 @@ def is_public(name: str) -> bool:
     )
 
 
-def is_barrier(code: CodeType | None) -> bool:
+def synchronizes(code: CodeType | None) -> bool:
     """Return whether a function is `jax.experimental.multihost_utils.sync_global_devices`."""
     if code is None or code.co_name != _BARRIER:
         return False
@@ -197,7 +197,7 @@ def barrier_name(frame: FrameType | None) -> str:
         ''
     """
     while frame is not None:
-        if is_barrier(frame.f_code):
+        if synchronizes(frame.f_code):
             return repr(frame.f_locals.get("name", ""))
         frame = frame.f_back
     return ""

@@ -220,6 +220,7 @@ _SERVICES = frozenset(("zmq", "ipykernel", "ipyparallel", "tqdm"))
 _WORK_ITEM = concurrent.futures.thread._WorkItem.run.__code__
 _POOL_WORKER = concurrent.futures.thread._worker.__code__
 _START = threading.Thread.start.__code__
+_RUN_UNTIL = asyncio.BaseEventLoop.run_until_complete.__code__
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,6 +371,8 @@ def _only_threads_wake(stack: list[FrameType], work: Collection[int]) -> bool:
             except RuntimeError:  # they change all the time
                 return False
             awaited = [getattr(task, "_fut_waiter", None) for task in tasks]
+            # The loop may run until a future is done that no task waits for.
+            awaited += [one.f_locals["future"] for one in stack if one.f_code is _RUN_UNTIL]
             return all(_awaits_work(one, work) for one in awaited)
     return False
 

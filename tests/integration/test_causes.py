@@ -156,7 +156,7 @@ def test_what_all_processes_caught_is_not_the_cause(cluster: mcnb.Cluster) -> No
             "names = ['loss']\nif k == 3:\n    names.append('norm')\n",
             "for name in names:",
             "2nd",
-            "`names` depends on a value that differs between processes: `if k == 3:` (line 2)",
+            "`names` depends on a condition that differs between processes: `if k == 3:` (line 2)",
             "give every process the same number of batches",
         ),
         (

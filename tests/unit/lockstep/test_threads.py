@@ -213,7 +213,8 @@ def test_the_main_thread_may_wait_for_native_code(scene: Scene) -> None:
     event.set()
 
 
-def test_native_code_may_wake_an_event_loop(scene: Scene) -> None:
+@pytest.mark.parametrize("by_a_task", [True, False])
+def test_native_code_may_wake_an_event_loop(scene: Scene, by_a_task: bool) -> None:
     loops: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     async def learner_awaits() -> None:
@@ -221,9 +222,15 @@ def test_native_code_may_wake_an_event_loop(scene: Scene) -> None:
         loops.append((loop, loop.create_future()))
         await loops[0][1]
 
+    def learner_waits() -> None:
+        loop = asyncio.new_event_loop()
+        loops.append((loop, loop.create_future()))
+        loop.run_until_complete(loops[0][1])
+        loop.close()
+
     scene.begin(scene.learner_launches)
-    scene.begin(lambda: asyncio.run(learner_awaits()))
-    assert wait_until(lambda: scene.waiting and loops)
+    scene.begin((lambda: asyncio.run(learner_awaits())) if by_a_task else learner_waits)
+    assert wait_until(lambda: scene.waiting and loops and loops[0][0].is_running())
     assert not wait_until(scene.is_quiet, 0.3)
     [(loop, future)] = loops
     loop.call_soon_threadsafe(future.set_result, None)

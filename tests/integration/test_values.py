@@ -30,6 +30,7 @@ ON_SOME = (
 )
 SAME_SEED = "Make the key from the same seed on every process"
 LED = "Likely cause: {} depends on a value that differs between processes: `{}` ({}). "
+UNDER = LED.replace("a value", "a condition")
 
 
 @pytest.fixture
@@ -164,7 +165,10 @@ def test_a_replicated_argument_that_is_not_equal(
     assert {state.line for state in result.verdict.states.values()} == {line}
     name = re.split(r"[\[: ]", differs.removeprefix("the value of argument "))[0]
     called = "[replicated(w)]" if name == "1" else name
-    led = LED.format(f"`{called}`", source.splitlines()[origin - 1].strip(), f"line {origin}")
+    led, cause = LED, source.splitlines()[origin - 1].strip()
+    if cause.startswith("if "):
+        led = UNDER
+    led = led.format(f"`{called}`", cause, f"line {origin}")
     hint = f"{HINT}({sent})" if sent else HINT
     if name == "key":
         hint = f"{HINT.partition('Compute it')[0]}{SAME_SEED}"
@@ -185,7 +189,7 @@ def test_the_whole_verdict(values_cluster: mcnb.Cluster) -> None:
         "        ----> 4 dot(x, [w])\n"
         "\n"
         "What differs: the value of argument params[0] at [0, 1]: 2.0 on processes 0-2; 3.0 on "
-        f"process 3\n{LED.format('`params`', 'if k == 3:', 'line 2').rstrip('. ')}\n{HINT}([w])\n"
+        f"process 3\n{UNDER.format('`params`', 'if k == 3:', 'line 2').rstrip('. ')}\n{HINT}([w])\n"
         "The cluster is intact; all variables are kept\n"
     )
 

@@ -36,6 +36,8 @@ from absl import flags
 from jax._src import test_multiprocess
 flags.FLAGS(["pytest", f"--num_processes={{jax.process_count()}}"])
 """
+# What `mcnb run` says of processes that never joined: what they did by themselves shows nothing.
+ALONE = "never called jax.distributed.initialize()"
 # A plugin of pytest: one process makes a launch of its own in a test, the first that is not skipped
 # of the second half.
 DIVERGE = """\
@@ -113,10 +115,14 @@ class Run:
 
 
 def netket(checkout: Path) -> Iterator[Suite]:
-    """NetKet: what test_sharding/run_test_sharding_distributed.sh runs."""
+    """NetKet: what test_sharding/run_test_sharding_distributed.sh runs.
+
+    Its own option joins the processes in a hook that pytest does not call in a conftest.py.
+    """
     files = ("test/sharding/test_sharding.py", "test/logging/test_hdf5_log.py")
     words = (*files, "--jax-distributed", "-p", "no:warnings", "-n", "0")
-    yield Suite("NetKet, sharding and hdf5", checkout, words)
+    sharded = {"NETKET_EXPERIMENTAL_SHARDING": "1"}
+    yield Suite("NetKet, sharding and hdf5", checkout, words, plugin=JOIN, variables=sharded)
 
 
 def orbax(checkout: Path) -> Iterator[Suite]:
@@ -241,8 +247,10 @@ def _run(
                     verdicts[k, test] = error
             took = ElementTree.parse(path).getroot().find("testsuite")  # noqa: S314 (our own file)
             seconds = max(seconds, float("nan" if took is None else took.get("time", "nan")))
-        said_of_it = "" if outcomes else (folder / "said").read_text()
-        return Run(outcomes, verdicts, seconds, said_of_it)
+        output = (folder / "said").read_text()
+        if ALONE in output:
+            return Run({}, {}, seconds, output)
+        return Run(outcomes, verdicts, seconds, "" if outcomes else output)
 
 
 def differing(one: Run, other: Run) -> dict[tuple[int, str], tuple[str, str]]:

@@ -18,10 +18,10 @@ HANG_S = 300
 
 
 def pytest_configure() -> None:
-    """Set how long a kernel's reply may take, and have outputs coloured as they were stored."""
+    """Set how long a kernel's reply may take, and have outputs made as they were stored."""
     from nbval.kernel import RunningKernel
 
-    for name in ("NO_COLOR", "FORCE_COLOR"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "JPY_SESSION_NAME"):
         os.environ.pop(name, None)
     await_reply = RunningKernel.await_reply
 

@@ -108,6 +108,13 @@ class Launcher(ABC):
         """
 
 
+# What the kernel's process has for itself: who it is in a program of its own, and which notebook
+# somebody has opened it for.
+_OF_THE_KERNEL = frozenset(
+    ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JPY_SESSION_NAME")
+)
+
+
 def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the cluster's processes.
 
@@ -125,11 +132,7 @@ def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[
         >>> env["XLA_FLAGS"], env["JAX_NUM_CPU_DEVICES"]
         ('--xla_dump_to=d', '2')
     """
-    env = {
-        name: value
-        for name, value in inherited.items()
-        if name not in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
-    }
+    env = {name: value for name, value in inherited.items() if name not in _OF_THE_KERNEL}
     env["XLA_FLAGS"] = without_device_count(env.get("XLA_FLAGS", ""))
     env["JAX_PLATFORMS"] = JAX_PLATFORMS[options.platform]
     env["JAX_NUM_CPU_DEVICES"] = str(options.devices_per_process)

@@ -14,6 +14,7 @@ from mcnb.cluster.result import Result
 from mcnb.messages import Display
 from mcnb.output.fold import Block, Item, Line
 from mcnb.output.text import Entry, entries, label_width, text_of
+from mcnb.pictures.pages import for_notebook
 
 # A notebook with more text is slow to scroll and to save; the result keeps all of it.
 MOST_LINES = 1000
@@ -47,7 +48,8 @@ def _show(entry: Entry) -> None:
         # Flushed before later displays, which reach the notebook on another channel.
         print(entry.text, end="", flush=True)
     if entry.item is not None and not isinstance(entry.item, Line):
-        display(dict(entry.item.data), metadata=dict(entry.item.metadata), raw=True)
+        data = for_notebook(entry.item.data)
+        display(data, metadata=dict(entry.item.metadata), raw=True)
 
 
 def shortened(blocks: Sequence[Block]) -> tuple[list[Block], int, list[Block]]:

@@ -31,7 +31,9 @@ _PROCESSES = (
     "#F0E442",  # yellow
     "#999999",  # gray
 )
+# On a page with a dark theme, all of these are others; what stands in a box of a process is not.
 INK, SOFT, PAPER, EDGE, NOBODY = "#1A1A1A", "#555555", "#FFFFFF", "#C8C8C8", "#EDEDED"
+BLACK = "#000000"
 FONT = 12.0
 TITLE_FONT = 13.0
 ADVANCE = 0.61  # width of a character, as a fraction of the font size
@@ -60,16 +62,28 @@ def color_of(process: int) -> str:
 
 
 def text_on(color: str) -> str:
-    """Return a readable text colour for a background colour: black or white.
+    """Return a readable text colour for the colour of a box: black or white, or that of the page's.
 
-    The choice is the one with the higher contrast ratio, defined in WCAG 2.1, section 1.4.3.
+    The choice is the one with the higher contrast ratio.
 
     Example:
         >>> text_on("#0072B2"), text_on("#F0E442")
-        ('#FFFFFF', '#1A1A1A')
+        ('#FFFFFF', '#000000')
     """
-    light = _luminance(color) + 0.05
-    return PAPER if 1.05 / light > light / (_luminance(INK) + 0.05) else INK
+    if color in (PAPER, NOBODY):
+        return INK
+    return max((PAPER, BLACK), key=lambda text: contrast(text, color))
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast ratio of two colours, 1 to 21, as in WCAG 2.1, section 1.4.3.
+
+    Example:
+        >>> contrast("#000000", "#FFFFFF"), round(contrast("#555555", "#FFFFFF"), 1)
+        (21.0, 7.5)
+    """
+    darker, lighter = sorted(_luminance(color) + 0.05 for color in (one, other))
+    return lighter / darker
 
 
 def paler(color: str) -> str:

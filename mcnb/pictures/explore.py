@@ -21,6 +21,7 @@ import jax
 from mcnb._text import array_type, plural
 from mcnb.errors import PictureError
 from mcnb.pictures.model import Axis, Device, Layout, MeshModel, Region, grouped
+from mcnb.pictures.pages import STYLE
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.scenes.layout import layout_scene
 
@@ -198,6 +199,7 @@ class Explorer:
             code=escape(self._code(first)),
             data=data,
             style=_STYLE,
+            theme=STYLE,
             program=_PROGRAM,
         )
 
@@ -294,7 +296,7 @@ def explore(
         except PictureError as error:
             pictures[choice] = str(error)
         else:
-            pictures[choice] = Picture(layout_scene(layout, hints=True))
+            pictures[choice] = Picture(layout_scene(layout))
     on = plural(devices, "device", "devices")
     of = plural(processes, "process", "processes")
     return Explorer(f"{array_type(kind, sizes)} on {on} of {of}", len(sizes), pictures)
@@ -320,11 +322,11 @@ def _options(texts: Sequence[str], chosen: int) -> str:
 # A page may have several of these, and one of them twice: the program finds those that have not
 # begun. A front end may run it long after it has put the contents on the page.
 _PAGE = """\
-<div class="mcnb-explore" data-mcnb><style>$style</style>
+<div class="mcnb-explore" data-mcnb><style>$style$theme</style>
 <p><strong>$title</strong></p>
 <form onsubmit="return false"><label>mesh <select name="mesh">$meshes</select></label>
 $axes</form>
-<div class="view" role="region" aria-live="polite">$view</div>
+<div class="view mcnb-picture" role="region" aria-live="polite">$view</div>
 <pre class="code">$code</pre>
 <script type="application/json">$data</script><script>$program</script></div>"""
 _STYLE = (

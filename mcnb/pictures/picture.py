@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mcnb.pictures.pages import for_notebook, in_page
 from mcnb.pictures.plot import plot
 from mcnb.pictures.scene import Scene
 from mcnb.pictures.svg import svg_of
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Picture:
-    """Picture that Jupyter shows as SVG and a terminal as text.
+    """Picture that Jupyter shows as SVG, in an open notebook with tooltips, and a terminal as text.
 
     Equal pictures are rendered to identical bytes, on every process and in every run.
 
@@ -35,8 +36,12 @@ class Picture:
         return svg_of(self.scene)
 
     def html(self) -> str:
-        """Return the picture as HTML that scrolls sideways on a narrow page."""
-        return f'<div style="overflow-x:auto">{self.svg()}</div>'
+        """Return the picture as HTML: it scrolls sideways on a narrow page, and follows its theme.
+
+        JupyterLab's themes are known, Sphinx's, Colab's and VS Code's. Pointing at a part says what
+        it is.
+        """
+        return in_page(self.svg(), self.text())
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the picture on matplotlib axes, and return the axes.
@@ -54,4 +59,4 @@ class Picture:
         return self.text()
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return {"image/svg+xml": self.svg(), "text/plain": self.text()}
+        return for_notebook({"image/svg+xml": self.svg(), "text/plain": self.text()})

@@ -33,7 +33,7 @@ class Cell:
         processes: Indices of the processes of the box, ascending; they determine its colours.
         lines: Lines of text in the box.
         copies: Number of devices that hold the same data; more than one is drawn as stripes.
-        hint: Tooltip, in pictures that have tooltips.
+        hint: Tooltip; for those who cannot see the picture, what it says.
     """
 
     processes: tuple[int, ...]

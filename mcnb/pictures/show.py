@@ -75,7 +75,7 @@ def show(
     """Show how data is laid out over devices, what a program communicates, or a cell's timeline.
 
     Only local information of JAX is used: nothing is moved or computed, so `show` can't hang, and
-    one process can call it alone. Notebooks display the picture as SVG; elsewhere, it is printed.
+    one process can call it alone. Notebooks display the picture; elsewhere, it is printed.
 
     Args:
         thing: A `Mesh` or `AbstractMesh`; an array or a `ShapeDtypeStruct`; a sharding; a PyTree of

@@ -19,10 +19,12 @@ from mcnb.pictures.drawing import (
     drawing_of,
     width_of,
 )
-from mcnb.pictures.scene import Scene
+from mcnb.pictures.scene import Grid, Scene, Table
 
+SVG_BEGINS = '<svg xmlns="http://www.w3.org/2000/svg" role="img" '
 FONTS = "ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace"
 STRIPE = 7.0
+MOST_WORDS = 64  # parts that are told in words
 
 
 def svg_of(scene: Scene) -> str:
@@ -37,10 +39,10 @@ def svg_of(scene: Scene) -> str:
     # Ids are global to the page that contains the SVG, so each picture has its own.
     key = hashlib.sha256(f"{scene.title}{scene.notes}{body}".encode()).hexdigest()[:8]
     width, height = _number(drawing.width), _number(drawing.height)
-    described = escape(" ".join(scene.notes))
+    described = escape(" ".join([*scene.notes, *words_of(scene)]))
     frame = _at(x=0.5, y=0.5, width=drawing.width - 1, height=drawing.height - 1)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" '
+        f'{SVG_BEGINS}width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" style="max-width:100%;height:auto" '
         f'aria-labelledby="t{key} d{key}" '
         f'font-family="{FONTS}" font-size="{_number(FONT)}">'
@@ -48,6 +50,26 @@ def svg_of(scene: Scene) -> str:
         f"{''.join(_patterns(drawing.boxes))}"
         f'<rect {frame} rx="6" fill="{PAPER}" stroke="{EDGE}"/>{body}</svg>'
     )
+
+
+def words_of(scene: Scene) -> list[str]:
+    """Return the contents of a scene in words, for those who cannot see it.
+
+    Example:
+        >>> words_of(Scene("", parts=(Table(("device", "holds"), (("P0", "4 B"),)),)))
+        ['device P0, holds 4 B.']
+    """
+    said = []
+    for part in scene.parts:
+        if isinstance(part, Grid):
+            said += [cell.hint for row in part.rows for cell in row if cell and cell.hint]
+        elif isinstance(part, Table):
+            for row in part.rows:
+                told = zip(part.heads, row, strict=True)
+                said.append(", ".join(f"{head} {text}".strip() for head, text in told if text))
+    if len(said) > MOST_WORDS:
+        said[MOST_WORDS:] = [f"And {len(said) - MOST_WORDS} more"]
+    return [f"{one}." for one in said]
 
 
 def _at(**values: float) -> str:

@@ -6,6 +6,7 @@ The windows are left as files in build/screenshots, to be looked at.
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import matplotlib.image
 import nbformat
 import pytest
 
-from mcnb.pictures.drawing import PAPER, color_of
+from mcnb.pictures.drawing import color_of
+from mcnb.pictures.pages import THEME
 from tests.conftest import ROOT, once
 from tests.support.jupyterlab import SCREENSHOTS, browser_page, jupyterlab, run_notebook, set_theme
 
@@ -38,10 +40,10 @@ CELLS = (
 )
 # Pictures come on another channel than the numbers of their cells, and images are decoded later.
 DRAWN = """count => {
-    const pictures = [...document.querySelectorAll('.jp-RenderedSVG')];
-    const drawn = pictures.map(picture => picture.querySelector('svg, img'));
-    return drawn.length === count && drawn.every(one => one && one.complete !== false);
+    return document.querySelectorAll('.mcnb-picture > svg').length === count;
 }"""
+PART = "[4:6, 0:4]: 8 elements, on P2.0-1"
+PAPER_OF = THEME["paper"]
 TITLES = ("Mesh 'a': 4, 'b': 2", "replicated: an array[8,4]  P('a')", "The cell took ")
 
 
@@ -84,10 +86,18 @@ def test_pictures_are_seen_in_jupyterlab(theme: str, tmp_path: Path) -> None:
         page.wait_for_function(DRAWN, arg=len(TITLES))
         assert page.get_attribute("body", "data-jp-theme-light") == str(theme == "light").lower()
         page.screenshot(path=SCREENSHOTS / f"jupyterlab_{theme}.png")
-        seen = page.query_selector_all(".jp-RenderedSVG")
+        seen = page.query_selector_all(".mcnb-picture")
         assert len(seen) == len(TITLES)
         for picture, title in zip(seen, TITLES, strict=True):
             check(picture, title, theme)
+            # As a screen reader says it: the title, and what the picture shows.
+            said = " ".join(title.split())
+            told = page.get_by_role("img", name=re.compile(re.escape(said)))
+            assert told.count() == 1
+        part = page.get_by_role("img", name=re.compile(re.escape(PART)))
+        assert part.count() == 1
+        hints = [one.text_content() for one in page.query_selector_all("rect > title")]
+        assert PART in hints
         stored = nbformat.read(tmp_path / "lessons" / "pictures.ipynb", 4)
         assert stored.cells[0].source == CELLS[0]
 
@@ -95,23 +105,21 @@ def test_pictures_are_seen_in_jupyterlab(theme: str, tmp_path: Path) -> None:
 def check(picture: Any, title: str, theme: str) -> None:
     """Check that a picture is there, large enough to be read, and drawn in its colours."""
     picture.scroll_into_view_if_needed()
-    drawn = picture.query_selector("svg, img")
+    drawn = picture.query_selector("svg")
     assert drawn.is_visible()
     box = drawn.bounding_box()
     assert 300 < box["width"] <= picture.bounding_box()["width"]
     assert box["height"] > 100
-    svg = (
-        drawn.evaluate("e => e.outerHTML")
-        if drawn.evaluate("e => e.tagName") == "svg"
-        else (drawn.evaluate("e => decodeURIComponent(e.src)"))
-    )
+    svg = drawn.evaluate("e => e.outerHTML")
     assert title in svg.replace("&#x27;", "'").replace("&#39;", "'")
     number = TITLES.index(title) + 1
     png = drawn.screenshot(path=SCREENSHOTS / f"picture_{number}_{theme}.png")
     colors = colors_of(png)
     assert all(colors[color_of(process)] > 100 for process in range(4)), colors.most_common(9)
-    # Paper of its own, whatever the theme: dark text on it can be read.
-    assert colors[PAPER] > 0.3 * colors.total()
+    light, dark = (colors[color] / colors.total() for color in PAPER_OF)
+    assert (light > 0.3 > dark) == (theme == "light"), colors.most_common(9)
+    assert (dark > 0.3 > light) == (theme == "dark"), colors.most_common(9)
+    assert not picture.query_selector("pre").is_visible()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -21,12 +21,11 @@ def layout_scene(
     bounds: bool = False,
     ids: bool = False,
     label: Label | None = None,
-    hints: bool = False,
 ) -> Scene:
     """Return the scene of a layout, with the options of `mcnb.show`.
 
-    The text in a region's box is that of `label`, or by default the names of its devices. With
-    `hints`, each box has a tooltip: which elements they are, how large, and on which devices.
+    The text in a region's box is that of `label`, or by default the names of its devices. Its
+    tooltip says which elements they are, how large, and on which devices.
     """
     label = label or _labels(layout, ids)
     cut = [sorted({region.bounds[d] for region in layout.regions}) for d in _dims(layout)]
@@ -35,9 +34,7 @@ def layout_scene(
     facets = [d for d in parted if d not in drawn]
     by_facet = grouped(layout.regions, lambda r: tuple(r.bounds[d] for d in facets))
     grids = [
-        _grid(
-            layout, regions, drawn, cut, bounds, label, _facet_title(layout, facets, where), hints
-        )
+        _grid(layout, regions, drawn, cut, bounds, label, _facet_title(layout, facets, where))
         for where, regions in by_facet.items()
     ]
     notes = list(_notes(layout, drawn, facets, len(grids)))
@@ -72,7 +69,6 @@ def _grid(
     with_bounds: bool,
     label: Label,
     title: str,
-    hints: bool,
 ) -> Grid:
     down = drawn[0] if len(drawn) == 2 else None
     across = drawn[-1] if drawn else None
@@ -83,7 +79,7 @@ def _grid(
             tuple(sorted({device.process for device in region.devices})),
             label(region),
             len(region.devices),
-            _hint(layout, region) if hints else "",
+            _hint(layout, region),
         )
         for region in regions
     }
@@ -106,9 +102,11 @@ def _grid(
 def _hint(layout: Layout, region: Region) -> str:
     """Return which elements a region has, how large they are, and which devices hold them."""
     part = ", ".join(f"{begin}:{end}" for begin, end in region.bounds)
-    kind = array_type(layout.dtype, [end - begin for begin, end in region.bounds])
-    amount = size(region.size * layout.item_bytes)
-    return f"[{part}]: {kind}, {amount}, on {ranges(region.devices)}"
+    what = plural(region.size, "element", "elements")
+    if layout.item_bytes:
+        kind = array_type(layout.dtype, [end - begin for begin, end in region.bounds])
+        what = f"{kind}, {size(region.size * layout.item_bytes)}"
+    return f"{f'[{part}]: ' if part else ''}{what}, on {ranges(region.devices)}"
 
 
 def _bound(region: Region, dim: int | None) -> Bounds | None:

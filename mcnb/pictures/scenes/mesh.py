@@ -62,7 +62,9 @@ def _cell(mesh: MeshModel, place: Index, ids: bool) -> Cell:
     for axis, i in zip(mesh.axes, place, strict=True):
         index = index * axis.size + i
     device = mesh.devices[index]
-    return Cell((device.process,), (by_id([device]) if ids else str(device),))
+    name = by_id([device]) if ids else str(device)
+    where = ", ".join(f"'{axis.name}' = {i}" for axis, i in zip(mesh.axes, place, strict=True))
+    return Cell((device.process,), (name,), hint=f"{where}: {name}" if where else name)
 
 
 def _scope(mesh: MeshModel) -> str:

@@ -292,7 +292,6 @@ def test_an_svg_says_what_it_is_to_who_cannot_see_it() -> None:
     bundle = picture._repr_mimebundle_()
     assert set(bundle) == {"image/svg+xml", "text/plain"}
     assert bundle["text/plain"] == picture.text() == str(picture)
-    assert picture.html() == f'<div style="overflow-x:auto">{picture.svg()}</div>'
 
 
 def test_matplotlib_draws_into_given_axes_and_saves(tmp_path: Any) -> None:

@@ -1,0 +1,78 @@
+"""Put pictures into pages: HTML that follows the page's theme, and has tooltips."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from mcnb.pictures.drawing import EDGE, INK, NOBODY, PAPER, SOFT
+from mcnb.pictures.svg import SVG_BEGINS
+
+# Jupyter's server sets it for the kernels of notebooks that somebody has opened. Tools that execute
+# notebooks do not, so that what they store is the same everywhere.
+_OPENED = "JPY_SESSION_NAME"
+# By the name of a CSS variable: a colour of pictures, and what replaces it on a dark page.
+THEME: Mapping[str, tuple[str, str]] = {
+    "paper": (PAPER, "#181818"),
+    "ink": (INK, "#E8E8E8"),
+    "soft": (SOFT, "#B0B0B0"),
+    "edge": (EDGE, "#4A4A4A"),
+    "nobody": (NOBODY, "#383838"),
+}
+# How dark pages say so: JupyterLab and Jupyter Notebook, sites made by Sphinx, Colab, VS Code.
+_DARK = (
+    '[data-jp-theme-light="false"]',
+    '[data-theme="dark"]',
+    'html[theme="dark"]',
+    "body.vscode-dark",
+)
+
+
+def _style() -> str:
+    light, dark = (
+        "".join(f"--mcnb-{name}:{colors[side]};" for name, colors in THEME.items())
+        for side in (0, 1)
+    )
+    on_dark = ",".join(f"{page} .mcnb-picture" for page in _DARK)
+    rules = [f".mcnb-picture{{{light}overflow-x:auto}}", f"{on_dark}{{{dark}}}"]
+    for name, (color, _) in THEME.items():
+        # White words stand in boxes that have a process's colour on every page.
+        filled = ":not(text)" if color == PAPER else ""
+        rules.append(f'.mcnb-picture {filled}[fill="{color}"]{{fill:var(--mcnb-{name})}}')
+        rules.append(f'.mcnb-picture [stroke="{color}"]{{stroke:var(--mcnb-{name})}}')
+    return "".join([*rules, ".mcnb-text{display:none}"])
+
+
+STYLE = _style()
+
+
+def in_page(svg: str, text: str = "") -> str:
+    """Return a picture as HTML, for any page; on a dark one, it is dark.
+
+    Args:
+        svg: The picture as SVG.
+        text: The picture as text, for pages that show neither SVG nor styles, such as GitHub's.
+
+    Example:
+        >>> page = in_page("<svg></svg>", "[0] <-> [1]")
+        >>> page[page.index("</style>") + 8 :]
+        '<pre class="mcnb-text">[0] &lt;-&gt; [1]</pre><svg></svg></div>'
+    """
+    instead = f'<pre class="mcnb-text">{escape(text)}</pre>' if text else ""
+    return f'<div class="mcnb-picture"><style>{STYLE}</style>{instead}{svg}</div>'
+
+
+def for_notebook(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a cell displays, with HTML for a picture of mcnb's if somebody looks at it.
+
+    In an image, as which Jupyter shows SVG, nothing follows the page and nothing can be pointed at.
+
+    Args:
+        data: Representations by their MIME types.
+    """
+    svg = data.get("image/svg+xml", "")
+    if _OPENED not in os.environ or "text/html" in data or not str(svg).startswith(SVG_BEGINS):
+        return dict(data)
+    return {"text/html": in_page(svg, data.get("text/plain", "")), **data}

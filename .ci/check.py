@@ -86,11 +86,11 @@ def types(extent: Extent) -> bool:
 
 def tests(extent: Extent) -> bool:
     """Unit tests, doctests, and tests on real processes."""
-    command = [sys.executable, "-m", "pytest", "--durations=15"]
+    command = [sys.executable, "-m", "pytest"]
     if extent.thorough:
-        command.append("--all")
-    elif extent.promises:
-        command.append("--promises")
+        command += ["--all", "--durations=100"]
+    else:
+        command += ["--promises"] * extent.promises + ["--durations=15"]
     return note(run_pytest(command, side_by_side=SIDE_BY_SIDE, cwd=ROOT), *command)
 
 

@@ -118,7 +118,8 @@ _OF_THE_KERNEL = frozenset(
 def process_environment(options: Options, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the cluster's processes.
 
-    Variables that conflict with the device count or `jax.distributed.initialize` are removed.
+    Variables that conflict with the device count or `jax.distributed.initialize` are removed, and
+    so is the one by which a kernel knows that its notebook is open.
 
     Args:
         options: The platform, the number of devices and the user's settings, which take precedence.

@@ -62,7 +62,7 @@ def color_of(process: int) -> str:
 
 
 def text_on(color: str) -> str:
-    """Return a readable text colour for the colour of a box: black or white, or that of the page's.
+    """Return a readable text colour for the colour of a box: black or white, or the page's.
 
     The choice is the one with the higher contrast ratio.
 

@@ -21,7 +21,7 @@ import jax
 from mcnb._text import array_type, plural
 from mcnb.errors import PictureError
 from mcnb.pictures.model import Axis, Device, Layout, MeshModel, Region, grouped
-from mcnb.pictures.pages import STYLE
+from mcnb.pictures.pages import STYLE, whole_page
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.scenes.layout import layout_scene
 
@@ -206,6 +206,8 @@ class Explorer:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page to an HTML file, which can be opened without a kernel or a connection.
 
+        It is dark where the reader's system is.
+
         Args:
             path: Name of the file, which ends in `.html`.
 
@@ -218,12 +220,7 @@ class Explorer:
             raise PictureError(
                 f"{file.name} must end in .html, because an explorer is an HTML page"
             )
-        file.write_text(
-            f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-            f'<meta name="viewport" content="width=device-width">'
-            f"<title>{escape(self.title)}</title></head><body>{self.html()}</body></html>\n",
-            encoding="utf-8",
-        )
+        file.write_text(whole_page(self.title, self.html()), encoding="utf-8")
 
     def _view(self, choice: Choice) -> dict[str, str]:
         found = self.pictures[choice]

@@ -30,13 +30,14 @@ _DARK = (
 )
 
 
+_LIGHT_COLORS, _DARK_COLORS = (
+    "".join(f"--mcnb-{name}:{colors[side]};" for name, colors in THEME.items()) for side in (0, 1)
+)
+
+
 def _style() -> str:
-    light, dark = (
-        "".join(f"--mcnb-{name}:{colors[side]};" for name, colors in THEME.items())
-        for side in (0, 1)
-    )
     on_dark = ",".join(f"{page} .mcnb-picture" for page in _DARK)
-    rules = [f".mcnb-picture{{{light}overflow-x:auto}}", f"{on_dark}{{{dark}}}"]
+    rules = [f".mcnb-picture{{{_LIGHT_COLORS}overflow-x:auto}}", f"{on_dark}{{{_DARK_COLORS}}}"]
     for name, (color, _) in THEME.items():
         # White words stand in boxes that have a process's colour on every page.
         filled = ":not(text)" if color == PAPER else ""
@@ -62,6 +63,32 @@ def in_page(svg: str, text: str = "") -> str:
     """
     instead = f'<pre class="mcnb-text">{escape(text)}</pre>' if text else ""
     return f'<div class="mcnb-picture"><style>{STYLE}</style>{instead}{svg}</div>'
+
+
+# A page of its own has the theme of the reader's system. Its rule counts more than the one above.
+_PAGE_STYLE = (
+    ":root{color-scheme:light dark}"
+    f"@media(prefers-color-scheme:dark){{:root .mcnb-picture{{{_DARK_COLORS}}}}}"
+)
+
+
+def whole_page(title: str, body: str) -> str:
+    """Return an HTML document, which needs no other file and follows the theme of the system.
+
+    Args:
+        title: Title of the document, as text.
+        body: Contents, as HTML.
+
+    Example:
+        >>> whole_page("x & y", "<p>text</p>").splitlines()[-2]
+        '<body><p>text</p></body>'
+    """
+    return (
+        '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{_PAGE_STYLE}</style></head>\n"
+        f"<body>{body}</body>\n</html>\n"
+    )
 
 
 def for_notebook(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcnb.errors import PictureError
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
 
 PIXELS_PER_INCH = 96.0
 POINTS_PER_INCH = 72.0
+# Formats of files, with what would differ from run to run in them.
+FORMATS: Mapping[str, Mapping[str, None]] = {".png": {}, ".pdf": {"CreationDate": None}}
+SAVED = 2 * PIXELS_PER_INCH  # for screens with small pixels, and for print
 SLIMMER = 0.94  # matplotlib's monospace font is wider if characters are set on whole pixels
 
 
@@ -26,9 +31,30 @@ def plot(scene: Scene, ax: Axes | None = None) -> Axes:
 
     drawing = drawing_of(scene)
     if ax is None:
-        size = (drawing.width / PIXELS_PER_INCH, drawing.height / PIXELS_PER_INCH)
-        figure = plt.figure(figsize=size, facecolor=PAPER)
+        figure = plt.figure(figsize=_inches(drawing), facecolor=PAPER)
         ax = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    return _on(ax, drawing)
+
+
+def save_plot(scene: Scene, file: Path) -> None:
+    """Write a scene to a file in one of the `FORMATS`; see `Picture.save`.
+
+    The figure is none of pyplot's, so no backend is chosen, and a notebook does not show it.
+    """
+    from matplotlib.figure import Figure
+
+    drawing = drawing_of(scene)
+    figure = Figure(figsize=_inches(drawing), facecolor=PAPER)
+    _on(figure.add_axes((0.0, 0.0, 1.0, 1.0)), drawing)
+    suffix = file.suffix.lower()
+    figure.savefig(file, format=suffix[1:], dpi=SAVED, metadata=dict(FORMATS[suffix]))
+
+
+def _inches(drawing: Drawing) -> tuple[float, float]:
+    return drawing.width / PIXELS_PER_INCH, drawing.height / PIXELS_PER_INCH
+
+
+def _on(ax: Axes, drawing: Drawing) -> Axes:
     ax.set_xlim(0, drawing.width)
     ax.set_ylim(drawing.height, 0)
     ax.set_aspect("equal")

@@ -57,19 +57,30 @@ def words_of(scene: Scene) -> list[str]:
 
     Example:
         >>> words_of(Scene("", parts=(Table(("device", "holds"), (("P0", "4 B"),)),)))
-        ['device P0, holds 4 B.']
+        ['device: P0, holds: 4 B.']
     """
-    said = []
+    said: list[str] = []
     for part in scene.parts:
         if isinstance(part, Grid):
-            said += [cell.hint for row in part.rows for cell in row if cell and cell.hint]
+            said += _words_of_grid(part)
         elif isinstance(part, Table):
-            for row in part.rows:
-                told = zip(part.heads, row, strict=True)
-                said.append(", ".join(f"{head} {text}".strip() for head, text in told if text))
+            said += [_words_of_row(part.heads, row) for row in part.rows]
     if len(said) > MOST_WORDS:
         said[MOST_WORDS:] = [f"And {len(said) - MOST_WORDS} more"]
-    return [f"{one}." for one in said]
+    return [one if one.endswith(".") else f"{one}." for one in said]
+
+
+def _words_of_grid(grid: Grid) -> list[str]:
+    """Return which grid it is and what its axes are, and then its boxes, row by row."""
+    axes = (("across", grid.column_axis), ("down", grid.row_axis))
+    which = [grid.title, *(f"{way}, {axis}" for way, axis in axes if axis)]
+    boxes = [cell.hint for row in grid.rows for cell in row if cell and cell.hint]
+    return [*filter(None, ["; ".join(filter(None, which))]), *boxes]
+
+
+def _words_of_row(heads: Iterable[str], row: Iterable[str]) -> str:
+    told = ((head, text) for head, text in zip(heads, row, strict=True) if text)
+    return ", ".join(f"{head}: {text}" if head else text for head, text in told)
 
 
 def _at(**values: float) -> str:

@@ -24,17 +24,27 @@ def layout_scene(
 ) -> Scene:
     """Return the scene of a layout, with the options of `mcnb.show`.
 
-    The text in a region's box is that of `label`, or by default the names of its devices. Its
-    tooltip says which elements they are, how large, and on which devices.
+    The lines in a region's box are those of `label`, its devices and then its values, or by default
+    the names of its devices. Its tooltip says which elements they are, how large, on which devices,
+    and their values.
     """
-    label = label or _labels(layout, ids)
+    lines = label or _labels(layout, ids)
+
+    def cell(region: Region) -> Cell:
+        shown = lines(region)
+        processes = tuple(sorted({device.process for device in region.devices}))
+        hint = ": ".join(
+            filter(None, [_hint(layout, region), "; ".join(shown[1:] if label else ())])
+        )
+        return Cell(processes, shown, len(region.devices), hint)
+
     cut = [sorted({region.bounds[d] for region in layout.regions}) for d in _dims(layout)]
     parted = [d for d in _dims(layout) if len(cut[d]) > 1]
     drawn = parted[-2:] if len(layout.shape) > 2 else list(_dims(layout))
     facets = [d for d in parted if d not in drawn]
     by_facet = grouped(layout.regions, lambda r: tuple(r.bounds[d] for d in facets))
     grids = [
-        _grid(layout, regions, drawn, cut, bounds, label, _facet_title(layout, facets, where))
+        _grid(layout, regions, drawn, cut, bounds, cell, _facet_title(layout, facets, where))
         for where, regions in by_facet.items()
     ]
     notes = list(_notes(layout, drawn, facets, len(grids)))
@@ -67,7 +77,7 @@ def _grid(
     drawn: Sequence[int],
     cut: Sequence[Sequence[Bounds]],
     with_bounds: bool,
-    label: Label,
+    cell: Callable[[Region], Cell],
     title: str,
 ) -> Grid:
     down = drawn[0] if len(drawn) == 2 else None
@@ -75,13 +85,7 @@ def _grid(
     if len(drawn) == 1 and len(cut[drawn[0]]) > LONG and len(layout.shape) == 1:
         down, across = drawn[0], None  # a long column is easier to read than a long row
     cells: Mapping[tuple[object, object], Cell] = {
-        (_bound(region, down), _bound(region, across)): Cell(
-            tuple(sorted({device.process for device in region.devices})),
-            label(region),
-            len(region.devices),
-            _hint(layout, region),
-        )
-        for region in regions
+        (_bound(region, down), _bound(region, across)): cell(region) for region in regions
     }
     row_bounds = [None] if down is None else list(cut[down])
     column_bounds = [None] if across is None else list(cut[across])

@@ -9,6 +9,8 @@ from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
 
+import jax
+import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -149,18 +151,44 @@ def test_a_dark_theme_is_one_of_jupyterlab_of_a_site_of_colab_or_of_vs_code() ->
 
 def test_parts_are_told_in_words() -> None:
     picture = mcnb.picture(struct((8, 4), mesh_of((4, 2), "ab"), "a"))
-    assert words_of(picture.scene)[1] == "[2:4, 0:4]: float32[2,4], 32 B, on P1.0-1."
+    assert words_of(picture.scene) == [
+        "across, dim 1: 4, whole; down, dim 0: 8, split over 'a'.",
+        "[0:2, 0:4]: float32[2,4], 32 B, on P0.0-1.",
+        "[2:4, 0:4]: float32[2,4], 32 B, on P1.0-1.",
+        "[4:6, 0:4]: float32[2,4], 32 B, on P2.0-1.",
+        "[6:8, 0:4]: float32[2,4], 32 B, on P3.0-1.",
+    ]
     root = ElementTree.fromstring(picture.svg())
     [description] = [one.text for one in root.iter(f"{SVG}desc")]
     assert str(description).endswith(words_of(picture.scene)[-1])
     hints = [one.text for one in root.iter(f"{SVG}title")][1:]
-    assert [f"{hint}." for hint in hints] == words_of(picture.scene)
+    assert [f"{hint}." for hint in hints] == words_of(picture.scene)[1:]
     of_any_type = mcnb.picture(NamedSharding(mesh_of((4, 2), "ab"), P("a", "b")), (4, 2))
-    assert words_of(of_any_type.scene)[3] == "[1:2, 1:2]: 1 element, on P1.1."
+    assert words_of(of_any_type.scene)[4] == "[1:2, 1:2]: 1 element, on P1.1."
     number = mcnb.picture(struct((), mesh_of((4, 2), "ab")))
     assert words_of(number.scene) == ["float32[], 4 B, on P0-3.0-1."]
     mesh = mcnb.picture(mesh_of((4, 2), "ab"))
-    assert words_of(mesh.scene)[3].startswith("'a' = 1, 'b' = 1: P")
+    assert words_of(mesh.scene)[0] == "across, 'b': 2; down, 'a': 4."
+    assert words_of(mesh.scene)[4].startswith("'a' = 1, 'b' = 1: P")
+
+
+def test_before_and_after_are_told_apart_in_words() -> None:
+    mesh = mesh_of((4, 2), "ab")
+    change = mcnb.picture(struct((8, 8), mesh, "a"), NamedSharding(mesh, P(None, "a")))
+    said = words_of(change.scene)
+    assert said[0] == ("before: P('a'); across, dim 1: 8, whole; down, dim 0: 8, split over 'a'.")
+    assert said[5] == (
+        "after: P(None, 'a'); across, dim 1: 8, split over 'a'; down, dim 0: 8, whole."
+    )
+    assert said[10:] == ["from: each, to: each other, bytes: 32 B."]
+
+
+def test_values_are_told_in_words() -> None:
+    array = jax.device_put(np.arange(6.0, dtype=np.float32).reshape(2, 3), jax.devices()[0])
+    picture = mcnb.picture(array, values=True)
+    assert words_of(picture.scene)[1:] == [
+        "[0:2, 0:3]: float32[2,3], 24 B, on P0.0: 0. 1. 2.; 3. 4. 5."
+    ]
 
 
 def test_of_very_many_parts_some_are_told() -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mcnb.pictures.show import picture as picture
     from mcnb.pictures.show import show as show
     from mcnb.pods.pod import Pod as Pod
+    from mcnb.worker.breakpoints import breakpoint as breakpoint  # noqa: A004
 
 __version__ = "0.1.0"
 
@@ -57,6 +58,7 @@ _HOMES = {
     "ProcessError": "messages",
     "Result": "cluster.result",
     "Verdict": "lockstep.model",
+    "breakpoint": "worker.breakpoints",
     "check": "exercises",
     "connect": "cluster.cluster",
     "current_cluster": "cluster.cluster",

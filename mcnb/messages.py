@@ -231,6 +231,21 @@ class DebuggerAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """The halt of a process at a breakpoint, until it receives a command for its debugger.
+
+    Attributes:
+        number: Counts the halts of the process; 0 if it has not halted.
+        text: What the debugger has printed since the last halt.
+        recent: The newest lines of the cell's output.
+    """
+
+    number: int = 0
+    text: str = ""
+    recent: Recent = Recent()
+
+
+@dataclass(frozen=True, slots=True)
 class Healed:
     """The result of a heal in a process.
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from mcnb._system import RunningClock
+from mcnb.cluster.conversation import Debugger
 from mcnb.cluster.execution import Execution, Watcher
 from mcnb.cluster.history import Cell, History, Push, Replay
 from mcnb.cluster.lifetime import Absence, Lifetime
@@ -182,6 +183,7 @@ class Cluster:
         timeout: float | None = None,
         watcher: Watcher | None = None,
         cell_id: str = "",
+        debugger: Debugger | None = None,
     ) -> Result:
         """Run a cell on the processes; return when every process has finished or can't finish.
 
@@ -199,6 +201,9 @@ class Cluster:
             timeout: The time limit of the cell in seconds; by default, none.
             watcher: Called about ten times a second while the cell runs.
             cell_id: The notebook's id of the cell. A replay runs only the last version of a cell.
+            debugger: Called in this thread when a process stops at a breakpoint, with the process's
+                index and what its debugger printed; returns the next command for it. Without it,
+                `breakpoint()` ends the cell with an error.
 
         Returns:
             The result of the cell. An error in the cell is stored in the result, not raised.
@@ -221,7 +226,7 @@ class Cluster:
                 self.options.values if values is None else values,
                 cell_id,
             )
-            return self._run(now, cell, watcher)
+            return self._run(now, cell, watcher, debugger)
 
     def examine(self, source: str, *, timeout: float) -> Result:
         """Run mcnb's own code on all processes, without changing the history or `last`.
@@ -589,6 +594,7 @@ class Cluster:
         processes: Processes,
         cell: Cell,
         watcher: Watcher | None = None,
+        debugger: Debugger | None = None,
         *,
         remembered: bool = True,
     ) -> Result:
@@ -598,7 +604,7 @@ class Cluster:
             self._ran = False
             self.last = Result(replies, self.options.processes)
             return self.last
-        execution = self._execution = Execution(processes, watcher)
+        execution = self._execution = Execution(processes, watcher, debugger)
         with execution.catching_ctrl_c():
             try:
                 self._ran = True
@@ -616,6 +622,7 @@ class Cluster:
                     self._history.leave_out(cell)
         if execution.asked_by_ctrl_c:
             raise KeyboardInterrupt
+        execution.raise_debugger_error()
         return self.last
 
     def _call(

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from mcnb._text import grouped
+from mcnb.cluster.conversation import Conversation, Debugger
 from mcnb.cluster.history import Cell
 from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result
@@ -41,17 +42,29 @@ class Execution:
 
     Args:
         processes: The processes.
-        watcher: Called repeatedly while the cell runs, for a live view.
+        watcher: Called repeatedly while the cell runs, for a live view, until a process stops at a
+            breakpoint.
+        debugger: Called when a process stops at a breakpoint; see `Cluster.run`.
 
     Attributes:
         asked_by_ctrl_c: Whether Ctrl-C or the stop button ended the cell.
         stage: The current step of ending the cell, in words; empty while the cell runs.
     """
 
-    def __init__(self, processes: Processes, watcher: Watcher | None = None) -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        watcher: Watcher | None = None,
+        debugger: Debugger | None = None,
+    ) -> None:
         self._processes = processes
         self._watcher = watcher
         self._presses = Presses(processes.client.wake)
+        self._conversation = debugger and Conversation(
+            lambda k, text: self._asked(debugger, k, text),
+            processes.referee.command,
+            self._presses.press,
+        )
         self._reported: set[int] = set()
         self._late = False
         self._watched_by = 0  # the id of the thread that is calling the watcher, or 0
@@ -74,7 +87,8 @@ class Execution:
             ClusterError: The connection to the processes broke, or a process can't run the cell.
         """
         arguments = cell.source, cell.label, cell.first_line, cell.checked, cell.values
-        outcome, pending = self._see_through(cell, run_cell, *arguments)
+        typed = self._conversation is not None
+        outcome, pending = self._see_through(cell, run_cell, *arguments, typed)
         if not cell.checked and outcome.verdict is not None:
             happened = _happened(outcome, pending)
             outcome.verdict = replace(outcome.verdict, happened=happened)
@@ -128,9 +142,11 @@ class Execution:
             self._report(pending)
             pending.waits = referee.waits()
             self._show(pending, "")
+            if self._conversation is not None and not (self._presses or self._processes.exits):
+                self._conversation.go_on(pending)
             if self._over(pending, outcome):
                 return None
-            return SHORT_TICK_S if pending.waits else TICK_S
+            return SHORT_TICK_S if pending.waits or self._converses else TICK_S
 
         try:
             pending.follow(patience)
@@ -156,12 +172,32 @@ class Execution:
     def _show(self, pending: Pending, stage: str, *, restarts: bool = False) -> None:
         self.stage = pending.stage = stage
         pending.replaceable = bool(self._presses) and not (restarts or self._presses.again)
-        if self._watcher is not None:
+        if self._watcher is not None and not self._converses:
             self._watched_by = threading.get_ident()
             try:
                 self._watcher(pending)
             finally:
                 self._watched_by = 0
+
+    def raise_debugger_error(self) -> None:
+        """Raise the error that the caller's debugger raised, after the cell has ended."""
+        if self._conversation is not None and self._conversation.error is not None:
+            raise self._conversation.error
+
+    @property
+    def _converses(self) -> bool:
+        """Whether a process has stopped at a breakpoint in this cell."""
+        return self._conversation is not None and self._conversation.opened
+
+    def _asked(self, debugger: Debugger, k: int, text: str) -> str:
+        """Return a command that a person types; Ctrl-C raises KeyboardInterrupt meanwhile."""
+        if threading.current_thread() is not threading.main_thread():
+            return debugger(k, text)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return debugger(k, text)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def _report(self, pending: Pending) -> None:
         """Report to the referee which processes have finished the cell."""
@@ -198,7 +234,8 @@ class Execution:
         if self._processes.exits or not pending.waiting:
             return True
         limit = self._cell.timeout
-        self._late = limit is not None and pending.clock() > limit
+        typing_s = self._conversation.typing_s if self._conversation else 0.0
+        self._late = limit is not None and pending.clock() - typing_s > limit
         if self._presses or self._late:
             outcome.interrupted = bool(self._presses)
             outcome.time_limit = None if self._presses else limit

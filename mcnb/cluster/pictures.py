@@ -88,7 +88,7 @@ def _without_values(scene: Scene) -> Scene:
         replace(
             part,
             rows=tuple(
-                tuple(cell and replace(cell, lines=cell.lines[:1]) for cell in row)
+                tuple(cell and replace(cell, lines=cell.lines[:1], hint="") for cell in row)
                 for row in part.rows
             ),
         )

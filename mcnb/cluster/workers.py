@@ -29,7 +29,7 @@ from mcnb.launchers.forkserver_client import preload
 from mcnb.lockstep.messages import exit_text
 from mcnb.lockstep.model import ProcessExit
 from mcnb.lockstep.server import Server, Waits
-from mcnb.messages import Healed, ProcessError, Progress
+from mcnb.messages import Healed, Pause, ProcessError, Progress
 from mcnb.options import Options
 from mcnb.worker.capture import LastOutput, read_crash_log
 from mcnb.worker.gpus import share
@@ -152,6 +152,12 @@ class Pending:
         data = self._results[k].data or {}
         progress: Progress = data.get("progress", Progress())
         return progress
+
+    def pause(self, k: int) -> Pause:
+        """Return the newest halt of a process at a breakpoint, which may be over."""
+        data = self._results[k].data or {}
+        pause: Pause = data.get("pause", Pause())
+        return pause
 
     def all_inactive(self, for_s: float) -> bool:
         """Return whether all processes without a reply have been inactive in JAX for so long.

@@ -747,6 +747,13 @@ def process_index() -> int:
     return int(distributed.global_state.process_id)
 
 
+def process_count() -> int:
+    """Return the number of processes, also without creating a backend."""
+    from jax._src import distributed
+
+    return int(distributed.global_state.num_processes or 1)
+
+
 def leave_alone() -> None:
     """Let this process exit without the others: at exit, JAX would wait for all of them."""
     from jax._src import api, dispatch

@@ -47,6 +47,7 @@ def check_launches(
     interrupt: Callable[[int, int], None] = lambda *_: None,
     note: Callable[[str, Place], None] | None = None,
     values: bool | None = None,
+    command: Callable[[int, str], None] = lambda *_: None,
 ) -> Client | None:
     """Check this process's launches.
 
@@ -60,6 +61,7 @@ def check_launches(
         note: Called with the name and the place of each launch that may take long, including
             launches on devices of this process alone.
         values: Whether to compare the values of replicated arguments; see `Client`.
+        command: Called in the client's own thread with commands for a debugger; see `Client`.
 
     Returns:
         The client; None, with a warning, if this version of JAX can't be checked.
@@ -87,6 +89,7 @@ def check_launches(
         values,
         _jax.launch_from_python,
         caught,
+        command,
     )
     caught.watch(places.runs, places.name)
 

@@ -88,6 +88,7 @@ class Client:
         reroute: Called to have each launch made from Python, if given True, or only the next launch
             of each computation. Native code does not know the arguments.
         caught: The exceptions that the learner's code catches.
+        command: Called with a command for the process's debugger, and the number of its halt.
 
     Raises:
         OSError: The referee can't be reached.
@@ -96,6 +97,7 @@ class Client:
     Attributes:
         values: Whether the values of replicated arguments are compared; see above.
         caught: See above.
+        alone: The error of a launch that communicates, by thread: a debugger refuses them.
         main: The thread that runs the cell, or the script, even if its frames are a library's.
         records: The launches since the last call of `take_records`.
         error: The first verdict that this process received.
@@ -117,6 +119,7 @@ class Client:
         values: bool | None = None,
         reroute: Callable[[bool], None] = lambda _: None,
         caught: CaughtExceptions | None = None,
+        command: Callable[[int, str], None] = lambda *_: None,
     ) -> None:
         self.process = process
         self.values = values
@@ -127,9 +130,8 @@ class Client:
         self.error: LockstepError | None = None
         self.error_of_thread: LockstepError | None = None
         self._detail = detail
-        self._abort = abort
         self._gone = gone
-        self._interrupt = interrupt
+        self._orders = dict[str, Any](abort=abort, interrupt=interrupt, command=command)
         self._channel = Channel(address, process, "launches")
         self._control = Channel(address, process, "control")
         self._bell, self._rung = socket.socketpair()
@@ -150,9 +152,9 @@ class Client:
         self._cell = self._turn = 0
         self._stopped: set[int] = set()  # threads with a verdict; the main one until it goes on
         self.main: int | None = None
-        self._over = False  # whether the cell is over; a script has no cells
-        self._holding = True
+        self._over, self._holding = False, True  # whether the cell is over; a script has no cells
         self._suspended: set[int] = set()
+        self.alone: dict[int, LockstepError] = {}
         self._unheard = False  # whether inputs were sent since the last synchronisation
         # How often the inputs of a launch from a stack could be sent in this cell.
         self._inputs: Counter[tuple[Launch, int]] = Counter()
@@ -257,6 +259,8 @@ class Client:
         if not launch.communicates or self._closed:
             self._record(launch, place, announced, announced)
             return None
+        if thread in self.alone:
+            raise self.alone[thread]
         # Not the thread's identifier: a finalizer may launch a computation while its thread waits.
         ticket = next(self._tickets)
         if not self._holding and launch.is_barrier:
@@ -441,9 +445,9 @@ class Client:
         Values are compared as the client's argument `values` says.
         """
         thread = threading.get_ident()
-        for ticket, slot in list(self._unmade.items()):
-            if slot.thread == thread:  # an interrupt came before it was made
-                self._unmade.pop(ticket, None)
+        # An interrupt may have come before they were made.
+        for ticket in [t for t, slot in list(self._unmade.items()) if slot.thread == thread]:
+            self._unmade.pop(ticket, None)
         self._passed.clear()
         self.caught.forget()
         self._numbering.begin()
@@ -577,8 +581,7 @@ class Client:
 
     def _others_run(self, waiting: dict[int, int]) -> bool:
         """Return whether a thread may still launch something before the waiting threads go on."""
-        slots = [self._slots.get(ticket) for ticket in waiting]
-        if any(slot is not None and slot.brief for slot in slots):
+        if any(slot and slot.brief for slot in map(self._slots.get, waiting)):
             return True
         return self._threads.others_run(waiting.values(), self.main, stopped=bool(self._stopped))
 
@@ -637,13 +640,10 @@ class Client:
         self._channel.send(quiet)
 
     def _hear(self, message: Message) -> None:
-        if message[0] == "abort":
-            self._abort(message[1])
-            return
-        if message[0] == "interrupt":
-            self._interrupt(message[1], message[2])
-            return
         kind, ticket = message[0], message[1]
+        if kind in self._orders:
+            self._orders[kind](*message[1:])
+            return
         slot = self._slots.get(ticket)
         if kind == "explain":
             self._channel.send(["detail", ticket, asdict(self._explain(ticket, slot, message[2]))])

@@ -281,6 +281,11 @@ finished the cell without reaching it...
         with self._lock:
             self._send(process, ["interrupt", self._cell, attempt], "control")
 
+    def command(self, process: int, number: int, line: str) -> None:
+        """Hand a command to the debugger of a process that has halted for the given time."""
+        with self._lock:
+            self._send(process, ["command", number, line], "control")
+
     def close(self) -> None:
         """Stop the server and close all connections, so that waiting launches go ahead."""
         self._listener.end()

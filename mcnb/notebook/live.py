@@ -85,6 +85,7 @@ class LiveView:
         """Remove the shown text."""
         if self._shown:
             clear_output()
+            self._shown = False
 
 
 def progress_lines(pending: Pending, now: float, count: int, clock: str = "") -> list[str]:

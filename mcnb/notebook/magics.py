@@ -243,6 +243,7 @@ class McjaxMagics(Magics):
                 timeout=args.timeout,
                 watcher=live,
                 cell_id=cell_id(self.shell),
+                debugger=_typing(live) if somebody_looks(self.shell) else None,
             )
         except KeyboardInterrupt:
             live.remove()
@@ -410,7 +411,7 @@ class McjaxMagics(Magics):
         print(cluster.debug("where", k).text, end="", flush=True)
         with contextlib.suppress(EOFError, KeyboardInterrupt):
             while True:
-                answer = cluster.debug(input(f"process {k} (pdb) "), k)
+                answer = cluster.debug(input(_prompt(k)), k)
                 print(answer.text, end="", flush=True)
                 if answer.ended:
                     break
@@ -570,6 +571,21 @@ _fill_in(
     [usage("%%mcjax", CELL)],
     "\n".join(option.explain(option.flags) for option in options_of(CELL)),
 )
+
+
+def _typing(live: LiveView) -> Callable[[int, str], str]:
+    """Return what asks a person for a command to the debugger of a process that has stopped."""
+
+    def ask(process: int, text: str) -> str:
+        live.remove()
+        print(text, end="", flush=True)
+        return input(_prompt(process))
+
+    return ask
+
+
+def _prompt(process: int) -> str:
+    return f"process {process} (pdb) "
 
 
 def _show_prompted(cell: NotebookCell) -> None:

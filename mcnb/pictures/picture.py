@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,11 @@ class Picture:
             mcnb.errors.PictureError: layout.gif must end in .html, .pdf, .png, .svg or .txt, ...
         """
         file = Path(path)
-        texts = {".svg": self.svg, ".html": self._page, ".txt": lambda: f"{self.text()}\n"}
+        texts: dict[str, Callable[[], str]] = {
+            ".svg": self.svg,
+            ".html": self._page,
+            ".txt": lambda: f"{self.text()}\n",
+        }
         suffix = file.suffix.lower()
         if suffix in texts:
             file.write_text(texts[suffix](), encoding="utf-8")

@@ -1,7 +1,7 @@
 """Look around in the frames of a cell's error, with the commands of Python's debugger.
 
 The commands come one by one, as calls: the process waits for none, so it answers other calls, and
-the rest of the cluster never waits for it.
+the rest of the cluster never waits for it. `breakpoints` has the debugger of a cell that runs.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import pdb
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -17,6 +18,7 @@ from mcnb._text import LIBRARY_PATH, cell_label
 from mcnb.errors import LockstepError
 from mcnb.lockstep.source import is_script
 from mcnb.output.terminal import without_escapes
+from mcnb.worker.session import ALONE
 from mcnb.worker.tracebacks import format_error, learner_entries
 
 # Commands that would run the cell on, or read what is typed at a terminal of this process.
@@ -29,13 +31,31 @@ _ENDED = (
     "The cell has ended with this error and can't go on. Look around: where, up, down, list, args, "
     "p EXPRESSION, pp EXPRESSION, or any line of Python. To leave: quit"
 )
-_ALONE = (
-    "In the debugger a process runs alone: a computation that needs other processes can't run. "
-    "This process's part of an array x: x.addressable_shards[0].data"
-)
 
 
-class Debugger(pdb.Pdb):
+class ProcessDebugger(pdb.Pdb):
+    """Python's debugger for a person who types elsewhere.
+
+    Args:
+        commands: The file from which it reads commands.
+        out: Where it prints.
+        skip: The modules that `step` passes over, as patterns.
+    """
+
+    def __init__(self, commands: Any, out: Any, skip: Iterable[str] | None = None) -> None:
+        super().__init__(stdin=commands, stdout=out, skip=skip, readrc=False, nosigint=True)
+        self.use_rawinput = False
+
+    def format_stack_entry(self, frame_lineno: tuple[FrameType, int], *args: Any) -> str:
+        """Return the text of a frame, with paths that are the same on every machine."""
+        return LIBRARY_PATH.sub("", super().format_stack_entry(frame_lineno, *args))
+
+    def error(self, msg: str) -> None:
+        """Print what went wrong in a command."""
+        super().error(ALONE if isinstance(sys.exception(), LockstepError) else msg)
+
+
+class Debugger(ProcessDebugger):
     """Python's debugger on the frames of an error, without what would resume the cell.
 
     Args:
@@ -44,8 +64,7 @@ class Debugger(pdb.Pdb):
     """
 
     def __init__(self, error: BaseException, out: Any) -> None:
-        super().__init__(stdin=io.StringIO(), stdout=out, readrc=False, nosigint=True)
-        self.use_rawinput = False
+        super().__init__(io.StringIO(), out)
         self._failed = error
         entries = learner_entries(error)
         self.reset()
@@ -66,14 +85,6 @@ class Debugger(pdb.Pdb):
             following = self.precmd(self.cmdqueue.pop(0))
             ended = bool(self.postcmd(self.onecmd(following), following))
         return ended
-
-    def format_stack_entry(self, frame_lineno: tuple[FrameType, int], *args: Any) -> str:
-        """Return the text of a frame, with paths that are the same on every machine."""
-        return LIBRARY_PATH.sub("", super().format_stack_entry(frame_lineno, *args))
-
-    def error(self, msg: str) -> None:
-        """Print what went wrong in a command."""
-        super().error(_ALONE if isinstance(sys.exception(), LockstepError) else msg)
 
     def do_exceptions(self, arg: str) -> None:
         """Print the error, with those that led to it."""

@@ -23,11 +23,12 @@ from mcnb._ipyparallel import Engine, Kernel, adopt_engine, publish_data
 from mcnb.errors import LockstepError
 from mcnb.messages import STREAMS, Stream
 from mcnb.worker import signals
+from mcnb.worker.breakpoints import Breakpoints
 from mcnb.worker.capture import CrashLog, NativeOutput, Record, RecordedStream
 from mcnb.worker.monitor import Monitor
 from mcnb.worker.rpc import Call
 from mcnb.worker.session import Session
-from mcnb.worker.shell import Worker, WorkerShell, adopt_shell, refuse_breakpoint, refuse_input
+from mcnb.worker.shell import Worker, WorkerShell, adopt_shell, refuse_input
 from mcnb.worker.textbars import draw_bars_as_text
 from mcnb.worker.tracebacks import describe_error, format_error
 
@@ -104,12 +105,17 @@ def _prepare(output: str) -> None:
     }
     record = Record(native, CrashLog(output))
     session = Session()
+    one = threading.Lock()  # two threads must not send at once
+
+    def publish(**data: Any) -> None:
+        with one:
+            publish_data(data)
+
     monitor = Monitor(
-        lambda progress: publish_data({"progress": progress}),
-        record.recent,
-        session.tracer.sample,
+        lambda progress: publish(progress=progress), record.recent, session.tracer.sample
     )
-    WorkerShell.worker = Worker(record, monitor, session, output)
+    breakpoints = Breakpoints(session, lambda pause: publish(pause=pause), record.recent)
+    WorkerShell.worker = Worker(record, monitor, session, breakpoints, output)
 
 
 def _take_over(log: logging.Logger) -> None:
@@ -128,7 +134,7 @@ def _take_over(log: logging.Logger) -> None:
     threading.excepthook = _show_thread_error
     builtins.input = refuse_input
     getpass.getpass = refuse_input
-    sys.breakpointhook = refuse_breakpoint
+    worker.breakpoints.install()
 
 
 def _show_thread_error(args: threading.ExceptHookArgs) -> None:

@@ -42,12 +42,13 @@ def run_cell(
     first_line: int,
     checked: bool,
     values: bool | None,
+    typed: bool,
 ) -> Reply:
     """Run a cell and return the reply."""
     with shell.worker.monitor.watching(label):
         shell.worker.session.begin(number, label, checked=checked, values=values)
         signals.begin(number)
-        reply: Reply = shell.run(source, label, first_line)
+        reply: Reply = shell.run(source, label, first_line, typed)
     return replace(reply, **shell.worker.session.end()._asdict())
 
 

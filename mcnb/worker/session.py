@@ -27,6 +27,11 @@ from mcnb.lockstep.wire import Address
 from mcnb.worker import signals
 from mcnb.worker.cellcode import frame_line
 
+ALONE = (
+    "In the debugger a process runs alone: a computation that needs other processes can't run. "
+    "This process's part of an array x: x.addressable_shards[0].data"
+)
+
 
 def _is_learners(filename: str) -> bool:
     return cell_label(filename) is not None or is_script(filename)
@@ -49,6 +54,8 @@ class Session:
         tracer: The tracer, which records what a cell does over time.
         newest_launch: The name and the line of the newest launch that may take long.
         newest_cell: The label of the cell that made that launch.
+        command: Called in a thread of its own with the number of a halt at a breakpoint, and a
+            command for the debugger.
     """
 
     def __init__(self) -> None:
@@ -58,6 +65,7 @@ class Session:
         self._label = ""
         self._threads_before: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self.newest_launch = self.newest_cell = ""
+        self.command: Callable[[int, str], None] = lambda *_: None
         self._suspended = False
 
     @staticmethod
@@ -86,7 +94,13 @@ class Session:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             self.client = check_launches(
-                referee, process_index, self._places, gone, signals.deliver, self._note
+                referee,
+                process_index,
+                self._places,
+                gone,
+                signals.deliver,
+                self._note,
+                command=lambda number, line: self.command(number, line),
             )
         return "; ".join(str(warning.message) for warning in caught)
 
@@ -153,6 +167,17 @@ class Session:
                 if line is not None or (runs and thread not in before):
                     found[thread] = line
         return found
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Refuse launches of this thread that need other processes, which are not making them."""
+        thread = threading.get_ident()
+        assert self.client is not None
+        self.client.alone[thread] = LockstepError(ALONE)
+        try:
+            yield
+        finally:
+            self.client.alone.pop(thread, None)
 
     @contextmanager
     def suspended(self) -> Iterator[None]:

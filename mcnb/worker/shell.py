@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import io
-import os
 import subprocess
 import sys
 import tokenize
@@ -22,6 +21,7 @@ from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
 
 from mcnb.messages import STREAMS, Reply
 from mcnb.worker import signals
+from mcnb.worker.breakpoints import TO_LOOK, Breakpoints
 from mcnb.worker.capture import Record, RecordedStream
 from mcnb.worker.cellcode import IN_PROFILER, CellCompiler, leading_blank_lines, magic_body
 from mcnb.worker.debugging import Failure
@@ -35,13 +35,6 @@ NO_INPUT = (
     "input() can't work in a %%mcjax cell: the cell runs on several processes and there is one "
     "keyboard. Read the value in an ordinary cell and hand it over: "
     "mcnb.current_cluster().push({'name': value})"
-)
-
-
-_TO_LOOK = "%mcjax debug"
-NO_BREAKPOINT = (
-    "breakpoint() ends a %%mcjax cell, because nobody can type on a process while others may wait "
-    f"for it. To look around at this line: {_TO_LOOK}"
 )
 
 
@@ -120,6 +113,7 @@ class Worker:
         record: The output of the cell.
         monitor: Reports the position and the progress of a cell.
         session: Checks and records the launches of cells.
+        breakpoints: Stop a cell where it asks for the debugger.
         output: The common path of the process's output files.
         process_index: The process's index, once it has joined the others.
         failure: The error of the newest cell, until the next one begins.
@@ -128,6 +122,7 @@ class Worker:
     record: Record
     monitor: Monitor
     session: Session
+    breakpoints: Breakpoints
     output: str
     process_index: int = 0
     failure: Failure | None = None
@@ -168,13 +163,14 @@ class WorkerShell(ZMQInteractiveShell):
         super().init_hooks()
         self.set_hook("show_in_pager", _print_page, 0)
 
-    def run(self, source: str, label: str, first_line: int) -> Reply:
+    def run(self, source: str, label: str, first_line: int, typed: bool) -> Reply:
         """Run a cell and return the reply.
 
         Args:
             source: The cell's code.
             label: The number in the notebook's prompt for the cell.
             first_line: The line of the notebook's cell on which the code begins.
+            typed: Whether a person can type commands for a debugger.
         """
         self.compile.label = label
         self.compile.first_line = first_line + leading_blank_lines(source)
@@ -187,7 +183,7 @@ class WorkerShell(ZMQInteractiveShell):
             self.worker.forget_failure()
         error: BaseException | None
         try:
-            with signals.armed():
+            with signals.armed(), self.worker.breakpoints.in_cell(typed):
                 result = self._run_here(source)
             error = result.error_before_exec
             if error is None:
@@ -268,7 +264,7 @@ class WorkerShell(ZMQInteractiveShell):
     def debugger(self, force: bool = False) -> None:
         """Say how to look around after an error: nobody can type on a process."""
         del force
-        print(f"To look around in the frames of a cell's error: {_TO_LOOK}", file=sys.stderr)
+        print(f"To look around in the frames of a cell's error: {TO_LOOK}", file=sys.stderr)
 
     def system(self, cmd: str) -> None:
         """Run `!command` without the terminal for which IPython would fork.
@@ -325,12 +321,6 @@ def _let_profiler_compile(shell: Any) -> None:
         return run_with_profiler(code, *rest)
 
     magics._run_with_profiler = compiling
-
-
-def refuse_breakpoint(*_: object, **__: object) -> None:
-    """Raise an error in place of `breakpoint` in a process, unless the user has turned it off."""
-    if os.environ.get("PYTHONBREAKPOINT") != "0":
-        raise RuntimeError(NO_BREAKPOINT)
 
 
 def refuse_input(*_: object, **__: object) -> str:

@@ -11,10 +11,11 @@ import difflib
 import linecache
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import dropwhile
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
+from typing import TypeVar
 
 from mcnb._text import LIBRARY_PATH, cell_label, cell_name, plural
 from mcnb.lockstep.advice import advice_on
@@ -22,6 +23,7 @@ from mcnb.lockstep.threads import line_at
 from mcnb.messages import ProcessError
 from mcnb.worker.cellcode import MAGIC_CALLS
 
+_T = TypeVar("_T")
 CONTEXT_LINES = 2
 MOST_FRAMES = 24
 # How much alike two names are that may be meant for each other, from 0 to 1.
@@ -148,25 +150,33 @@ def learner_entries(error: BaseException) -> list[TracebackType]:
 
     Between a magic of the cell and the code that it runs, the frames are IPython's own.
     """
+    return _learners(_entries(error), lambda entry: entry.tb_frame)
 
-    def is_before_cell(entry: TracebackType) -> bool:
+
+def learner_frames(frames: Sequence[FrameType]) -> list[FrameType]:
+    """Return the frames of a stack, from the outermost, as `learner_entries` of a traceback."""
+    return _learners(list(frames), lambda frame: frame)
+
+
+def _learners(stack: list[_T], frame_of: Callable[[_T], FrameType]) -> list[_T]:
+    def is_before_cell(one: _T) -> bool:
         # A cell with an empty label is mcnb's own.
-        return not cell_label(entry.tb_frame.f_code.co_filename)
+        return not cell_label(frame_of(one).f_code.co_filename)
 
-    shown = _without_magics(list(dropwhile(is_before_cell, _entries(error))))
-    return [one for one in shown if not _is_hidden(one.tb_frame)]
+    shown = _without_magics(list(dropwhile(is_before_cell, stack)), frame_of)
+    return [one for one in shown if not _is_hidden(frame_of(one))]
 
 
-def _without_magics(entries: list[TracebackType]) -> list[TracebackType]:
-    """Leave out the entries from a magic of a cell to the code of the cell that it runs."""
-    codes = [entry.tb_frame.f_code for entry in entries]
+def _without_magics(stack: list[_T], frame_of: Callable[[_T], FrameType]) -> list[_T]:
+    """Leave out what is between a magic of a cell and the code of the cell that it runs."""
+    codes = [frame_of(one).f_code for one in stack]
     for number, code in enumerate(codes):
         if number and code in MAGIC_CALLS:
             cell = codes[number - 1].co_filename
             inside = next((i for i in range(number, len(codes)) if codes[i].co_filename == cell), 0)
             if inside:
-                return entries[: number - 1] + _without_magics(entries[inside:])
-    return entries
+                return stack[: number - 1] + _without_magics(stack[inside:], frame_of)
+    return stack
 
 
 def _is_hidden(frame: FrameType) -> bool:

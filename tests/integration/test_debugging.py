@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import threading
 import time
+from typing import Any
 
 import pytest
 
 import mcnb
+from mcnb.cluster.conversation import INTRODUCTION, SEVERAL
 from mcnb.output.terminal import without_escapes
 from tests.conftest import Notebook
 from tests.support.people import at_a_debugger
@@ -91,9 +93,8 @@ def test_a_breakpoint(failing: mcnb.Cluster) -> None:
     error = result.error()
     assert error is not None
     assert str(error) == (
-        "all 4 processes raised RuntimeError: breakpoint() ends a %%mcjax cell, because nobody "
-        "can type on a process while others may wait for it. To look around at this line: "
-        "%mcjax debug (line 2)"
+        "all 4 processes raised RuntimeError: breakpoint() ends this cell, because nobody can "
+        "type here. To look around at this line: %mcjax debug (line 2)"
     )
     for k in range(4):
         assert failing.debug("where", k).text == (
@@ -180,4 +181,183 @@ def test_a_person_types(command: str) -> None:
         "0\n> <In[3]>(4)<module>()\n-> f(0)\nNone\n"
         "The cell has ended with this error and can't go on. Look around: where, up, down, list, "
         "args, p EXPRESSION, pp EXPRESSION, or any line of Python. To leave: quit\n"
+    )
+
+
+class Typist:
+    """A person who answers each stop with the next line, and sees what was printed before."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+        self.seen: list[tuple[int, str]] = []
+
+    def __call__(self, process: int, text: str) -> str:
+        self.seen.append((process, text))
+        return self.lines.pop(0)
+
+
+STEP = "def step(x):\n    {}\n    y = total(x)\n    print('done')\n    return float(y)\nstep(x)"
+
+
+def test_one_process_stops_and_the_others_wait_for_it(failing: mcnb.Cluster) -> None:
+    typist = Typist("where", "p k", "p total(x)", "next", "next", "p float(y)", "continue")
+    result = failing.run(STEP.format("if k == 2: breakpoint()"), label="7", debugger=typist)
+    assert result.ok
+    assert result.text() == "[all 4] done\n[all 4] 496.0\n"
+    assert [process for process, _ in typist.seen] == [2] * 7
+    at_2 = "> <In[7]>(2)step()\n-> if k == 2: breakpoint()\n"
+    assert [text for _, text in typist.seen] == [
+        f"{INTRODUCTION}{at_2}",
+        f"  <In[7]>(6)<module>()\n-> step(x)\n{at_2}",
+        "2\n",
+        ALONE,
+        "> <In[7]>(3)step()\n-> y = total(x)\n",
+        "> <In[7]>(4)step()\n-> print('done')\n",
+        "496.0\n",
+    ]
+
+
+def test_all_processes_stop(failing: mcnb.Cluster) -> None:
+    typist = Typist("process 3", "p k", "continue all")
+
+    def ask(process: int, text: str) -> str:
+        if not typist.seen:  # until all of them have stopped
+            execution = failing._execution
+            assert execution is not None
+            at_end = time.monotonic() + 60
+            while not all(pending.pause(k).number for k in range(4)):
+                assert time.monotonic() < at_end
+                pending.wait(0.05)
+        return typist(process, text)
+
+    pending: Any = None
+
+    def watch(one: Any) -> None:
+        nonlocal pending
+        pending = one
+
+    source = STEP.format("breakpoint()")
+    result = failing.run(source, label="7", debugger=ask, watcher=watch)
+    assert result.ok
+    assert result.text() == "[all 4] done\n[all 4] 496.0\n"
+    stopped = "> <In[7]>(2)step()\n-> breakpoint()\n"
+    seen = [(process, text.replace(SEVERAL, "")) for process, text in typist.seen]
+    assert seen == [(0, f"{INTRODUCTION}{stopped}"), (3, stopped), (3, "3\n")]
+
+
+def test_a_process_that_waits_for_stopped_ones(failing: mcnb.Cluster) -> None:
+    typist = Typist("next", "next", "c", "p 'last'", "c")
+    source = STEP.format("import mcnb; mcnb.breakpoint('0-1')")
+    result = failing.run(source, label="7", debugger=typist)
+    assert result.ok
+    (_, first), (_, second), (third, told), (last, after), (_, again) = typist.seen
+    assert first.startswith(INTRODUCTION)
+    assert second == "> <In[7]>(3)step()\n-> y = total(x)\n"
+    waits = "process 0 is waiting for others in jit(sum), line 3\n"
+    stopped = "> <In[7]>(2)step()\n-> import mcnb; mcnb.breakpoint('0-1')\n"
+    assert (third, told) == (1, f"{waits}{stopped}")
+    assert (last, after) == (0, "> <In[7]>(4)step()\n-> print('done')\n")
+    assert again == "'last'\n"
+
+
+def test_a_stop_in_the_debugger_ends_the_cell(failing: mcnb.Cluster) -> None:
+    for line in ("quit", KeyboardInterrupt, EOFError):
+
+        def ask(process: int, text: str, line: Any = line) -> str:
+            if isinstance(line, str):
+                return line
+            raise line
+
+        result = failing.run(STEP.format("if k == 1: breakpoint()"), debugger=ask)
+        assert result.interrupted
+        assert result.aftermath == (
+            "All 4 processes (lines 2, 3) were interrupted. The cluster is intact; all variables "
+            "are kept"
+        )
+        assert failing.run("print(float(total(x)))").text() == "[all 4] 496.0\n"
+
+
+def test_a_verdict_reaches_the_debugger(failing: mcnb.Cluster) -> None:
+    typist = Typist("next", "next", "next", "p k", "c")
+    source = "if k == 1: breakpoint()\nif k != 1: total(x)\njax.jit(jnp.max)(x)"
+    result = failing.run(source, label="7", debugger=typist)
+    assert result.verdict is not None
+    assert result.verdict.kind == "mismatch"
+    assert typist.seen[3][1].startswith(
+        "mcnb.errors.LockstepError: mismatch: processes 0,2,3 are waiting in jit(sum) f32[8,4], "
+        "line 2; process 1 is waiting in jit(max) f32[8,4], line 3. Hint: line 2 runs only if "
+    )
+    assert typist.seen[4] == (1, "1\n")
+    assert failing.run("print(float(total(x)))").ok
+
+
+def test_a_process_that_is_killed_in_the_debugger(failing: mcnb.Cluster) -> None:
+    typist = Typist("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    result = failing.run(STEP.format("if k == 2: breakpoint()"), debugger=typist)
+    assert [*result.exits] == [2]
+    assert failing.run("1").ok
+
+
+def test_time_in_the_debugger_does_not_count(failing: mcnb.Cluster) -> None:
+    typist = Typist("c")
+
+    def ask(process: int, text: str) -> str:
+        time.sleep(1.5)  # longer than the limit
+        return typist(process, text)
+
+    result = failing.run(STEP.format("if k == 2: breakpoint()"), debugger=ask, timeout=1)
+    assert result.ok
+
+
+def test_an_error_of_the_callers_debugger(failing: mcnb.Cluster) -> None:
+    def ask(process: int, text: str) -> str:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        failing.run(STEP.format("if k == 1: breakpoint()"), debugger=ask)
+    assert failing.last is not None
+    assert failing.last.interrupted
+    assert failing.run("print(float(total(x)))").ok
+
+
+def test_nothing_of_the_debugger_is_left(failing: mcnb.Cluster) -> None:
+    names = "sorted(name for name in globals() if name.startswith('__'))"
+    before = failing.run(names).text()
+    typist = Typist("n", "n", "b 4", "c", "c")
+    source = "breakpoint() if k == 0 else None\nfor i in range(2):\n    float(total(x))\n1 / k"
+    result = failing.run(source, debugger=typist)
+    assert set(result.errors) == {0}
+    assert failing.run(names).text() == before
+    assert failing.run("import sys; print(sys.gettrace())").text() == "[all 4] None\n"
+
+
+@pytest.mark.parametrize("kind", ["post-mortem", "continue", "quit", "step", "late"])
+def test_sessions_of_each_kind(failing: mcnb.Cluster, kind: str) -> None:
+    """A hundred of each were tried; these are some of them."""
+    for number in range(6):
+        k = number % 4
+        if kind == "post-mortem":
+            fail(failing)
+            failing.debug("where")
+        else:
+            lines = {
+                "continue": ["p x", "c"],
+                "quit": ["p x", "q"],
+                "step": ["n"] * 3 + ["c"],
+                "late": ["!import time; time.sleep(0.5)", "c"],
+            }[kind]
+            result = failing.run(STEP.format(f"if k == {k}: breakpoint()"), debugger=Typist(*lines))
+            assert result.interrupted == (kind == "quit"), number
+        assert failing.run("print(float(total(x)))").text() == "[all 4] 496.0\n", number
+
+
+def test_a_person_stops_at_a_breakpoint() -> None:
+    said = at_a_debugger(
+        ["%load_ext mcnb", "%mcjax start -n 2 -d 1", "%%mcjax\nimport mcnb, jax"],
+        "%%mcjax\nk = jax.process_index()\nmcnb.breakpoint(1)\nprint('k', k)",
+        ["p k", "n", "c"],
+    )
+    assert without_escapes("".join(said)) == (
+        f"{INTRODUCTION}> <In[4]>(3)<module>()\n-> mcnb.breakpoint(1)\n1\n"
+        "> <In[4]>(4)<module>()\n-> print('k', k)\n[0] k 0\n[1] k 1\n"
     )

@@ -219,6 +219,19 @@ ELSEWHERE = {
     'mcnb.explore((8, 4)).save("layouts.html")': (
         "unit/pictures/test_explore.py::test_jupyter_and_a_file_have_the_same_page"
     ),
+    'mcnb.picture(x).save("x.png")': (
+        "unit/pictures/test_saving.py::test_an_image_has_two_pixels_for_each_of_the_drawing"
+    ),
+    "mcnb.picture(x).html()": (
+        "unit/pictures/test_pages.py::test_a_page_has_the_picture_as_it_is_and_as_text"
+    ),
+    "cluster.run(source, debugger=ask)": (
+        "integration/test_debugging.py::test_an_error_of_the_callers_debugger"
+    ),
+    "mcnb.breakpoint(2)": "integration/test_debugging.py::test_a_person_stops_at_a_breakpoint",
+    'mcnb.breakpoint("0,2-3")': (
+        "integration/test_debugging.py::test_a_process_that_waits_for_stopped_ones"
+    ),
     "import jax": "unit/pods/test_pod.py::test_the_page_on_pods",
     "lambda: 1 collective, 3.15 MB sent by each device": (
         "unit/pods/test_pod.py::test_the_page_on_pods"
@@ -466,6 +479,7 @@ def test_the_session_of_the_moving_picture(empty_notebook: Notebook) -> None:
     assert shown[3].startswith("LockstepError: Processes diverged: a participant is missing\n")
 
 
+@pytest.mark.promise("each command of the pages has a test")
 def test_each_command_has_a_test() -> None:
     executed = [cell for cell, _ in SESSION] + [one[0] for one in SHELL]
     said = {span for page in PAGES for span in spans(page) if COMMAND.fullmatch(span)}
@@ -481,6 +495,7 @@ def test_each_command_has_a_test() -> None:
     assert (set(ELSEWHERE) | set(NOT)) - said == set()
 
 
+@pytest.mark.promise("each command of the pages has a test")
 def test_tests_elsewhere_are_there() -> None:
     for test in ELSEWHERE.values():
         path, _, name = test.partition("::")

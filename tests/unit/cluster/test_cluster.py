@@ -50,8 +50,11 @@ class Execution:
     ran: list[Any]
     outcome: Outcome
 
-    def __init__(self, processes: object, watcher: object = None) -> None:
+    def __init__(self, processes: object, watcher: object = None, debugger: object = None) -> None:
         assert processes == "processes"
+
+    def raise_debugger_error(self) -> None:
+        """There is none."""
 
     def catching_ctrl_c(self) -> Any:
         from contextlib import nullcontext

@@ -188,7 +188,7 @@ def replies(**more: Any) -> dict[int, Any]:
 def test_a_cell_is_called_with_all_that_belongs_to_it(asked: list[Any]) -> None:
     processes = Processes(Call({0: Reply(value="1"), 2: Reply(value="3")}))
     result = run(processes, 0, 2, values=False)
-    assert processes.called == [("run_cell", (NUMBER, "x = 1", "4", 2, True, False), (0, 2))]
+    assert processes.called == [("run_cell", (NUMBER, "x = 1", "4", 2, True, False, False), (0, 2))]
     assert (result.value, result.ok, result.text()) == ({0: "1", 2: "3"}, True, "")
     assert asked == []
 

@@ -17,7 +17,7 @@ TWO = Options(processes=2, devices_per_process=3)
 
 def scene(*lines: str, title: str = "x: int32[2]") -> Scene:
     """Return a scene of an array, with the values of each device."""
-    cells = tuple(Cell((k,), (f"P{k}.0", line)) for k, line in enumerate(lines))
+    cells = tuple(Cell((k,), (f"P{k}.0", line), hint=line) for k, line in enumerate(lines))
     return Scene(title, (), (Grid((cells,)),))
 
 

@@ -628,9 +628,20 @@ def test_a_cell_is_run_as_its_line_says(
                 "values": False,
                 "timeout": "3",
                 "cell_id": "",
+                "debugger": None,
             },
         ),
-        ("y", {"processes": None, "label": "7", "first_line": 2, "timeout": None, "cell_id": ""}),
+        (
+            "y",
+            {
+                "processes": None,
+                "label": "7",
+                "first_line": 2,
+                "timeout": None,
+                "cell_id": "",
+                "debugger": None,
+            },
+        ),
     ]
     assert capsys.readouterr().out == "[all 2] mine\n" * 2
     assert (view.shown, view.now) == ([], "")

@@ -96,7 +96,7 @@ def test_both_stand_side_by_side() -> None:
         "256 B stay where they are."
     )
     assert re.search(r"each +each other +64 B", picture.text())
-    assert picture.svg().count("after: P()") == 1
+    assert picture.svg().count(">after: P()<") == 1
 
 
 def test_nothing_moves() -> None:

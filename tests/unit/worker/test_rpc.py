@@ -68,12 +68,12 @@ def cells(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_a_cell_and_what_it_launched(cells: list[int]) -> None:
     shell: Any = Shell()
-    told = run_cell(shell, 7, "x", "3", 2, False, True)
+    told = run_cell(shell, 7, "x", "3", 2, False, True, True)
     assert told == Reply(value="8", launches=(LAUNCH,), busy=True, caught=(FULL,), trace=TRACE)
     assert shell.done == [
         ("watched", "3"),
         ("begun", 7, "3", {"checked": False, "values": True}),
-        ("ran", "x", "3", 2),
+        ("ran", "x", "3", 2, True),
         "not watched",
         "ended",
     ]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from IPython.display import clear_output, display
+from IPython.display import DisplayHandle, clear_output, display
 
 from mcnb._text import grouped, label, name_processes
 from mcnb.cluster.workers import Pending
@@ -38,6 +38,7 @@ class LiveView:
         now = time.monotonic()
         self._next, self._next_output = now + FIRST_S, now + FIRST_OUTPUT_S
         self._shown = False
+        self._handle: DisplayHandle | None = None  # of what is shown
         # Shown above the rest.
         self.title = ""
         self._stage = ""
@@ -78,14 +79,25 @@ class LiveView:
         """Show a text in place of the last one."""
         if self._looked_at:
             clear_output(wait=True)
-            display({"text/plain": text}, raw=True)
+            self._handle = display({"text/plain": text}, raw=True, display_id=True)
             self._shown = True
+
+    def end_with(self, text: str) -> None:
+        """Leave a text in place of the last one; nothing is removed any more.
+
+        A request for input may follow. It comes by another channel, so a front end could also
+        remove the prompt if the output were cleared here.
+        """
+        if self._shown and self._handle is not None:
+            self._handle.update({"text/plain": text.rstrip("\n")}, raw=True)
+            self._shown = False
+        else:
+            print(text, end="", flush=True)
 
     def remove(self) -> None:
         """Remove the shown text."""
         if self._shown:
             clear_output()
-            self._shown = False
 
 
 def progress_lines(pending: Pending, now: float, count: int, clock: str = "") -> list[str]:

@@ -577,8 +577,7 @@ def _typing(live: LiveView) -> Callable[[int, str], str]:
     """Return what asks a person for a command to the debugger of a process that has stopped."""
 
     def ask(process: int, text: str) -> str:
-        live.remove()
-        print(text, end="", flush=True)
+        live.end_with(text)
         return input(_prompt(process))
 
     return ask

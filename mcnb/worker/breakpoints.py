@@ -21,11 +21,14 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import IPython.core.debugger
+
 from mcnb._text import cell_label
 from mcnb.lockstep import _jax
+from mcnb.lockstep.threads import module_of, stack_of
 from mcnb.messages import Pause, Recent
 from mcnb.options import process_set
-from mcnb.worker.debugging import ProcessDebugger
+from mcnb.worker.debugging import ProcessDebugger, is_learners
 from mcnb.worker.tracebacks import learner_frames
 
 if TYPE_CHECKING:
@@ -111,6 +114,9 @@ class CellDebugger(ProcessDebugger):
     Args:
         prompt: Where it prints, and reads its commands.
         session: Refuses what the person types and what needs other processes.
+
+    Attributes:
+        asks: Whether it waits for a command, or executes one.
     """
 
     def __init__(self, prompt: Prompt, session: Session) -> None:
@@ -119,6 +125,7 @@ class CellDebugger(ProcessDebugger):
         self._modules: dict[int, dict[str, Any]] = {}
         self._session = session
         self._follows = True
+        self.asks = False
 
     def stop_at(self, frame: FrameType) -> None:
         """Stop at a line, and return when the person lets the process go on.
@@ -129,22 +136,26 @@ class CellDebugger(ProcessDebugger):
         sys.settrace(None)
         self.reset()
         self._follows = True
-        outer: FrameType | None = frame
-        while outer is not None:
-            outer.f_trace = self.trace_dispatch
-            self.botframe = outer
-            outer = outer.f_back
+        stack = stack_of(frame)
+        self.botframe = stack[-1]
         self.interaction(frame, None)
         if self.quitting:
             raise bdb.BdbQuit
-        # Only now: until here, it would follow the lines of this module.
+        # Only now: until here, it would follow the lines of this module, and a command may have
+        # stopped at another breakpoint.
         if self._follows:
+            for one in stack:
+                one.f_trace = self.trace_dispatch
             sys.settrace(self.trace_dispatch)
 
     def interaction(self, *args: Any, **keywords: Any) -> None:
         """Read and execute commands until one of them lets the process go on."""
-        with self._session.alone():
-            super().interaction(*args, **keywords)
+        self.asks = True
+        try:
+            with self._session.alone():
+                super().interaction(*args, **keywords)
+        finally:
+            self.asks = False
 
     def _cmdloop(self) -> None:
         self.cmdloop()  # without pdb's own handling of KeyboardInterrupt, which ends the cell here
@@ -155,8 +166,19 @@ class CellDebugger(ProcessDebugger):
         self._follows = bool(self.breaks)
 
     def stop_here(self, frame: FrameType) -> bool:
-        """Return whether to stop in a frame: not in what IPython runs to show a cell's value."""
-        return bool(super().stop_here(frame)) and _serves_cell(frame)
+        """Return whether to stop in a frame.
+
+        It does not stop in what IPython runs to show a cell's value, nor in what a module that is
+        passed over, such as JAX, calls in other libraries.
+        """
+        if not super().stop_here(frame) or not _serves_cell(frame):
+            return False
+        outer: FrameType | None = frame
+        while outer is not None and not is_learners(outer):
+            if self.is_skipped_module(module_of(outer)):
+                return False
+            outer = outer.f_back
+        return True
 
     def user_call(self, frame: FrameType, argument_list: Any) -> None:
         """Pass over the begin of a statement of a cell: its line follows."""
@@ -169,6 +191,11 @@ class CellDebugger(ProcessDebugger):
             self.set_step()
         else:
             super().user_return(frame, return_value)
+
+    def user_exception(self, frame: FrameType, exc_info: Any) -> None:
+        """Stop at an error, but not at the end of a generator or a coroutine, which raises, too."""
+        if _serves_cell(frame) and not (exc_info[0] is StopIteration and exc_info[2] is None):
+            super().user_exception(frame, exc_info)
 
     def setup(self, f: FrameType | None, tb: Any) -> Any:
         """Prepare the stack, from the learner's first frame on."""
@@ -209,7 +236,7 @@ def _serves_cell(frame: FrameType) -> bool:
     """Return whether a frame is a cell's, or of what the cell calls without IPython between."""
     outer: FrameType | None = frame
     while outer is not None and cell_label(outer.f_code.co_filename) is None:
-        if str(outer.f_globals.get("__name__", "")).partition(".")[0] in ("IPython", "ipykernel"):
+        if module_of(outer).partition(".")[0] in ("IPython", "ipykernel"):
             return False
         outer = outer.f_back
     return outer is not None
@@ -260,14 +287,16 @@ class Breakpoints:
             raise RuntimeError(NOBODY_TYPES)
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(NOT_HERE)
-        if self._debugger is None:
-            self._debugger = CellDebugger(self._prompt, self._session)
-        self._debugger.stop_at(_caller())
+        debugger = self._debugger
+        if debugger is None or debugger.asks:  # a command may call what has a breakpoint
+            debugger = CellDebugger(self._prompt, self._session)
+        self._debugger = self._debugger or debugger
+        debugger.stop_at(_caller())
 
     def install(self) -> None:
         """Replace what stops a program in a debugger."""
         sys.breakpointhook = self.stop
-        pdb.set_trace = self.stop
+        pdb.set_trace = IPython.core.debugger.set_trace = self.stop
 
 
 def _caller() -> FrameType:

@@ -72,7 +72,7 @@ class Debugger(ProcessDebugger):
         self._frames = [frame for frame, _ in self.stack]
         shown = {entry.tb_frame for entry in entries}
         self.stack: list[tuple[FrameType, int]] = [one for one in self.stack if one[0] in shown]
-        own = [i for i, (frame, _) in enumerate(self.stack) if _is_learners(frame)]
+        own = [i for i, (frame, _) in enumerate(self.stack) if is_learners(frame)]
         self.curindex = own[-1]
         self.curframe = self.stack[self.curindex][0]
         self.curframe_locals = self.curframe.f_locals
@@ -101,7 +101,8 @@ class Debugger(ProcessDebugger):
             frame.f_globals.pop("__pdb_convenience_variables", None)
 
 
-def _is_learners(frame: FrameType) -> bool:
+def is_learners(frame: FrameType) -> bool:
+    """Return whether a frame runs code of a cell, or of a file of the learner's."""
     filename = frame.f_code.co_filename
     return bool(cell_label(filename)) or is_script(filename)
 

@@ -173,11 +173,13 @@ class Session:
         """Refuse launches of this thread that need other processes, which are not making them."""
         thread = threading.get_ident()
         assert self.client is not None
+        before = self.client.alone.get(thread)
         self.client.alone[thread] = LockstepError(ALONE)
         try:
             yield
         finally:
-            self.client.alone.pop(thread, None)
+            if before is None:
+                self.client.alone.pop(thread, None)
 
     @contextmanager
     def suspended(self) -> Iterator[None]:

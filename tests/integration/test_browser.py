@@ -187,3 +187,61 @@ def test_names_of_the_processes_are_offered_in_jupyterlab(tmp_path: Path) -> Non
         page.keyboard.press("Shift+Tab")
         page.wait_for_selector(".jp-Tooltip >> text=8 devices of 4 processes")
         page.screenshot(path=SCREENSHOTS / "tooltip.png")
+
+
+STEP = """%%mcjax
+import time, mcnb, jax
+def step(rows):
+    time.sleep(1.5)  # until the live view is shown
+    mcnb.breakpoint(2)
+    total = sum(rows)
+    return total
+step([1, 2, jax.process_index()])"""
+
+
+# The prompt of the line before stays for a moment.
+EMPTY_PROMPT = """() => {
+    const prompts = [...document.querySelectorAll('.jp-Stdin-input')];
+    return prompts.length === 1 && !prompts[0].value;
+}"""
+
+
+def type_command(page: Any, line: str) -> None:
+    page.wait_for_function(EMPTY_PROMPT)
+    page.fill(".jp-Stdin-input", line)
+    page.press(".jp-Stdin-input", "Enter")
+
+
+def test_a_person_debugs_in_jupyterlab(tmp_path: Path) -> None:
+    """What is typed and what comes of it stays below the cell, and the stop button ends it."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    sources = ["%load_ext mcnb\n%mcjax start -n 4 -d 1", STEP]
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
+    with browser_page(height=1100) as page, jupyterlab(tmp_path) as about:
+        nbformat.write(notebook, tmp_path / "lessons" / "debug.ipynb")
+        page.goto(f"{about['url']}lab/tree/debug.ipynb?reset&token={about['token']}")
+        page.wait_for_selector("text=/ [|] Idle$/")
+        page.click("text=Run >> nth=0")
+        page.click("text=Run All Cells >> nth=0")
+        for line in ("p rows", "next", "next", "p total"):
+            type_command(page, line)
+            assert "have been running" not in page.inner_text(".jp-CodeCell >> nth=1")
+            page.wait_for_selector(f"text='process 2 (pdb)  {line}'")
+        page.wait_for_function(EMPTY_PROMPT)
+        page.screenshot(path=SCREENSHOTS / "jupyterlab_debugger.png")
+        type_command(page, "continue")
+        page.wait_for_selector("text=/3.*6/")
+        page.wait_for_selector("text=/ [|] Idle$/")
+        page.screenshot(path=SCREENSHOTS / "jupyterlab_debugged.png")
+        shown = page.inner_text(".jp-CodeCell >> nth=1")
+        for text in ("[1, 2, 2]", "-> total = sum(rows)", "-> return total", "\n5\n"):
+            assert text in shown
+        # Again, and the stop button while the prompt is open.
+        page.click("text=Run >> nth=0")
+        page.click("text=Run All Cells >> nth=0")
+        page.wait_for_function(EMPTY_PROMPT)
+        page.click("[data-command='notebook:interrupt-kernel'], [title^='Interrupt']")
+        page.wait_for_selector("text=/The cluster is intact; all variables are kept/")
+        page.screenshot(path=SCREENSHOTS / "jupyterlab_debugger_stopped.png")

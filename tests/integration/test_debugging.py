@@ -320,6 +320,33 @@ def test_an_error_of_the_callers_debugger(failing: mcnb.Cluster) -> None:
     assert failing.run("print(float(total(x)))").ok
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def g():\n    yield 1\n    breakpoint()\n    yield 2\nlist(g())",
+        "async def f():\n    import pdb\n    pdb.set_trace()\n    return [1, 2]\nawait f()",
+        "@jax.jit\ndef f():\n    breakpoint()\n    return jnp.arange(2) + 1\nf().tolist()",
+        "from IPython.core.debugger import set_trace\n\nset_trace()\nrows = [1, 2]\nrows",
+    ],
+)
+def test_stepping_past_the_end_of_a_cell_ends_it(failing: mcnb.Cluster, source: str) -> None:
+    typist = Typist("n", "n", "n")
+    result = failing.run(source, processes=2, label="7", debugger=typist)
+    assert result.text() == "[2] [1, 2]\n"
+    lines = source.splitlines()
+    names = {"def g():": "g", "async def f():": "f", "@jax.jit": "f"}
+    function = names.get(lines[0], "<module>")
+    places = [f"> <In[7]>({n}){function}()\n-> {lines[n - 1].strip()}\n" for n in (3, 4)]
+    if function == "<module>":
+        places.append("> <In[7]>(5)<module>()\n-> rows\n")
+    if lines[0] == "@jax.jit":
+        places.append(
+            "--Return--\n> <In[7]>(4)f()->JitTracer(int32[2])\n-> return jnp.arange(2) + 1\n"
+        )
+    assert [text.removeprefix(INTRODUCTION) for _, text in typist.seen] == places
+    assert failing.run("print(float(total(x)))").ok
+
+
 def test_nothing_of_the_debugger_is_left(failing: mcnb.Cluster) -> None:
     names = "sorted(name for name in globals() if name.startswith('__'))"
     before = failing.run(names).text()

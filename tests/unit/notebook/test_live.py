@@ -63,12 +63,18 @@ class Screen:
         if not wait:
             self.shown = ""
 
-    def display(self, data: dict[str, str], raw: bool) -> None:
+    def display(self, data: dict[str, str], raw: bool, display_id: bool) -> Screen:
         assert raw
+        assert display_id
         assert self.cleared  # or the last text would stay
         self.cleared = False
         self.shown = data["text/plain"]
         self.times += 1
+        return self
+
+    def update(self, data: dict[str, str], raw: bool) -> None:
+        assert raw
+        self.shown = data["text/plain"]
 
 
 @pytest.fixture
@@ -108,6 +114,21 @@ def test_what_was_not_shown_is_not_removed(screen: Screen) -> None:
     screen.shown = "output of the cell"
     view.remove()
     assert screen.shown == "output of the cell"
+
+
+def test_a_text_takes_the_place_of_what_is_shown_and_nothing_is_cleared(
+    screen: Screen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A prompt that comes by another channel would be cleared, too."""
+    view = LiveView(4, looked_at=True)
+    view.show("running")
+    screen.cleared = False
+    view.end_with("> line\n")
+    assert (screen.shown, capsys.readouterr().out) == ("> line", "")
+    view.end_with("3\n")
+    view.remove()
+    assert (screen.shown, screen.cleared) == ("> line", False)
+    assert capsys.readouterr().out == "3\n"
 
 
 def test_nothing_is_shown_of_a_cell_that_has_ended(screen: Screen) -> None:

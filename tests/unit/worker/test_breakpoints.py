@@ -115,6 +115,21 @@ def test_line_by_line_through_a_function_and_the_statements_of_the_cell() -> Non
     ]
 
 
+def test_a_command_stops_at_a_breakpoint_of_what_it_calls() -> None:
+    typed = ["scale([4], 2)", "p rows", "next", "c", "p rows", "next", "c"]
+    process = Process(*typed)
+    process.run()
+    assert process.shown == [
+        at(2, "scale"),
+        at(2, "scale"),
+        "[4]\n",
+        at(3, "scale"),
+        "2.0\n",
+        "[1, 2, 3]\n",
+        at(3, "scale"),
+    ]
+
+
 def test_the_stack_begins_at_the_cell() -> None:
     where = "  <In[3]>(5)<module>()\n-> first = scale([1, 2, 3], 2)\n" + at(2, "scale")
     up = "> <In[3]>(5)<module>()\n-> first = scale([1, 2, 3], 2)\n"
@@ -175,10 +190,16 @@ def test_the_display_of_a_value_is_not_stepped_through() -> None:
     assert halts("n", "s", "c", source=source, show=displayed) == [
         at(line, "<module>", source=source) for line in (1, 2, 3)
     ]
-    called = calling("jax.interpreters", calling("helper", object))
-    assert halts("n", "s", "c", source=source, show=called) == [
-        at(1, "<module>", source=source),
-        at(2, "<module>", source=source),
+
+
+def test_what_jax_calls_in_libraries_is_not_stepped_through() -> None:
+    source = "stop()\nshow()\ndone = 1\n"
+    helper = calling("helper", object)
+    places = [at(line, "<module>", source=source) for line in (1, 2, 3)]
+    by_jax = calling("jax.interpreters", calling("collections", helper))
+    assert halts("n", "s", "c", source=source, show=by_jax) == places
+    assert halts("n", "s", "c", source=source, show=helper) == [
+        *places[:2],
         "--Call--\n> <helper>(1)call()\n",
     ]
 

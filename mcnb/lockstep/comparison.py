@@ -209,8 +209,8 @@ def _first_difference(
     # How many processes have an element there that no process before them has.
     new = np.zeros(where.shape, int)
     for i, one in enumerate(elements[1:], 1):
-        new += np.logical_and.reduce([differ(one, other) for other in elements[:i]])
-    at = int(np.where(where, new + 1, 0).argmax())
+        new += np.all([differ(one, other) for other in elements[:i]], axis=0)
+    at = int(np.argmax(np.where(where, new + 1, 0)))
     return at, [_text(one[at]) for one in elements]
 
 

@@ -6,21 +6,13 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from mcnb._system import RunningClock
-from mcnb.cluster.conversation import Debugger
-from mcnb.cluster.execution import Execution, Watcher
 from mcnb.cluster.history import Cell, History, Push, Replay
 from mcnb.cluster.lifetime import Absence, Lifetime
-from mcnb.cluster.outcome import healing
-from mcnb.cluster.result import Result
 from mcnb.cluster.shielding import to_the_end
-from mcnb.cluster.variables import difference, table
-from mcnb.cluster.workers import Pending, Processes
 from mcnb.errors import CellError, ClusterError
-from mcnb.lockstep.comparison import Question
-from mcnb.messages import DebuggerAnswer, Healed, ProcessError, Reply
 from mcnb.options import (
     CONNECTED,
     LOCAL,
@@ -31,10 +23,18 @@ from mcnb.options import (
     seconds,
     words,
 )
-from mcnb.pictures.picture import Picture
-from mcnb.pictures.scene import Scene
-from mcnb.worker import rpc, survey
-from mcnb.worker.cellcode import syntax_error
+
+# The other modules are imported where they are needed, beside a fork server that preloads: they
+# take as long as half of an import of JAX.
+if TYPE_CHECKING:
+    from mcnb.cluster.conversation import Debugger
+    from mcnb.cluster.execution import Execution, Watcher
+    from mcnb.cluster.result import Result
+    from mcnb.cluster.workers import Pending, Processes
+    from mcnb.lockstep.comparison import Question
+    from mcnb.messages import DebuggerAnswer, Healed
+    from mcnb.pictures.picture import Picture
+    from mcnb.pictures.scene import Scene
 
 
 class Cluster:
@@ -265,6 +265,8 @@ class Cluster:
             CellError: A process has no such value, or the value can't be sent.
             ClusterError: The cluster is not running, or broke.
         """
+        from mcnb.worker import rpc
+
         return self._call(rpc.pull, name, processes=processes)
 
     def __mcnb_picture__(
@@ -290,6 +292,8 @@ class Cluster:
             CellError: A process has no such value, or the value can't be drawn.
             ClusterError: The cluster is not running, or broke.
         """
+        from mcnb.worker import rpc
+
         return self._call(rpc.scene, expression, args, options, processes=None)
 
     def variables(self, processes: str | int | Iterable[int] | None = None) -> str:
@@ -304,6 +308,9 @@ class Cluster:
         Raises:
             ClusterError: The cluster is not running, or broke.
         """
+        from mcnb.cluster.variables import table
+        from mcnb.worker import survey
+
         return table(self._call(survey.variables, processes=processes), self.options.processes)
 
     def compare(self, name: str, processes: str | int | Iterable[int] | None = None) -> str:
@@ -320,6 +327,9 @@ class Cluster:
             CellError: The expression can't be evaluated.
             ClusterError: The cluster is not running, or broke.
         """
+        from mcnb.cluster.variables import difference
+        from mcnb.worker import survey
+
         with self._lock:
 
             def ask(question: Question) -> Mapping[int, Any]:
@@ -367,6 +377,9 @@ class Cluster:
             ClusterError: The process has no error to look at, or the cluster is not running.
             OptionError: There is no such process.
         """
+        from mcnb.messages import ProcessError
+        from mcnb.worker import rpc
+
         with self._lock:
             self._lifetime.ready()
             if process is None:
@@ -380,7 +393,7 @@ class Cluster:
                     f"There is no error to look at on process {process}: the last cell ended "
                     "without one there, or its variables were restored since"
                 )
-            return cast(DebuggerAnswer, answer)
+            return cast("DebuggerAnswer", answer)
 
     def push(
         self, values: Mapping[str, Any], processes: str | int | Iterable[int] | None = None
@@ -395,6 +408,8 @@ class Cluster:
             CellError: A value can't be sent.
             ClusterError: The cluster is not running, or broke.
         """
+        from mcnb.worker import rpc
+
         for name in values:
             if not name.isidentifier():
                 raise CellError(f"{name!r} is not a valid variable name")
@@ -423,6 +438,8 @@ class Cluster:
             The answers, by process, of those processes that exist and answer in time. None is asked
             while a cell runs, or while one has not answered the call before.
         """
+        from mcnb.messages import ProcessError
+
         if not self._lock.acquire(blocking=False):
             return {}
         try:
@@ -474,6 +491,8 @@ class Cluster:
         Raises:
             ClusterError: The cluster is not running, or could not be healed.
         """
+        from mcnb.cluster.outcome import healing
+
         with self._lock:
             processes = self._lifetime.ready()
             healed: dict[int, Healed] = {}
@@ -598,6 +617,11 @@ class Cluster:
         *,
         remembered: bool = True,
     ) -> Result:
+        from mcnb.cluster.execution import Execution
+        from mcnb.cluster.result import Result
+        from mcnb.messages import Reply
+        from mcnb.worker.cellcode import syntax_error
+
         error = syntax_error(cell.source, cell.label, cell.first_line)
         if error is not None:
             replies = {k: Reply(error=error) for k in cell.targets}
@@ -636,6 +660,8 @@ class Cluster:
         self, function: Any, *args: Any, processes: str | int | Iterable[int] | None
     ) -> tuple[Result, dict[int, Any]]:
         """Call one of mcnb's own functions in processes; return its result, and the values."""
+        from mcnb.cluster.execution import Execution
+
         with self._lock:
             targets = self._targets(processes)
             execution = self._execution = Execution(self._lifetime.ready())

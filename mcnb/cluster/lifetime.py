@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib.metadata
+import os
 import sys
 import threading
 import warnings
@@ -12,13 +13,17 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from mcnb._text import release
-from mcnb.cluster.outcome import Outcome, aftermath, died_sentence
 from mcnb.cluster.shielding import delayed_ctrl_c, in_thread, to_the_end
-from mcnb.cluster.workers import Processes, start_processes
 from mcnb.errors import ClusterError, McnbError, OptionError
+from mcnb.launchers.base import process_environment
+from mcnb.launchers.forkserver_client import preload
 from mcnb.options import Options
+
+if TYPE_CHECKING:
+    from mcnb.cluster.workers import Processes
 
 OLDEST_JAX = (0, 8)
 # Code that runs in lost processes can't continue in any case.
@@ -113,6 +118,11 @@ class Lifetime:
     def _start(self, tell: Callable[[str], object] | None = None) -> None:
         check_jax()
         try:
+            if self._options.ours:
+                # First of all: a fork server imports JAX while this process imports the rest.
+                preload(process_environment(self._options, os.environ), gently=False)
+            from mcnb.cluster.workers import start_processes
+
             start_processes(self._options, self._accept, tell or _telling_a_terminal())
         except OptionError:
             raise
@@ -154,6 +164,7 @@ class Lifetime:
 
     def lose(self) -> str:
         """End the lost processes and start new ones, in the background; describe the effect."""
+        from mcnb.cluster.outcome import Outcome, aftermath
 
         def recover(lost: Processes | None) -> None:
             if lost is not None:
@@ -198,6 +209,8 @@ class Lifetime:
         if self.processes is None:
             raise ClusterError(self.absence_sentence())
         if self.processes.exits:
+            from mcnb.cluster.outcome import died_sentence
+
             try:
                 died = died_sentence(self.processes.died(), self._options.processes)
             except ClusterError as error:

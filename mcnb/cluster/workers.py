@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import queue
 import signal
 import threading
@@ -16,7 +15,7 @@ from mcnb._system import LOOPBACK, RunningClock
 from mcnb._text import grouped, name_processes
 from mcnb.cluster.shielding import delayed_ctrl_c, in_thread
 from mcnb.errors import ClusterError
-from mcnb.launchers.base import Launcher, process_environment
+from mcnb.launchers.base import Launcher
 from mcnb.launchers.exits import (
     CONTROLLER,
     FORKSERVER,
@@ -25,7 +24,6 @@ from mcnb.launchers.exits import (
     process_index,
     process_name,
 )
-from mcnb.launchers.forkserver_client import preload
 from mcnb.lockstep.messages import exit_text
 from mcnb.lockstep.model import ProcessExit
 from mcnb.lockstep.server import Server, Waits
@@ -72,7 +70,7 @@ class Pending:
         replaceable: Whether another press of stop, after a first one, replaces the processes.
 
     Args:
-        results: ipyparallel's results, by process.
+        results: The answers of the engines, by process.
         inbox: A queue that receives an item when all processes have replied, or another event
             occurs.
         lost: Called with a process whose engine ipyparallel reports as dead, if the launcher does
@@ -81,11 +79,11 @@ class Pending:
 
     def __init__(
         self,
-        results: dict[int, Any],
+        results: Mapping[int, Any],
         inbox: queue.SimpleQueue[None],
         lost: Callable[[int], None] | None = None,
     ) -> None:
-        self._results = results
+        self._results = dict(results)
         self._lost = lost
         self._gone: set[int] = set()
         self._inbox = inbox
@@ -117,7 +115,7 @@ class Pending:
             happened = False
         for k in [k for k in self.waiting - self._gone if self._results[k].done()]:
             try:
-                self.answers[k] = self._results[k].get()
+                self.answers[k] = self._results[k].result()
                 self.waiting.remove(k)
             except Exception as error:
                 # ipyparallel may report the death of an engine before the launcher does.
@@ -149,13 +147,13 @@ class Pending:
 
     def progress(self, k: int) -> Progress:
         """Return a process's last reported progress."""
-        data = self._results[k].data or {}
+        data = self._results[k].data
         progress: Progress = data.get("progress", Progress())
         return progress
 
     def pause(self, k: int) -> Pause:
         """Return the newest halt of a process at a breakpoint, which may be over."""
-        data = self._results[k].data or {}
+        data = self._results[k].data
         pause: Pause = data.get("pause", Pause())
         return pause
 
@@ -176,7 +174,7 @@ class Pending:
 
 
 class WorkerClient:
-    """An ipyparallel client of the workers, with a view of each process.
+    """An ipyparallel client of the workers.
 
     Args:
         exits: The exit reasons of ended processes, by name.
@@ -203,7 +201,7 @@ class WorkerClient:
         self._turn = threading.Lock()  # guards _client and _closed
         self._client: Any = None
         self._closed = False
-        self._views: list[Any] = []
+        self._engines: list[int] = []  # the engines' ids, by process
         # What the start waits for: which processes are to do what. Only replaced as a whole, by the
         # thread that starts them, so that another thread can read it.
         self._awaited: tuple[str, list[int]] = "", []
@@ -211,7 +209,7 @@ class WorkerClient:
     @property
     def indices(self) -> dict[int, int]:
         """The process indices by engine id."""
-        return {view.targets: k for k, view in enumerate(self._views)}
+        return {engine: k for k, engine in enumerate(self._engines)}
 
     def notice(self) -> None:
         """Signal that a process has ended."""
@@ -226,10 +224,12 @@ class WorkerClient:
         self, function: Callable[..., Any], *args: Any, processes: Sequence[int] | None = None
     ) -> Pending:
         """Call a function in processes, with the shell as its first argument, without waiting."""
+        from mcnb._ipyparallel.calls import apply_on_engines
+
         targets = range(self.options.processes) if processes is None else processes
         call = Call(f"{function.__module__}.{function.__name__}")
-        asked = {k: self._views[k].apply_async(call, *args) for k in targets}
-        return Pending(asked, self._inbox, self._lost)
+        answers = apply_on_engines(self._client, [self._engines[k] for k in targets], call, args)
+        return Pending(dict(zip(targets, answers, strict=True)), self._inbox, self._lost)
 
     def close(self) -> None:
         """Close the client; a `connect` that is in progress in another thread fails."""
@@ -238,7 +238,7 @@ class WorkerClient:
             client, self._client = self._client, None
         if client is not None:
             client.close()
-        self._views = []
+        self._engines = []
         self.notice()
 
     def connect(self) -> None:
@@ -262,7 +262,7 @@ class WorkerClient:
                 client.close()
                 client = self._new_client(clock)
                 connected, patience = time.monotonic(), 2 * patience
-        self._views = [client[engine] for engine in sorted(client.ids)]
+        self._engines = sorted(client.ids)
         if not self._launcher.numbered or self.options.platform != "cpu":
             answers = self.ask(
                 locate,
@@ -272,7 +272,7 @@ class WorkerClient:
             )
             found = [answers[i] for i in range(count)]
             order = range(count) if self._launcher.numbered else in_order(found)
-            self._views = [self._views[i] for i in order]
+            self._engines = [self._engines[i] for i in order]
             self.where = [found[i] for i in order]
 
     def _new_client(self, clock: RunningClock) -> Any:
@@ -351,7 +351,7 @@ class WorkerClient:
             )
         if failure := self._launcher.failure():
             raise ClusterError(failure)
-        if clock() > START_TIMEOUT_S and not (self._launcher.patient and not self._views):
+        if clock() > START_TIMEOUT_S and not (self._launcher.patient and not self._engines):
             missing = missing or self._missing()
             name = process_name(missing[0])
             raise ClusterError(
@@ -448,9 +448,6 @@ class Processes:
         self.options = options
         self.asked: Pending | None = None
         self.exits: dict[str, ProcessExit] = {}
-        if options.ours:
-            # A fork server preloads the processes' modules while this process imports ipyparallel.
-            preload(process_environment(options, os.environ), gently=False)
         from mcnb.launchers.registry import create_launcher
 
         self.launcher = launcher = create_launcher(options)

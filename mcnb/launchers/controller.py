@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcnb._ipyparallel import run_controller
+from mcnb._ipyparallel.controller import run_controller
 
 if __name__ == "__main__":
     run_controller()

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from mcnb._text import LIBRARY_PATH
 from mcnb.lockstep.model import ExitSource, ProcessExit
-from mcnb.worker.capture import read_crash_log
 
 CONTROLLER = "controller"
 FORKSERVER = "fork server"
@@ -47,6 +46,9 @@ def last_lines(output: str) -> str:
     Args:
         output: The base path of the process's output files; empty if there are none.
     """
+    # Rarely needed, and a notebook kernel waits for this module before it starts a fork server.
+    from mcnb.worker.capture import read_crash_log
+
     return lines_of(crash_report(read_crash_log(output).err)) if output else ""
 
 

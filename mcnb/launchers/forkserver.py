@@ -43,7 +43,7 @@ _AT_FIRST = frozenset(os.environ)
 CONTROLLER = (
     "ipyparallel.controller.app",
     "ipyparallel.controller.broadcast_scheduler",
-    "mcnb._ipyparallel",
+    "mcnb._ipyparallel.controller",
 )
 PROCESSES = (
     "jax",

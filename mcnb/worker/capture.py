@@ -17,6 +17,7 @@ from typing import Any
 from mcnb.messages import STREAMS, Display, Event, Recent, Stream, Text
 from mcnb.output.recent import Tail
 
+_C = ctypes.CDLL(None)  # the C library
 # Gloo announces each connected context on stdout with
 #   cout << "[Gloo] Rank " << r << " is connected to " << n << " peer ranks. "
 #        << "Expected number of connected peer ranks is : " << n << endl;
@@ -141,7 +142,7 @@ class NativeOutput:
         prints.
         """
         try:
-            os.fstat(descriptor)
+            os.get_inheritable(descriptor)
         except OSError:
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND)
             if file == descriptor:
@@ -175,7 +176,7 @@ class NativeOutput:
 
 def flush_c_stdio() -> None:
     """Flush C's own buffers: `printf` holds text back when stdout is a file."""
-    ctypes.CDLL(None).fflush(None)
+    _C.fflush(None)
 
 
 class CrashLog:

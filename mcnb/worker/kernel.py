@@ -19,7 +19,7 @@ from typing import Any
 
 from traitlets import Type
 
-from mcnb._ipyparallel import Engine, Kernel, adopt_engine, publish_data
+from mcnb._ipyparallel.engine import Engine, Kernel, adopt_engine, publish_data
 from mcnb.errors import LockstepError
 from mcnb.messages import STREAMS, Stream
 from mcnb.worker import signals

@@ -43,12 +43,14 @@ SIGNAL_S = 0.05
 SOON = 100
 # The resolution of the start times of processes; see proc(5).
 CLOCK_S = 0.02
+# The clock that the system notes the start of processes by; Linux counts from its boot.
+_CLOCK = time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_REALTIME
 _armed = False
 _leaving = False
 # The current or last cell, and the newest cell that was interrupted before it began.
 _cell = 0
 _cancelled = 0
-_begun_at = 0.0  # on psutil's clock for the start of processes
+_begun_at = 0.0  # by `_CLOCK`
 _raised = 0  # how often KeyboardInterrupt was raised in this cell
 _asynchronous = False  # whether it was, or is to be, raised without a signal
 # Guards _cell, _cancelled, _armed and _asynchronous against the thread that receives interrupts.
@@ -186,7 +188,7 @@ def begin(cell: int) -> None:
     """
     global _cell, _begun_at, _raised
     with _lock:
-        _cell, _begun_at, _raised = cell, _now(), 0
+        _cell, _begun_at, _raised = cell, time.clock_gettime(_CLOCK), 0
     if signal.getsignal(signal.SIGINT) is not _interrupt:
         # An earlier cell has installed its own handler, which would disable interrupts.
         signal.signal(signal.SIGINT, _interrupt)
@@ -294,20 +296,14 @@ def _reached(cell: int, attempt: int, timeout_s: float) -> bool:
     return True
 
 
-def _now() -> float:
-    """Return the current time on psutil's clock for the start of processes."""
-    if not hasattr(time, "CLOCK_BOOTTIME"):
-        return time.time()
-    # Linux counts from its boot, the time of which is given in whole seconds.
-    return psutil.boot_time() + time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 def children() -> list[psutil.Process]:
     """Return the running processes that the cell started, directly or indirectly."""
     found = []
+    # As psutil does: to what Linux counts, it adds the boot's time, which is in whole seconds.
+    begun_at = _begun_at + (psutil.boot_time() if sys.platform == "linux" else 0.0)
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             running = child.status() != psutil.STATUS_ZOMBIE
-            if running and child.create_time() >= _begun_at - CLOCK_S:
+            if running and child.create_time() >= begun_at - CLOCK_S:
                 found.append(child)
     return found

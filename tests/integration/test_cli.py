@@ -175,6 +175,12 @@ def test_help_imports_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
+def test_a_fork_server_is_asked_before_anything_heavy_is_imported() -> None:
+    heavy = {"IPython", "ipyparallel", "jax", "mcnb.cluster.workers", "numpy", "zmq"}
+    code = f"import mcnb, sys; mcnb.Cluster(); sys.exit(len({heavy} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 @pytest.mark.parametrize(
     ("argv", "given", "arguments"),
     [

@@ -16,14 +16,14 @@ pytestmark = pytest.mark.thorough("starts controllers")
 # Takes a port in the moment between its choice and its use.
 TAKEN = """
 import socket
-from mcnb import _ipyparallel
-start = _ipyparallel.QuietController.start
+from mcnb._ipyparallel import controller as adapted
+start = adapted.QuietController.start
 def take(controller):
     host, port = controller.{url}.removeprefix("tcp://").split(":")
     taken = socket.create_server((host, int(port)))
     start(controller)
-_ipyparallel.QuietController.start = take
-_ipyparallel.run_controller()
+adapted.QuietController.start = take
+adapted.run_controller()
 """
 
 
@@ -38,6 +38,7 @@ _ipyparallel.run_controller()
 )
 def test_a_port_that_is_taken_ends_it_before_it_can_be_used(url: str, tmp_path: Path) -> None:
     words = [f"--profile-dir={tmp_path}", "--ip=127.0.0.1", "--HeartMonitor.expected=1"]
+    words += ["--IPController.enable_curve=True"]
     command = [sys.executable, "-c", TAKEN.format(url=url), *words, *CONTROLLER_ARGS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 1, done.stderr
@@ -48,14 +49,14 @@ def test_a_port_that_is_taken_ends_it_before_it_can_be_used(url: str, tmp_path: 
 # The process ends at once after it has forked, before its child can ask to end with it.
 ORPHAN = """
 import os, time
-from mcnb import _ipyparallel
+from mcnb._ipyparallel import controller as adapted
 started = os.getpid()
 def outlive():
     while os.getppid() == started:
         time.sleep(0.001)
 if {asks}:
     os.register_at_fork(after_in_child=outlive)
-    _ipyparallel._end_children_with_parents()
+    adapted._end_children_with_parents()
 if os.fork():
     os._exit(0)
 outlive()

@@ -360,7 +360,7 @@ def test_nothing_of_the_debugger_is_left(failing: mcnb.Cluster) -> None:
 
 @pytest.mark.parametrize("kind", ["post-mortem", "continue", "quit", "step", "late"])
 def test_sessions_of_each_kind(failing: mcnb.Cluster, kind: str) -> None:
-    """A hundred of each were tried; these are some of them."""
+    """They follow each other, and the processes can compute together after each of them."""
     for number in range(6):
         k = number % 4
         if kind == "post-mortem":

@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -35,21 +36,40 @@ def cluster() -> Iterator[mcnb.Cluster]:
         yield cluster
 
 
-@pytest.fixture
-def folder(cluster: mcnb.Cluster) -> Path:
-    """Return the folder that its processes share."""
+@pytest.fixture(scope="module")
+def tcp_cluster() -> Iterator[mcnb.Cluster]:
+    """A cluster whose folder has too long a name for Unix sockets."""
+    with tempfile.TemporaryDirectory() as folder, mcnb.Cluster(2, 1) as cluster:
+        long = Path(folder, "a" * 100)
+        long.mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tempfile, "tempdir", str(long))
+            cluster.restart()
+        yield cluster
+
+
+def folder_of(cluster: mcnb.Cluster) -> Path:
+    """Return the folder that a cluster's processes share."""
     processes = cluster._lifetime.processes
     assert processes is not None
     return processes.launcher.folder
 
 
-@pytest.fixture
-def connection(folder: Path) -> dict[str, Any]:
-    """Return what ipyparallel's client knows of the controller."""
-    known: dict[str, Any] = json.loads(
-        (folder / "security" / "ipcontroller-client.json").read_text()
-    )
+def connection_of(cluster: mcnb.Cluster) -> dict[str, Any]:
+    """Return what ipyparallel's client knows of a cluster's controller."""
+    file = folder_of(cluster) / "security" / "ipcontroller-client.json"
+    known: dict[str, Any] = json.loads(file.read_text())
     return known
+
+
+@pytest.fixture
+def folder(cluster: mcnb.Cluster) -> Path:
+    return folder_of(cluster)
+
+
+@pytest.fixture
+def connection(tcp_cluster: mcnb.Cluster) -> dict[str, Any]:
+    return connection_of(tcp_cluster)
 
 
 def controller_ports(connection: Mapping[str, Any]) -> set[int]:
@@ -73,7 +93,9 @@ def subscribed(ports: set[int], server_key: bytes = b"") -> Iterator[zmq.Socket[
         yield ear
 
 
-def test_nobody_hears_what_is_published(cluster: mcnb.Cluster, connection: dict[str, Any]) -> None:
+def test_nobody_hears_what_is_published(
+    tcp_cluster: mcnb.Cluster, connection: dict[str, Any]
+) -> None:
     ports = controller_ports(connection)
     assert {connection["iopub"], connection["notification"]} <= ports
     wrong, _ = zmq.curve_keypair()
@@ -86,17 +108,18 @@ def test_nobody_hears_what_is_published(cluster: mcnb.Cluster, connection: dict[
     ):
 
         def heard() -> bool:
-            cluster.run("print('secret')").raise_for_errors()
+            # Long enough for a report, which has the newest lines.
+            tcp_cluster.run("import time; print('secret'); time.sleep(0.4)").raise_for_errors()
             return bool(friend.poll(100))
 
         assert wait_until(heard, HANG_S)
-        cluster.run("import time; print('secret'); time.sleep(0.3)").raise_for_errors()
+        assert heard()
         assert not stranger.poll(HEARD_S * 1000)
         assert not other.poll(10)
 
 
 def test_nobody_has_anything_executed(
-    cluster: mcnb.Cluster, connection: dict[str, Any], tmp_path: Path
+    tcp_cluster: mcnb.Cluster, connection: dict[str, Any], tmp_path: Path
 ) -> None:
     """A request for an engine, as ipyparallel's client sends it, to each of the queues."""
     done = tmp_path / "done"
@@ -112,7 +135,7 @@ def test_nobody_has_anything_executed(
                 mouth.curve_publickey, mouth.curve_secretkey = zmq.curve_keypair()
             mouth.connect(f"tcp://127.0.0.1:{connection['mux']}")
             content = {"code": code, "silent": False, "user_expressions": {}, "allow_stdin": False}
-            engine = cluster._lifetime.processes.client._client._engines[0]  # type: ignore[union-attr]
+            engine = tcp_cluster._lifetime.processes.client._client._engines[0]  # type: ignore[union-attr]
             # A stranger may be cut off before the request is sent, which then waits for ever.
             mouth.sndtimeo = round(1000 * wait_s)
             with contextlib.suppress(zmq.Again):
@@ -122,20 +145,35 @@ def test_nobody_has_anything_executed(
     ask(b"")
     ask(zmq.curve_keypair()[0])
     assert not done.exists()
-    assert cluster.run("print(1)").stdout == {0: "1\n", 1: "1\n"}
+    assert tcp_cluster.run("print(1)").stdout == {0: "1\n", 1: "1\n"}
     # No stranger: the request as such is a good one.
     ask(connection["curve_serverkey"].encode(), HANG_S)
     assert done.exists()
 
 
-def test_nobody_disturbs_the_controller(cluster: mcnb.Cluster, connection: dict[str, Any]) -> None:
+def test_nobody_disturbs_the_controller(
+    tcp_cluster: mcnb.Cluster, connection: dict[str, Any]
+) -> None:
     # The last is how ZeroMQ's own greeting begins.
     noises = (b"\x00" * 100, b"GET / HTTP/1.1\r\n\r\n", b"\xff" + b"\x00" * 8 + b"\x01\x7f")
     for port in controller_ports(connection):
         for noise in noises:
             with socket.create_connection(("127.0.0.1", port)) as stranger:
                 stranger.sendall(noise)
-    assert cluster.run("import jax; print(jax.device_count())").stdout == {0: "2\n", 1: "2\n"}
+    assert tcp_cluster.run("import jax; print(jax.device_count())").stdout == {0: "2\n", 1: "2\n"}
+
+
+def test_a_controller_on_this_machine_has_no_ports(cluster: mcnb.Cluster) -> None:
+    """It listens on Unix sockets in the folder, which keeps strangers out."""
+    connection, sockets = connection_of(cluster), folder_of(cluster) / "s"
+    assert connection["interface"] == f"ipc://{sockets}"
+    assert connection["curve_serverkey"] is None
+    used = {c.laddr: c.pid for c in psutil.net_connections("unix") if c.laddr and c.pid}
+    own = {path: pid for path, pid in used.items() if path.startswith(f"{sockets}:")}
+    assert {f"{sockets}:{connection[of]}" for of in ("mux", "iopub", "notification")} <= {*own}
+    # The controller and its child.
+    for pid in {*own.values()}:
+        assert psutil.Process(pid).net_connections("inet") == []
 
 
 def test_the_folder_is_its_owners_alone(cluster: mcnb.Cluster, folder: Path) -> None:
@@ -148,12 +186,16 @@ def test_the_folder_is_its_owners_alone(cluster: mcnb.Cluster, folder: Path) -> 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 def test_another_user_has_no_way_in(cluster: mcnb.Cluster, folder: Path) -> None:
-    """To the folder with the keys, the referee's socket, and the processes' environments."""
+    """To the folder with the keys, all sockets in it, and the processes' environments."""
     pids = list(cluster.pull("__import__('os').getpid()").values())
     tries = [
         f"os.listdir({str(folder)!r})",
         f"open({str(folder / 'security' / 'ipcontroller-client.json')!r})",
-        f"socket.socket(socket.AF_UNIX).connect({str(folder / 'lockstep')!r})",
+        *(
+            f"socket.socket(socket.AF_UNIX).connect({str(path)!r})"
+            for path in folder.iterdir()
+            if path.is_socket()
+        ),
         *(f"open('/proc/{pid}/environ').read()" for pid in pids),
     ]
     for one in tries:

@@ -154,7 +154,7 @@ def test_stop_and_restart_leave_nothing(cluster: mcnb.Cluster, end: str) -> None
 def test_everything_listens_on_loopback_only(cluster: mcnb.Cluster) -> None:
     assert cluster.run("import jax; jax.device_count()").ok
     open_to = listening(descendants())
-    assert len(open_to) > 5
+    assert len(open_to) >= 5  # Gloo on each process, and JAX's coordinator
     assert {ip for ip, _ in open_to} <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 

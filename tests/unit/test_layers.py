@@ -33,7 +33,7 @@ FROM_THE_ROOT = {"mcnb.cli.main": "the version", "mcnb.cli.lab": "the version"}
 # The one home of another project's private names, and what such a name looks like.
 HOMES = {
     "mcnb.lockstep._jax": re.compile(r"jax\._src|(import|from) jaxlib|jaxlib\."),
-    "mcnb._ipyparallel": re.compile(r"ipyparallel\.(engine|controller|serialize|apps)\b"),
+    "mcnb._ipyparallel": re.compile(r"\bipyparallel\.(engine|controller|serialize|apps)\b"),
 }
 # A text that holds a module's name, by module: for the fork server to import.
 NAMES_IN_TEXTS = {"mcnb.launchers.forkserver", "mcnb.cli.doctor"}
@@ -121,7 +121,7 @@ def homeless(known: Sources) -> list[str]:
         f"{module}: {line.strip()}"
         for module, source in known.items()
         for home, name in HOMES.items()
-        if module != home and module not in NAMES_IN_TEXTS
+        if not f"{module}.".startswith(f"{home}.") and module not in NAMES_IN_TEXTS
         for line in source.splitlines()
         if name.search(line) and not line.lstrip().startswith("#")
     ]

@@ -9,6 +9,7 @@ import pytest
 
 import mcnb
 from mcnb.cluster import cluster as clusters
+from mcnb.cluster import execution
 from mcnb.cluster.cluster import Cluster
 from mcnb.cluster.history import Cell, Push
 from mcnb.cluster.lifetime import Absence
@@ -79,7 +80,7 @@ class Execution:
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The cells and calls that the cluster has executed."""
     ran: list[Any] = []
-    monkeypatch.setattr(clusters, "Execution", Execution)
+    monkeypatch.setattr(execution, "Execution", Execution)
     monkeypatch.setattr(Execution, "ran", ran, raising=False)
     monkeypatch.setattr(Execution, "outcome", Outcome(), raising=False)
     return ran

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from mcnb.cluster import lifetime
+from mcnb.cluster import lifetime, workers
 from mcnb.cluster.lifetime import Absence, Lifetime
 from mcnb.errors import ClusterError, OptionError
 from mcnb.lockstep.model import ProcessExit
@@ -47,6 +47,11 @@ class Starts:
         self.all: list[Processes] = []
         self.error: BaseException | None = None
         self.unchecked = ""
+        self.preloads: list[tuple[str, int]] = []  # the platform, and how many starts came before
+
+    def preload(self, env: Mapping[str, str], *, gently: bool) -> None:
+        assert not gently
+        self.preloads.append((env["JAX_PLATFORMS"], len(self.all)))
 
     def start(
         self, options: Options, accept: Callable[[Any], object], tell: Callable[[str], object]
@@ -62,7 +67,8 @@ class Starts:
 @pytest.fixture(autouse=True)
 def starts(monkeypatch: pytest.MonkeyPatch) -> Starts:
     starts = Starts()
-    monkeypatch.setattr(lifetime, "start_processes", starts.start)
+    monkeypatch.setattr(lifetime, "preload", starts.preload)
+    monkeypatch.setattr(workers, "start_processes", starts.start)
     return starts
 
 
@@ -73,6 +79,15 @@ class Terminal(io.StringIO):
 
 OURS = Options(processes=2)
 THEIRS = Options(processes=2, launcher=CONNECTED)
+
+
+def test_a_fork_server_preloads_before_anything_else(starts: Starts) -> None:
+    life = Lifetime(OURS)
+    life.start()
+    life.end(Absence.STOPPED)
+    life.start()
+    Lifetime(THEIRS).start()  # which no fork server starts
+    assert starts.preloads == [("cpu", 0), ("cpu", 1)]
 
 
 @pytest.mark.parametrize("stream", [Terminal(), io.StringIO(), None])

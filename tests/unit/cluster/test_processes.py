@@ -117,7 +117,6 @@ def done() -> list[Any]:
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch, done: list[Any]) -> Launcher:
     launcher = Launcher(done)
-    monkeypatch.setattr(workers, "preload", lambda *args, **more: None)
     monkeypatch.setattr(registry, "create_launcher", lambda options: launcher)
     monkeypatch.setattr(workers, "Server", lambda *args, **more: Server(done))
     monkeypatch.setattr(workers, "WorkerClient", lambda *args: Client(done))
@@ -397,9 +396,9 @@ def test_processes_that_do_not_come_in_time_are_named(launcher: Launcher, patien
 
 
 class Reply:
-    """A result of ipyparallel's that has arrived, or an error in its place."""
+    """An answer that has arrived, or an error in its place."""
 
-    def __init__(self, value: Any, data: Any = None) -> None:
+    def __init__(self, value: Any, **data: Any) -> None:
         self.value = value
         self.data = data
 
@@ -409,7 +408,7 @@ class Reply:
     def done(self) -> bool:
         return True
 
-    def get(self) -> Any:
+    def result(self) -> Any:
         if isinstance(self.value, Exception):
             raise self.value
         return self.value
@@ -431,6 +430,6 @@ def test_an_engine_that_is_not_mcnbs_can_not_be_reached() -> None:
 
 def test_a_process_that_has_reported_nothing_has_made_no_progress() -> None:
     newest = Progress(line=3)
-    results = {0: Reply(1), 1: Reply(1, {}), 2: Reply(1, {"progress": newest})}
+    results = {0: Reply(1), 1: Reply(1, pause=None), 2: Reply(1, progress=newest)}
     pending = Pending(results, queue.SimpleQueue())
     assert [pending.progress(k) for k in range(3)] == [Progress(), Progress(), newest]

@@ -130,7 +130,6 @@ class Queue(WorkerClient):
         for k in range(len(self.asked)) if processes is None else processes:
             self.asked[k] += 1
             results[k] = Future()
-            results[k].get = results[k].result
             if self.asked[k] > self._dropped[k]:
                 results[k].set_result((function, args, k))
         return Pending(results, self._inbox)
@@ -154,7 +153,7 @@ class Died:
     def done(self) -> bool:
         return True
 
-    def get(self) -> Any:
+    def result(self) -> Any:
         try:
             raise ipyparallel.EngineError("Engine 1 died while running task '0123'")
         except ipyparallel.EngineError:

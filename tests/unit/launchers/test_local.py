@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import tempfile
@@ -12,6 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import zmq
+from ipyparallel.cluster.launcher import MPIEngineSetLauncher
 
 from mcnb.errors import ClusterError
 from mcnb.launchers import local
@@ -219,18 +222,67 @@ def test_each_process_asks_for_its_index() -> None:
 
 @pytest.mark.parametrize(("host", "address"), [("", "127.0.0.1"), ("10.0.0.7", "10.0.0.7")])
 def test_a_controller_listens_where_its_engines_are(host: str, address: str) -> None:
-    parent = SimpleNamespace(launcher=SimpleNamespace(host=host), cwd="/here", n=3)
-    controller: Any = SimpleNamespace(parent=parent, profile_dir="/cluster")
-    words = ForkedController.find_args(controller)
-    assert words[:6] == [
+    assert words_of_controller(sockets="", launcher=SimpleNamespace(host=host)) == [
         "mcnb.launchers.controller",
         "--profile-dir=/cluster",
         "--work-dir=.",
         "--HeartMonitor.expected=3",
         f"--ip={address}",
         f"--location={address}",
+        "--IPController.enable_curve=True",
+        *local.CONTROLLER_ARGS,
     ]
-    assert "--IPController.enable_curve=True" in words
+
+
+def test_a_controller_with_unix_sockets_does_not_encrypt() -> None:
+    assert words_of_controller(sockets="/cluster/s") == [
+        "mcnb.launchers.controller",
+        "--profile-dir=/cluster",
+        "--work-dir=.",
+        "--HeartMonitor.expected=3",
+        "--IPController.transport=ipc",
+        "--ip=/cluster/s",
+        "--location=127.0.0.1",
+        "--IPController.enable_curve=False",
+        *local.CONTROLLER_ARGS,
+    ]
+
+
+def words_of_controller(**of_parent: Any) -> list[str]:
+    """Return the module and the arguments of a controller for three engines."""
+    words: Any = SimpleNamespace(parent=SimpleNamespace(n=3, **of_parent), profile_dir="/cluster")
+    words._address_args = lambda: ForkedController._address_args(words)
+    return ForkedController.find_args(words)
+
+
+def test_a_path_that_is_too_long_is_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZeroMQ says so itself, with the number that ipyparallel appends."""
+    monkeypatch.delenv("IPP_CURVE_SERVERKEY", raising=False)
+    longest = zmq.IPC_PATH_MAX_LEN - len("/s:65535")
+    for length, fits in ((longest, True), (longest + 1, False)):
+        folder = Path(tempfile.gettempdir(), "é" * 10)
+        folder = Path(f"{folder}{'a' * (length - len(os.fsencode(folder)))}")
+        assert local.unix_sockets(folder) == (f"{folder}/s" if fits else "")
+        with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+            # Without the folder, an address that can be one fails otherwise.
+            with pytest.raises(zmq.ZMQError) as caught:
+                router.bind(f"ipc://{folder}/s:65535")
+            assert (caught.value.errno == errno.ENAMETOOLONG) is not fits
+
+
+def test_where_the_client_would_encrypt_the_controller_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert local.unix_sockets(Path("/cluster")) == "/cluster/s"
+    monkeypatch.setenv("IPP_CURVE_SERVERKEY", "x" * 40)
+    assert local.unix_sockets(Path("/cluster")) == ""
+
+
+def test_only_forked_engines_have_unix_sockets(forkserver: ForkServer) -> None:
+    del forkserver
+    launcher = Launcher(OPTIONS)
+    assert ForkedCluster(launcher, {}).sockets == f"{launcher.folder}/s"
+    assert ForkedCluster(launcher, {}, MPIEngineSetLauncher).sockets == ""
 
 
 class Controller:

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType, SimpleNamespace
@@ -225,14 +226,15 @@ def test_children_of_this_cell_that_run(monkeypatch: pytest.MonkeyPatch) -> None
         return SimpleNamespace(status=lambda: status, create_time=lambda: started)
 
     signals.begin(1)
-    now = signals._now()
+    now = time.clock_gettime(signals._CLOCK)
+    now += psutil.boot_time() if sys.platform == "linux" else 0.0
     new, old = child(psutil.STATUS_SLEEPING, now), child(psutil.STATUS_RUNNING, now - 60)
     found = [old, child(psutil.STATUS_ZOMBIE, now + 1), new]
     monkeypatch.setattr(
         psutil, "Process", lambda: SimpleNamespace(children=lambda recursive: found)
     )
     assert signals.children() == [new]
-    monkeypatch.setattr(signals, "_begun_at", now - 90)
+    monkeypatch.setattr(signals, "_begun_at", signals._begun_at - 90)
     assert signals.children() == [old, new]
 
 

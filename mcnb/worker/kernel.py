@@ -25,6 +25,7 @@ from mcnb.messages import STREAMS, Stream
 from mcnb.worker import signals
 from mcnb.worker.breakpoints import Breakpoints
 from mcnb.worker.capture import CrashLog, NativeOutput, Record, RecordedStream
+from mcnb.worker.leaving import leave
 from mcnb.worker.monitor import Monitor
 from mcnb.worker.rpc import Call
 from mcnb.worker.session import Session
@@ -71,12 +72,19 @@ def main(shared: Path | None) -> None:
     Args:
         shared: The folder of its profile, if it holds settings.
     """
-    _prepare(os.environ.pop("MCNB_OUTPUT", "") or _output_of_its_own(shared))
+    output = os.environ.pop("MCNB_OUTPUT", "")
+    _prepare(output or _output_of_its_own(shared))
     engine = WorkerEngine.instance()
     engine.initialize(sys.argv[1:])
     _take_over(engine.log)
-    engine.start()
+    try:
+        engine.start()
+    except SystemExit as leaving:
+        if leaving.code:
+            raise
     asyncio.set_event_loop(None)
+    if output:  # other launchers may wait for what a library does at the very end, as MPI does
+        leave({} if engine.kernel is None else engine.kernel.shell.user_ns)
 
 
 def adopt(folder: Path) -> None:

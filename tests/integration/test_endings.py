@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import signal
@@ -249,3 +250,57 @@ def test_to_the_end() -> None:
     fail: Callable[[], None] = fails
     with pytest.raises(OSError, match="mine"):
         to_the_end(fail)
+
+
+LAST_WORDS = """
+import atexit, gzip, os, sys, tempfile, threading, time
+folder = {folder!r}
+sys.path.insert(0, folder)
+import jax, of_mine
+k = jax.process_index()
+path = os.path.join(folder, "{{}}.%d" % k).format
+atexit.register(lambda: open(path("atexit"), "w").write("left"))
+plain = open(path("plain"), "w")
+plain.write("held back")
+packed = gzip.open(path("packed"), "wt")
+packed.write("packed")
+temporary = tempfile.NamedTemporaryFile(dir=folder, prefix="temporary")
+of_mine.file = open(path("module"), "w")
+of_mine.file.write("of a module")
+class Last:
+    def __del__(self, path=path("finalizer"), open=open):  # the cell's names are gone by then
+        with open(path, "w") as file:
+            file.write("finalized")
+last = Last()
+def wait(file):
+    file.write("of a thread")
+    time.sleep(0.2)
+threading.Thread(target=wait, args=[open(path("thread"), "w")]).start()
+held = open(path("held"), "w")
+held.write("by a library")
+jax.held = held
+del held
+"""
+
+
+@pytest.mark.promise("what a process does at its end is done")
+def test_what_processes_do_at_their_end(tmp_path: Path) -> None:
+    """As at the end of any Python process, though Python's finalization is left out."""
+    (tmp_path / "of_mine.py").write_text("file = None\n")
+    with mcnb.Cluster(2, 1) as cluster:
+        cluster.run(LAST_WORDS.format(folder=str(tmp_path))).raise_for_errors()
+        assert len([*tmp_path.glob("temporary*")]) == 2
+    for k in range(2):
+        said = {
+            path.stem: path.read_text() for path in tmp_path.glob(f"*.{k}") if path.stem != "packed"
+        }
+        assert said == {
+            "atexit": "left",
+            "plain": "held back",
+            "module": "of a module",
+            "finalizer": "finalized",
+            "thread": "of a thread",
+            "held": "by a library",
+        }
+        assert gzip.decompress((tmp_path / f"packed.{k}").read_bytes()) == b"packed"
+    assert [*tmp_path.glob("temporary*")] == []

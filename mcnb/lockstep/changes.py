@@ -78,13 +78,11 @@ def conditions_of_changes(filename: str) -> Mapping[str, Sequence[ast.expr]]:
     Returns:
         The conditions, by name.
     """
-    return _conditions_of_changes(id(parsed(filename)), filename)
+    return _conditions_of_changes(parsed(filename))
 
 
 @functools.lru_cache(maxsize=64)
-def _conditions_of_changes(_tree: int, filename: str) -> Mapping[str, Sequence[ast.expr]]:
-    """Return these conditions; the first argument tells a changed file from what it was."""
-    module = parsed(filename)
+def _conditions_of_changes(module: ast.Module) -> Mapping[str, Sequence[ast.expr]]:
     functions = [node for node in ast.walk(module) if isinstance(node, _Named)]
     changed: dict[str, set[str]] = {}
     calls: dict[str, set[str]] = {}

@@ -17,7 +17,8 @@ import functools
 import inspect
 import linecache
 import sys
-from collections.abc import Iterable, Mapping
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
@@ -368,7 +369,7 @@ class Search:
             self._seen.discard(key)
 
     def _of_class(self, name: str, attribute: str, filename: str, depth: int) -> Asked | None:
-        for node in _nodes(id(parsed(filename)), filename).classes.get(name, ()):
+        for node in _nodes(parsed(filename)).classes.get(name, ()):
             for method in ast.walk(node):
                 for at, value in assignments(method):
                     if isinstance(at, ast.Attribute) and at.attr == attribute:
@@ -406,7 +407,7 @@ class Search:
         if not _may_search(function.__module__ or "__main__"):  # a namespace may have no name
             return None
         code = function.__code__
-        nodes = _nodes(id(parsed(code.co_filename)), code.co_filename)
+        nodes = _nodes(parsed(code.co_filename))
         node = nodes.functions.get(code.co_firstlineno)
         if node is None:
             return None
@@ -432,7 +433,7 @@ class Search:
         caller, line = scope.caller
         arguments = function.args
         names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
-        for node in _nodes(id(parsed(caller.filename)), caller.filename).calls:
+        for node in _nodes(parsed(caller.filename)).calls:
             if not node.lineno <= line <= (node.end_lineno or node.lineno):
                 continue
             called = last_name(node.func)
@@ -487,7 +488,7 @@ def _varies(call: ast.Call, scope: Scope) -> bool:
         return not call.args and not call.keywords
     if str(module) not in _SEEDED:
         return True
-    calls = _nodes(id(parsed(scope.filename)), scope.filename).calls
+    calls = _nodes(parsed(scope.filename)).calls
     return name != "seed" and not any(last_name(one.func) == "seed" for one in calls)
 
 
@@ -505,10 +506,9 @@ class _Nodes:
 
 
 @functools.lru_cache(maxsize=64)
-def _nodes(_tree: int, filename: str) -> _Nodes:
-    """Return the parts of a file; the first argument tells a changed file from what it was."""
+def _nodes(tree: ast.Module) -> _Nodes:
     found = _Nodes()
-    for node in ast.walk(parsed(filename)):
+    for node in ast.walk(tree):
         if isinstance(node, DEFINITIONS):
             found.functions.setdefault(first_line(node), node)
         elif isinstance(node, ast.ClassDef):
@@ -527,66 +527,76 @@ class _Index:
         declared: The names that functions assign, too.
         imports: The statement that imports each name, and the name in its own module.
         stars: The statements that import all names of a module.
-        functions: The definition of each function.
+        functions: The definition of each function, and in which file.
     """
 
-    assigned: dict[str, tuple[str, list[ast.expr]]] = field(default_factory=dict)
+    assigned: MutableMapping[str, tuple[str, list[ast.expr]]] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
-    imports: dict[str, tuple[ast.ImportFrom, str]] = field(default_factory=dict)
+    imports: MutableMapping[str, tuple[ast.ImportFrom, str]] = field(default_factory=dict)
     stars: list[ast.ImportFrom] = field(default_factory=list)
-    functions: dict[str, Function] = field(default_factory=dict)
+    functions: MutableMapping[str, tuple[str, Function]] = field(default_factory=dict)
 
 
 def _index_of(filename: str) -> _Index:
     """Return the names of a file, or of a notebook's cells; what was defined last counts."""
-    files = [filename]
-    if filename.startswith("<In["):
-        cells = [name for name in list(linecache.cache) if name.startswith("<In[")]
-        files = [*dict.fromkeys([filename, *reversed(cells)])]
-    return _index(tuple((name, len(linecache.getlines(name)), id(parsed(name))) for name in files))
+    if not filename.startswith("<In["):
+        return _index(parsed(filename), filename)
+    cells = [name for name in list(linecache.cache) if name.startswith("<In[")]
+    files = dict.fromkeys([filename, *reversed(cells)])
+    return _together(tuple((parsed(name), name) for name in files))
 
 
 @functools.lru_cache(maxsize=16)
-def _index(files: tuple[tuple[str, int, int], ...]) -> _Index:
+def _together(files: tuple[tuple[ast.Module, str], ...]) -> _Index:
+    """Return the names of several files as those of one; of each name, what the first has."""
+    parts = [_index(tree, filename) for tree, filename in files]
+    return _Index(
+        ChainMap(*(part.assigned for part in parts)),
+        set().union(*(part.declared for part in parts)),
+        ChainMap(*(part.imports for part in parts)),
+        [star for part in parts for star in part.stars],
+        ChainMap(*(part.functions for part in parts)),
+    )
+
+
+@functools.lru_cache(maxsize=2048)
+def _index(tree: ast.Module, filename: str) -> _Index:
     found = _Index()
-    for filename, *_ in files:
-        tree = parsed(filename)
-        assigned = [*assigned_in(tree)]
-        for node in ast.walk(tree):
-            if isinstance(node, DEFINITIONS):
-                for at, value in assigned_in(node):
-                    if isinstance(at, ast.Name) and declares_global(node, at.id):
-                        assigned.append((at, value))
-                        found.declared.add(at.id)
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                for alias in node.names:
-                    if alias.name == "*":
-                        found.stars.append(node)
-                    else:
-                        name = alias.asname or alias.name
-                        found.imports.setdefault(name, (node, alias.name))
-        for at, value in assigned:
-            if isinstance(at, ast.Name):
-                file, values = found.assigned.setdefault(at.id, (filename, []))
-                if file == filename:
-                    values.append(value)
-        for node in of_this_scope(tree):
-            if isinstance(node, DEFINITIONS[:2]):
-                found.functions.setdefault(node.name, node)
+    assigned = [*assigned_in(tree)]
+    for node in ast.walk(tree):
+        if isinstance(node, DEFINITIONS):
+            for at, value in assigned_in(node):
+                if isinstance(at, ast.Name) and declares_global(node, at.id):
+                    assigned.append((at, value))
+                    found.declared.add(at.id)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                if alias.name == "*":
+                    found.stars.append(node)
+                else:
+                    name = alias.asname or alias.name
+                    found.imports.setdefault(name, (node, alias.name))
+    for at, value in assigned:
+        if isinstance(at, ast.Name):
+            found.assigned.setdefault(at.id, (filename, []))[1].append(value)
+    for node in of_this_scope(tree):
+        if isinstance(node, DEFINITIONS[:2]):
+            found.functions.setdefault(node.name, (filename, node))
     return found
 
 
 def _definition(name: str, scope: Scope) -> tuple[Function, Scope] | None:
-    """Return the function of a name that is defined in the scope's file, with its scope."""
+    """Return the function of a name that the program's source defines, with its scope."""
     for i in range(len(scope.functions), 0, -1):
         outer = scope.functions[:i]
         for node in of_this_scope(outer[-1]):
             if isinstance(node, DEFINITIONS[:2]) and node.name == name:
                 return node, replace(scope, functions=(*outer, node), caller=None)
-    function = _index_of(scope.filename).functions.get(name)
-    if function is None:
+    found = _index_of(scope.filename).functions.get(name)
+    if found is None:
         return None
-    return function, replace(scope, functions=(function,), caller=None)
+    filename, function = found
+    return function, replace(scope, filename=filename, functions=(function,), caller=None)
 
 
 def _value(node: ast.expr, scope: Scope) -> Any:

@@ -21,9 +21,18 @@ _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
+# The lines of each file as `linecache` had them, which replaces them as a whole, and their tree.
+_trees: dict[str, tuple[list[str], ast.Module]] = {}
+
+
 def parsed(filename: str) -> ast.Module:
     """Return the syntax tree of a file that `linecache` knows; an empty one if it has none."""
-    return _parse("".join(linecache.getlines(filename)))
+    # A search in a notebook asks for the trees of all its cells, for each name.
+    lines = linecache.getlines(filename)
+    known = _trees.get(filename)
+    if known is None or known[0] is not lines:
+        known = _trees[filename] = lines, _parse("".join(lines))
+    return known[1]
 
 
 @functools.lru_cache(maxsize=2048)

@@ -212,16 +212,19 @@ def test_a_cell_that_closes_its_output_gets_it_back(
     assert goes_on(odd_cluster)
 
 
-def test_a_number_that_a_thread_had_for_a_while(odd_cluster: mcnb.Cluster) -> None:
+def test_a_number_that_a_thread_had_for_a_while(odd_cluster: mcnb.Cluster, tmp_path: Path) -> None:
     """Of a file that was open under it when the cell ended, as those are that mcnb reads."""
+    cell_ended = tmp_path / "cell_ended"
     odd_cluster.run(
         "import os, threading, time\n"
-        "os.close(1)\n"
-        "file, closed = os.open(os.devnull, os.O_RDONLY), threading.Event()\n"
-        "def later():\n    time.sleep(0.2)\n    os.close(file)\n    closed.set()\n"
+        "closed, file = threading.Event(), os.open(os.devnull, os.O_RDONLY)\n"
+        "os.dup2(file, 1)\n"
+        "def later():\n"
+        f"    while not os.path.exists({str(cell_ended)!r}): time.sleep(0.01)\n"
+        "    os.close(1)\n    closed.set()\n"
         "threading.Thread(target=later).start()"
     ).raise_for_errors()
-    assert set(odd_cluster.pull("file").values()) == {1}
+    cell_ended.touch()
     assert wait_until(lambda: all(odd_cluster.pull("closed.is_set()").values()))
     after = odd_cluster.run("written = os.write(1, b'd\\n')")
     assert after.text() == "[all 4] d\n"

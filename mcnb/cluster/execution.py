@@ -42,8 +42,8 @@ class Execution:
 
     Args:
         processes: The processes.
-        watcher: Called repeatedly while the cell runs, for a live view, until a process stops at a
-            breakpoint.
+        watcher: Called repeatedly while the cell runs, for a live view, but not while `debugger`
+            is.
         debugger: Called when a process stops at a breakpoint; see `Cluster.run`.
 
     Attributes:
@@ -172,7 +172,7 @@ class Execution:
     def _show(self, pending: Pending, stage: str, *, restarts: bool = False) -> None:
         self.stage = pending.stage = stage
         pending.replaceable = bool(self._presses) and not (restarts or self._presses.again)
-        if self._watcher is not None and not self._converses:
+        if self._watcher is not None:
             self._watched_by = threading.get_ident()
             try:
                 self._watcher(pending)

@@ -35,10 +35,10 @@ class LiveView:
     def __init__(self, count: int, looked_at: bool) -> None:
         self._count = count
         self._looked_at = looked_at
-        now = time.monotonic()
-        self._next, self._next_output = now + FIRST_S, now + FIRST_OUTPUT_S
-        self._shown = False
+        self._next = self._next_output = 0.0
+        self.begin_again()
         self._handle: DisplayHandle | None = None  # of what is shown
+        self._keeps = False  # whether other output stands above, which must stay
         # Shown above the rest.
         self.title = ""
         self._stage = ""
@@ -77,26 +77,36 @@ class LiveView:
 
     def show(self, text: str) -> None:
         """Show a text in place of the last one."""
-        if self._looked_at:
-            clear_output(wait=True)
-            self._handle = display({"text/plain": text}, raw=True, display_id=True)
-            self._shown = True
+        if not self._looked_at:
+            return
+        data = {"text/plain": text}
+        # Not by clearing the output first: a front end that hears of that late, after a request for
+        # input, which comes by another channel, would remove the prompt.
+        if self._handle is None:
+            self._handle = display(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
 
     def end_with(self, text: str) -> None:
-        """Leave a text in place of the last one; nothing is removed any more.
-
-        A request for input may follow. It comes by another channel, so a front end could also
-        remove the prompt if the output were cleared here.
-        """
-        if self._shown and self._handle is not None:
-            self._handle.update({"text/plain": text.rstrip("\n")}, raw=True)
-            self._shown = False
-        else:
+        """Leave a text in place of the last one, and whatever follows, such as a prompt."""
+        if self._handle is None:
             print(text, end="", flush=True)
+        else:
+            self._handle.update({"text/plain": text.rstrip("\n")}, raw=True)
+        self._handle, self._keeps = None, True
+
+    def begin_again(self) -> None:
+        """Show nothing for as long as at the beginning of a cell."""
+        now = time.monotonic()
+        self._next, self._next_output = now + FIRST_S, now + FIRST_OUTPUT_S
 
     def remove(self) -> None:
         """Remove the shown text."""
-        if self._shown:
+        if self._handle is None:
+            return
+        if self._keeps:
+            self._handle.update({"text/plain": ""}, raw=True)
+        else:
             clear_output()
 
 

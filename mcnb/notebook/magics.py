@@ -578,7 +578,10 @@ def _typing(live: LiveView) -> Callable[[int, str], str]:
 
     def ask(process: int, text: str) -> str:
         live.end_with(text)
-        return input(_prompt(process))
+        try:
+            return input(_prompt(process))
+        finally:
+            live.begin_again()
 
     return ask
 

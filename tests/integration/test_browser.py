@@ -196,7 +196,9 @@ def step(rows):
     mcnb.breakpoint(2)
     total = sum(rows)
     return total
-step([1, 2, jax.process_index()])"""
+total = step([1, 2, jax.process_index()])
+time.sleep(2)  # until it is shown again
+total"""
 
 
 # The prompt of the line before stays for a moment.
@@ -232,10 +234,13 @@ def test_a_person_debugs_in_jupyterlab(tmp_path: Path) -> None:
         page.wait_for_function(EMPTY_PROMPT)
         page.screenshot(path=SCREENSHOTS / "jupyterlab_debugger.png")
         type_command(page, "continue")
+        page.wait_for_selector("text=/Process 2 has been running for/")
+        page.screenshot(path=SCREENSHOTS / "jupyterlab_goes_on.png")
         page.wait_for_selector("text=/3.*6/")
         page.wait_for_selector("text=/ [|] Idle$/")
         page.screenshot(path=SCREENSHOTS / "jupyterlab_debugged.png")
         shown = page.inner_text(".jp-CodeCell >> nth=1")
+        assert "been running" not in shown
         for text in ("[1, 2, 2]", "-> total = sum(rows)", "-> return total", "\n5\n"):
             assert text in shown
         # Again, and the stop button while the prompt is open.

@@ -298,6 +298,19 @@ def test_a_process_that_is_killed_in_the_debugger(failing: mcnb.Cluster) -> None
     assert failing.run("1").ok
 
 
+def test_a_cell_that_goes_on_is_watched_again(failing: mcnb.Cluster) -> None:
+    typist = Typist("continue")
+    watched: list[int | None] = []
+
+    def watch(pending: Any) -> None:
+        if typist.seen:
+            watched.append(pending.progress(2).line)
+
+    source = STEP.format("if k == 2: breakpoint()") + "\nimport time; time.sleep(1)"
+    assert failing.run(source, watcher=watch, debugger=typist).ok
+    assert 7 in watched
+
+
 def test_time_in_the_debugger_does_not_count(failing: mcnb.Cluster) -> None:
     typist = Typist("c")
 

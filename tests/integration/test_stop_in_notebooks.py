@@ -45,6 +45,12 @@ except CellExecutionError:
 """
 
 
+def shown(messages: list[tuple[str, Any]]) -> list[str]:
+    """Return what was shown one after the other, in the same place."""
+    kinds = "display_data", "update_display_data"
+    return [content["data"]["text/plain"] for kind, content in messages if kind in kinds]
+
+
 def errors(messages: list[tuple[str, Any]]) -> list[str]:
     return [content["evalue"] for kind, content in messages if kind == "error"]
 
@@ -56,8 +62,7 @@ def test_what_a_person_is_shown() -> None:
         (SLEEP, [(["[all 2] line 4", "[all 2] slept a little"], STOP)]),
         ("%%mcjax\nprint(1 + 1)", []),
     )
-    texts = [c["data"]["text/plain"] for kind, c in stopped if kind == "display_data"]
-    stages = [text.splitlines()[-2:] for text in texts if "Stopping" in text]
+    stages = [text.splitlines()[-2:] for text in shown(stopped) if "Stopping" in text]
     again = "Press stop again to restart the processes now; their variables are lost"
     assert stages[0] == ["Stopping: interrupting both processes …", again]
     assert errors(stopped) == [INTACT]
@@ -79,8 +84,7 @@ def test_the_next_cell_waits_for_new_processes() -> None:
         "defined them: %mcjax restart --replay"
     )
     waiting = "The processes are being restarted. The cell runs when they are ready …"
-    texts = [c["data"]["text/plain"] for kind, c in after if kind == "display_data"]
-    assert texts[0] == waiting
+    assert shown(after)[0] == waiting
     assert "".join(content.get("text", "") for _, content in after) == "[all 2] 2\n"
 
 

@@ -77,14 +77,17 @@ def jupyterlab(folder: Path) -> Iterator[dict[str, Any]]:
         about: dict[str, Any] = {}
         assert wait_until(lambda: about.update(server(folder)) or about, HANG_S), log.read_text()
         yield about
-        process.terminate()
-        assert process.wait(HANG_S) == 0, log.read_text()
     finally:
+        # As a person ends it, also after an error: what is left would be another one.
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(HANG_S)
         if process.poll() is None:
             for member in psutil.Process(process.pid).children(recursive=True):
                 member.kill()
             process.kill()
             process.wait()
+    assert process.returncode == 0, log.read_text()
 
 
 def server(folder: Path) -> dict[str, Any]:

@@ -45,12 +45,14 @@ class Pending:
 
 
 class Screen:
-    """What a notebook shows, and a clock."""
+    """What a notebook shows in a place that changes, and a clock."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.shown = ""
+        self.places = 0
         self.times = 0
+        self.cleared = False
 
     def monotonic(self) -> float:
         return self.now
@@ -58,23 +60,20 @@ class Screen:
     def strftime(self, form: str) -> str:
         return time.strftime(form, time.gmtime(self.now))
 
-    def clear_output(self, wait: bool = False) -> None:
+    def clear_output(self) -> None:
         self.cleared = True
-        if not wait:
-            self.shown = ""
+        self.shown = ""
 
     def display(self, data: dict[str, str], raw: bool, display_id: bool) -> Screen:
-        assert raw
         assert display_id
-        assert self.cleared  # or the last text would stay
-        self.cleared = False
-        self.shown = data["text/plain"]
-        self.times += 1
+        self.places += 1
+        self.update(data, raw)
         return self
 
     def update(self, data: dict[str, str], raw: bool) -> None:
         assert raw
         self.shown = data["text/plain"]
+        self.times += 1
 
 
 @pytest.fixture
@@ -119,16 +118,41 @@ def test_what_was_not_shown_is_not_removed(screen: Screen) -> None:
 def test_a_text_takes_the_place_of_what_is_shown_and_nothing_is_cleared(
     screen: Screen, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A prompt that comes by another channel would be cleared, too."""
+    """A prompt that comes by another channel would be cleared, too, also by what came before it."""
     view = LiveView(4, looked_at=True)
     view.show("running")
-    screen.cleared = False
+    view.show("still running")
     view.end_with("> line\n")
-    assert (screen.shown, capsys.readouterr().out) == ("> line", "")
+    assert (screen.shown, screen.places, capsys.readouterr().out) == ("> line", 1, "")
     view.end_with("3\n")
     view.remove()
     assert (screen.shown, screen.cleared) == ("> line", False)
     assert capsys.readouterr().out == "3\n"
+
+
+def test_a_view_below_what_was_typed(screen: Screen, capsys: pytest.CaptureFixture[str]) -> None:
+    view = LiveView(4, looked_at=True)
+    pending: Any = Pending({1: Progress(line=3)})
+    view.end_with("> line\n")
+    screen.now += 30  # until something is typed
+    view.begin_again()
+    view(pending)
+    assert screen.places == 0
+    for after, said in ((FIRST_S, "31 s"), (PERIOD_S, "32 s")):
+        screen.now += after
+        view(pending)
+        assert screen.shown == f"Process 1 has been running for {said} (at 00:02:11)\n[1] line 3"
+    assert screen.places == 1
+    view.end_with("> another line\n")
+    assert (screen.shown, capsys.readouterr().out) == ("> another line", "> line\n")
+    view.remove()
+    assert screen.shown == "> another line"
+    screen.now += FIRST_S
+    view(pending)
+    assert screen.places == 2
+    view.remove()
+    assert screen.shown == ""
+    assert not screen.cleared  # what was typed, and what came of it
 
 
 def test_nothing_is_shown_of_a_cell_that_has_ended(screen: Screen) -> None:

@@ -7,12 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from IPython.display import DisplayHandle, clear_output, display
-
 from mcnb._text import grouped, label, name_processes
 from mcnb.cluster.workers import Pending
 from mcnb.lockstep.server import Waits
 from mcnb.messages import Recent, Reply
+from mcnb.notebook.places import InNotebook, InTerminal, Place, can_move
 from mcnb.output.recent import newest, recent_of
 
 # When a cell is first shown: earlier, if it has output.
@@ -26,19 +25,21 @@ AGAIN = "Press stop again to restart the processes now; their variables are lost
 
 
 class LiveView:
-    """A view of a running cell's output and progress in a notebook, removed at the cell's end.
+    """A view of a running cell's output and progress, removed at the cell's end.
 
     Short cells show nothing. Notebooks that no person watches show nothing either: their outputs
     are kept for later, and must be the same on every run.
+
+    Args:
+        count: The number of processes in the cluster.
+        place: Where it is shown; None if nowhere.
     """
 
-    def __init__(self, count: int, looked_at: bool) -> None:
+    def __init__(self, count: int, place: Place | None) -> None:
         self._count = count
-        self._looked_at = looked_at
+        self._place = place
         self._next = self._next_output = 0.0
         self.begin_again()
-        self._handle: DisplayHandle | None = None  # of what is shown
-        self._keeps = False  # whether other output stands above, which must stay
         # Shown above the rest.
         self.title = ""
         self._stage = ""
@@ -48,7 +49,7 @@ class LiveView:
 
     def __call__(self, pending: Pending) -> None:
         """Show a cell at intervals, its new output soon, and each step that ends it at once."""
-        if not (self._looked_at and (pending.waiting or pending.stage)):
+        if self._place is None or not (pending.waiting or pending.stage):
             return
         now = time.monotonic()
         said = self._newest(pending)
@@ -77,23 +78,15 @@ class LiveView:
 
     def show(self, text: str) -> None:
         """Show a text in place of the last one."""
-        if not self._looked_at:
-            return
-        data = {"text/plain": text}
-        # Not by clearing the output first: a front end that hears of that late, after a request for
-        # input, which comes by another channel, would remove the prompt.
-        if self._handle is None:
-            self._handle = display(data, raw=True, display_id=True)
-        else:
-            self._handle.update(data, raw=True)
+        if self._place is not None:
+            self._place.show(text)
 
     def end_with(self, text: str) -> None:
         """Leave a text in place of the last one, and whatever follows, such as a prompt."""
-        if self._handle is None:
+        if self._place is None:
             print(text, end="", flush=True)
         else:
-            self._handle.update({"text/plain": text.rstrip("\n")}, raw=True)
-        self._handle, self._keeps = None, True
+            self._place.leave(text)
 
     def begin_again(self) -> None:
         """Show nothing for as long as at the beginning of a cell."""
@@ -102,12 +95,8 @@ class LiveView:
 
     def remove(self) -> None:
         """Remove the shown text."""
-        if self._handle is None:
-            return
-        if self._keeps:
-            self._handle.update({"text/plain": ""}, raw=True)
-        else:
-            clear_output()
+        if self._place is not None:
+            self._place.remove()
 
 
 def progress_lines(pending: Pending, now: float, count: int, clock: str = "") -> list[str]:
@@ -171,6 +160,15 @@ def somebody_looks(shell: Any) -> bool:
     if request is None:
         return bool(sys.stdout.isatty())
     return bool(request.get("content", {}).get("allow_stdin", False))
+
+
+def place_of(shell: Any) -> Place | None:
+    """Return where a cell of this shell is shown while it runs; None if nobody watches."""
+    if not somebody_looks(shell):
+        return None
+    if _request(shell) is not None:
+        return InNotebook()
+    return InTerminal() if can_move() else None
 
 
 def cell_id(shell: Any) -> str:

@@ -27,7 +27,7 @@ from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.launchers.forkserver_client import close_idle
 from mcnb.notebook.assistance import Assistance
 from mcnb.notebook.display import show
-from mcnb.notebook.live import LiveView, cell_id, is_hidden, somebody_looks
+from mcnb.notebook.live import LiveView, cell_id, is_hidden, place_of, somebody_looks
 from mcnb.notebook.names import hint_on_name, holders
 from mcnb.notebook.parsing import (
     AUTO,
@@ -279,7 +279,7 @@ class McjaxMagics(Magics):
     def _live(self) -> LiveView:
         cluster = clusters.current
         count = Options().processes if cluster is None else cluster.options.processes
-        return LiveView(count, somebody_looks(self.shell))
+        return LiveView(count, place_of(self.shell))
 
     def _start(self, args: Any) -> None:
         wanted = Options(**field_values("start", vars(args)))

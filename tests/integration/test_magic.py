@@ -16,6 +16,7 @@ from mcnb.lockstep.model import Launch, ProcessState
 from mcnb.lockstep.server import Waits
 from mcnb.notebook import live as live_views
 from mcnb.notebook.live import FIRST_S, LiveView, progress_lines
+from mcnb.notebook.places import InNotebook
 from mcnb.output.terminal import without_escapes
 from tests.conftest import Notebook, once
 from tests.support.clients import HANG_S
@@ -196,7 +197,7 @@ def test_the_live_view_says_at_once_how_a_cell_is_being_ended(
     shown: list[str] = []
     clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(live_views, "time", clock)
-    live = LiveView(4, looked_at=True)
+    live = LiveView(4, InNotebook())
     monkeypatch.setattr(live, "show", shown.append)
     pending: Any = _Pending(clock.now, {1: mcnb.messages.Progress(line=3)})
     clock.now += 0.4 * FIRST_S
@@ -238,7 +239,7 @@ def test_the_live_view_says_who_runs_since_when() -> None:
 
 def test_nobody_looks_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     pending: Any = _Pending(0.0, {0: mcnb.messages.Progress()})
-    live = LiveView(4, looked_at=False)
+    live = LiveView(4, None)
     live(pending)
     live.show("Starting")
     live.remove()

@@ -19,10 +19,12 @@ from mcnb.notebook.live import (
     OUTPUT_PERIOD_S,
     PERIOD_S,
     LiveView,
+    place_of,
     progress_lines,
     somebody_looks,
     waiting_text,
 )
+from mcnb.notebook.places import InNotebook, InTerminal
 
 SUM = Launch("sum", "1", (0, 1, 2))
 MAX = Launch("max", "2", (0, 1, 2))
@@ -45,14 +47,13 @@ class Pending:
 
 
 class Screen:
-    """What a notebook shows in a place that changes, and a clock."""
+    """A place in which a view is shown, and a clock."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.shown = ""
-        self.places = 0
+        self.left: list[str] = []
         self.times = 0
-        self.cleared = False
 
     def monotonic(self) -> float:
         return self.now
@@ -60,33 +61,27 @@ class Screen:
     def strftime(self, form: str) -> str:
         return time.strftime(form, time.gmtime(self.now))
 
-    def clear_output(self) -> None:
-        self.cleared = True
-        self.shown = ""
-
-    def display(self, data: dict[str, str], raw: bool, display_id: bool) -> Screen:
-        assert display_id
-        self.places += 1
-        self.update(data, raw)
-        return self
-
-    def update(self, data: dict[str, str], raw: bool) -> None:
-        assert raw
-        self.shown = data["text/plain"]
+    def show(self, text: str) -> None:
+        self.shown = text
         self.times += 1
+
+    def leave(self, text: str) -> None:
+        self.shown = ""
+        self.left.append(text)
+
+    def remove(self) -> None:
+        self.shown = ""
 
 
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
     screen = Screen()
     monkeypatch.setattr(live, "time", screen)
-    monkeypatch.setattr(live, "clear_output", screen.clear_output)
-    monkeypatch.setattr(live, "display", screen.display)
     return screen
 
 
 def test_progress_is_shown_after_a_second_and_then_now_and_again(screen: Screen) -> None:
-    view = LiveView(4, looked_at=True)
+    view = LiveView(4, screen)
     pending: Any = Pending({1: Progress(line=3)})
     seen = []
     for after in (0.0, FIRST_S - 0.1, 0.2, PERIOD_S - 0.1, 0.2, 0.2, PERIOD_S):
@@ -100,7 +95,7 @@ def test_progress_is_shown_after_a_second_and_then_now_and_again(screen: Screen)
 
 
 def test_a_view_of_a_longer_cell_says_when_it_was_drawn(screen: Screen) -> None:
-    view = LiveView(4, looked_at=True)
+    view = LiveView(4, screen)
     pending: Any = Pending({1: Progress(line=3)})
     for after, said in ((9.4, "9 s"), (1.0, "10 s (at 00:01:50)"), (0.7, "11 s (at 00:01:51)")):
         screen.now += after
@@ -108,55 +103,33 @@ def test_a_view_of_a_longer_cell_says_when_it_was_drawn(screen: Screen) -> None:
         assert screen.shown == f"Process 1 has been running for {said}\n[1] line 3"
 
 
-def test_what_was_not_shown_is_not_removed(screen: Screen) -> None:
-    view = LiveView(4, looked_at=True)
-    screen.shown = "output of the cell"
-    view.remove()
-    assert screen.shown == "output of the cell"
-
-
-def test_a_text_takes_the_place_of_what_is_shown_and_nothing_is_cleared(
-    screen: Screen, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A prompt that comes by another channel would be cleared, too, also by what came before it."""
-    view = LiveView(4, looked_at=True)
-    view.show("running")
-    view.show("still running")
-    view.end_with("> line\n")
-    assert (screen.shown, screen.places, capsys.readouterr().out) == ("> line", 1, "")
-    view.end_with("3\n")
-    view.remove()
-    assert (screen.shown, screen.cleared) == ("> line", False)
-    assert capsys.readouterr().out == "3\n"
-
-
-def test_a_view_below_what_was_typed(screen: Screen, capsys: pytest.CaptureFixture[str]) -> None:
-    view = LiveView(4, looked_at=True)
+def test_a_view_below_what_was_typed(screen: Screen) -> None:
+    view = LiveView(4, screen)
     pending: Any = Pending({1: Progress(line=3)})
     view.end_with("> line\n")
     screen.now += 30  # until something is typed
     view.begin_again()
     view(pending)
-    assert screen.places == 0
+    assert screen.times == 0
     for after, said in ((FIRST_S, "31 s"), (PERIOD_S, "32 s")):
         screen.now += after
         view(pending)
         assert screen.shown == f"Process 1 has been running for {said} (at 00:02:11)\n[1] line 3"
-    assert screen.places == 1
     view.end_with("> another line\n")
-    assert (screen.shown, capsys.readouterr().out) == ("> another line", "> line\n")
+    assert (screen.shown, screen.left) == ("", ["> line\n", "> another line\n"])
+
+
+def test_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+    view = LiveView(4, None)
+    view.show("running")
     view.remove()
-    assert screen.shown == "> another line"
-    screen.now += FIRST_S
-    view(pending)
-    assert screen.places == 2
-    view.remove()
-    assert screen.shown == ""
-    assert not screen.cleared  # what was typed, and what came of it
+    assert capsys.readouterr().out == ""
+    view.end_with("> line\n")
+    assert capsys.readouterr().out == "> line\n"
 
 
 def test_nothing_is_shown_of_a_cell_that_has_ended(screen: Screen) -> None:
-    view = LiveView(4, looked_at=True)
+    view = LiveView(4, screen)
     screen.now += 2 * FIRST_S
     ended: Any = Pending({})
     view(ended)
@@ -164,7 +137,7 @@ def test_nothing_is_shown_of_a_cell_that_has_ended(screen: Screen) -> None:
 
 
 def test_new_output_is_shown_soon(screen: Screen) -> None:
-    view = LiveView(2, looked_at=True)
+    view = LiveView(2, screen)
     said = {k: Progress(Recent(1, ("step 0",)), 3) for k in range(2)}
     pending: Any = Pending(said)
     screen.now += FIRST_OUTPUT_S - 0.1
@@ -238,6 +211,16 @@ def kernel(**content: Any) -> Any:
     """Return a shell whose cell came in a message with this content."""
     messages = {"shell": {"content": content}}
     return SimpleNamespace(kernel=SimpleNamespace(get_parent=messages.__getitem__))
+
+
+def test_where_a_cell_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(place_of(kernel(allow_stdin=True)), InNotebook)
+    assert place_of(kernel(allow_stdin=False)) is None
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setenv("TERM", "xterm")
+    assert isinstance(place_of(SimpleNamespace()), InTerminal)
+    monkeypatch.setenv("TERM", "dumb")
+    assert place_of(SimpleNamespace()) is None
 
 
 def test_who_can_answer_looks(monkeypatch: pytest.MonkeyPatch) -> None:

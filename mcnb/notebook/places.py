@@ -1,0 +1,118 @@
+"""Where something is shown that changes: a place in a notebook's output, or a terminal's end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import unicodedata
+from typing import Protocol
+
+from IPython.display import DisplayHandle, clear_output, display
+
+from mcnb.output.terminal import without_escapes
+
+# Cursor up by some lines, and erase all from there on (ECMA-48: CUU and ED).
+_ERASE = "\x1b[{}A\r\x1b[J"
+
+
+class Place(Protocol):
+    """Where a text is shown that the next one replaces."""
+
+    def show(self, text: str) -> None:
+        """Show a text in place of the last one."""
+
+    def leave(self, text: str) -> None:
+        """Leave a text in place of the last one; the next one comes below."""
+
+    def remove(self) -> None:
+        """Remove the shown text."""
+
+
+class InNotebook:
+    """A place in the output of a notebook's cell."""
+
+    def __init__(self) -> None:
+        self._handle: DisplayHandle | None = None  # of what is shown
+        self._keeps = False  # whether other output stands above, which must stay
+
+    def show(self, text: str) -> None:
+        """Show a text in place of the last one."""
+        data = {"text/plain": text}
+        # Not by clearing the output first: a front end that hears of that late, after a request for
+        # input, which comes by another channel, would remove the prompt.
+        if self._handle is None:
+            self._handle = display(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
+
+    def leave(self, text: str) -> None:
+        """Leave a text in place of the last one; the next one comes below."""
+        if self._handle is None:
+            print(text, end="", flush=True)
+        else:
+            self._handle.update({"text/plain": text.rstrip("\n")}, raw=True)
+        self._handle, self._keeps = None, True
+
+    def remove(self) -> None:
+        """Remove the shown text."""
+        if self._handle is None:
+            return
+        if self._keeps:
+            self._handle.update({"text/plain": ""}, raw=True)
+        else:
+            clear_output()
+        self._handle = None
+
+
+class InTerminal:
+    """The last lines of a terminal."""
+
+    def __init__(self) -> None:
+        self._rows = 0  # that are shown
+
+    def show(self, text: str) -> None:
+        """Show a text in place of the last one: its end, if the terminal has too few rows."""
+        size = shutil.get_terminal_size()
+        shown: list[str] = []
+        rows = 0
+        for line in reversed(text.splitlines()):
+            needed = _rows(line, size.columns)
+            if rows + needed >= size.lines:  # what has left the screen can't be erased
+                break
+            shown.insert(0, line)
+            rows += needed
+        self._write("".join(f"{line}\n" for line in shown))
+        self._rows = rows
+
+    def leave(self, text: str) -> None:
+        """Leave a text in place of the last one; the next one comes below."""
+        self._write(text)
+
+    def remove(self) -> None:
+        """Remove the shown text."""
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        print((_ERASE.format(self._rows) if self._rows else "") + text, end="", flush=True)
+        self._rows = 0
+
+
+def can_move() -> bool:
+    """Return whether the terminal can move its cursor, by the name that it gives of itself."""
+    return os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _rows(line: str, columns: int) -> int:
+    """Return how many rows a line takes in a terminal."""
+    rows, column = 1, 0
+    for width in map(_columns, without_escapes(line)):
+        if column + width > columns:  # a wide character is not split
+            rows, column = rows + 1, 0
+        column += width
+    return rows
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("F", "W") else 1

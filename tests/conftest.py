@@ -31,9 +31,8 @@ from tests.support.learners import Program
 from tests.support.timing import since, slowdown
 
 # For tests of what lies outside of Python, where all is tested with several versions of it.
-once = pytest.mark.skipif(
-    os.environ.get("MCNB_ONCE") == "done", reason="done with another version of Python"
-)
+DONE = os.environ.get("MCNB_ONCE") == "done"
+once = pytest.mark.skipif(DONE, reason="done with another version of Python")
 # How long an example takes depends on what else the machine does.
 settings.register_profile("mcnb", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mcnb")
@@ -124,7 +123,7 @@ def wait_until(condition: Callable[[], object], timeout: float = 10.0) -> bool:
 @pytest.fixture
 def budget_s(request: pytest.FixtureRequest) -> float:
     """How much processor time a test may take that tries as many random cases as it can."""
-    return 60.0 if request.config.getoption("--all") else 2.0
+    return 60.0 if request.config.getoption("--all") and not DONE else 2.0
 
 
 def _contents(folder: Path) -> dict[str, str]:

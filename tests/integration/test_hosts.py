@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from mcnb.launchers.credentials import make_credentials
+from tests.conftest import once
 from tests.support import hosts
 from tests.support.command import MCNB
 from tests.support.launchers import launcher_on_hosts
 
-pytestmark = pytest.mark.thorough("needs hosts in network namespaces")
+pytestmark = [pytest.mark.thorough("needs hosts in network namespaces"), once]
 
 NOTEBOOK = """
 import json, os, sys

@@ -14,7 +14,7 @@ import pytest
 
 from mcnb import _lessons
 from mcnb.cli import lab
-from tests.conftest import wait_until
+from tests.conftest import once, wait_until
 from tests.support.clients import HANG_S
 from tests.support.jupyterlab import ask, jupyterlab
 
@@ -58,6 +58,7 @@ def test_ctrl_c_is_left_to_jupyterlab(tmp_path: Path) -> None:
     assert process.wait(HANG_S) == 5
 
 
+@once
 def test_jupyterlab_starts_and_ends(tmp_path: Path) -> None:
     # A python3 kernel of the user's own must not take the place of this Python.
     kernel = tmp_path / "data" / "kernels" / "python3" / "kernel.json"

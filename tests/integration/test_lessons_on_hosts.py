@@ -19,7 +19,7 @@ from tests.support.launchers import Engines, launcher_on_hosts
 from tests.support.notebooks import started_by, strictly
 from tests.support.programs import LESSONS, Start, compare, printed, run
 
-pytestmark = pytest.mark.thorough("needs hosts in network namespaces")
+pytestmark = [pytest.mark.thorough("needs hosts in network namespaces"), once]
 
 
 def params(few: Sequence[str]) -> list[Any]:
@@ -31,7 +31,7 @@ def params(few: Sequence[str]) -> list[Any]:
     ]
 
 
-@pytest.fixture(scope="module", params=["ssh", pytest.param("slurm", marks=once)])
+@pytest.fixture(scope="module", params=["ssh", "slurm"])
 def launcher(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Engines]:

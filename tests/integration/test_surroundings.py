@@ -84,7 +84,8 @@ def by_command(
     )
 
 
-MORE = pytest.mark.thorough("more of the same kind")
+# Proxies and names of folders are the same to each Python.
+MORE = [pytest.mark.thorough("more of the same kind"), once]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from mcnb.messages import ProcessError, Reply
 from mcnb.pictures.scenes.time import time_scene
 from mcnb.pictures.text import text_of
 from mcnb.pictures.timeline import Kind, Stretch, timeline
+from tests.conftest import once
 from tests.support.results import F, G, made, result
 from tests.support.timing import known_work_s
 from tests.support.verdicts import WAS_KILLED
@@ -225,6 +226,7 @@ def test_lanes_cover_the_cell_and_tell_the_truth(
 
 
 @pytest.mark.thorough("draws 96,000 launches")
+@once
 def test_a_cell_with_very_many_launches_is_drawn_quickly_and_small() -> None:
     count, times = 32, 3000
     f = Launch("jit(f)", "1", tuple(range(count)))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from mcnb._text import index_ranges, label, size
+from mcnb._turns import Fold, folded
 from mcnb.lockstep.model import Launch, LaunchRecord
 
 # Program, name and arguments, line, and whether the launch was not made.
 _Kind: TypeAlias = tuple[str, str, int | None, bool]
 # A launch of the processes that made it together.
 _Row: TypeAlias = list[LaunchRecord]
-# The most rows that are looked at as one round of a loop.
-LONGEST_TURN = 30
 # The longest list of arguments that is shown whole.
 MOST_CHARACTERS = 60
 
@@ -45,10 +43,12 @@ def log_text(records: Iterable[LaunchRecord], count: int, *, full: bool = False)
     """
     records = list(records)
     rows = _rows(records)
-    folded = [(row, "") for row in rows] if full else _folded(rows)
+    shown = [(row, "") for row in rows]
+    if not full:
+        shown = [(fold.thing, _times(fold)) for fold in folded(rows, _alike)]
     names = {} if full else _brief(records)
     table: list[tuple[str, ...]] = [("process", "line", "launch", "times", "communicates")]
-    for made, times in folded:
+    for made, times in shown:
         launch, line = made[0].launch, made[0].line
         what = _communication(launch)
         table.append(
@@ -60,7 +60,7 @@ def log_text(records: Iterable[LaunchRecord], count: int, *, full: bool = False)
                 what if made[0].began is not None else f"{what} · not launched",
             )
         )
-    if not any(times for _, times in folded):
+    if not any(times for _, times in shown):
         table = [(*row[:3], *row[4:]) for row in table]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return "\n".join(
@@ -74,45 +74,16 @@ def _kind(record: LaunchRecord) -> _Kind:
     return launch.program, str(launch), record.line, record.began is None
 
 
-def _folded(rows: Sequence[_Row]) -> list[tuple[_Row, str]]:
-    """Return each row that differs from those before it, with the number of its repetitions.
-
-    A row may repeat, or several rows in turn, as those of a loop do.
-    """
-    runs: list[tuple[_Row, int]] = []
-    ids: dict[object, int] = {}
-    turns: list[int] = []  # which runs are alike
-    for key, same in itertools.groupby(rows, _alike):
-        first, *others = same
-        runs.append((first, 1 + len(others)))
-        turns.append(ids.setdefault((key, len(others)), len(ids)))
-    folded: list[tuple[_Row, str]] = []
-    at = 0
-    while at < len(runs):
-        length, rounds = max(
-            ((length, _rounds(turns, at, length)) for length in range(1, LONGEST_TURN + 1)),
-            key=lambda found: (found[0] * (found[1] - 1), -found[0]),
-        )
-        for row, number in runs[at : at + length]:
-            each = str(number) if number > 1 else ""
-            if rounds > 1:
-                each = f"{rounds}{f' x {number}' if number > 1 else ''} in turn"
-            folded.append((row, each))
-        at += length * rounds
-    return folded
+def _times(fold: Fold[_Row]) -> str:
+    """Return how often a row repeats, or comes in turn with others; empty if it does not."""
+    each = str(fold.number) if fold.number > 1 else ""
+    if fold.rounds == 1:
+        return each
+    return f"{fold.rounds}{f' x {each}' if each else ''} in turn"
 
 
 def _alike(row: _Row) -> tuple[_Kind, tuple[int, ...]]:
     return _kind(row[0]), tuple(sorted(record.process for record in row))
-
-
-def _rounds(turns: Sequence[int], at: int, length: int) -> int:
-    """Return how often the next few of a list follow each other; at least once."""
-    turn = turns[at : at + length]
-    rounds = 1
-    while turns[at + rounds * length : at + (rounds + 1) * length] == turn:
-        rounds += 1
-    return rounds
 
 
 def _brief(records: Iterable[LaunchRecord]) -> dict[str, str]:

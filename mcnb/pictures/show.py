@@ -70,6 +70,7 @@ def show(
     bounds: bool = False,
     values: bool = False,
     ids: bool = False,
+    full: bool = False,
     **keywords: Any,
 ) -> None:
     """Show how data is laid out over devices, what a program communicates, or a cell's timeline.
@@ -92,6 +93,8 @@ def show(
         values: Whether to write the values that this process holds into the boxes, for an array of
             at most 256 elements.
         ids: Whether to write JAX's device ids, as in `TPU 4,5 · P0`, instead of positions.
+        full: Whether each leaf of a PyTree, and each collective and result of a function, has a row
+            of its own. By default, those that are alike share one, and the text has 25 lines.
         keywords: For a function, its keyword arguments. For a result, `order=True` shows only the
             order of its launches, without times.
 
@@ -116,7 +119,7 @@ def show(
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
-    options = {"name": name, "bounds": bounds, "values": values, "ids": ids}
+    options = {"name": name, "bounds": bounds, "values": values, "ids": ids, "full": full}
     in_notebook = hasattr(get_ipython(), "kernel")
     for one in _pictures(thing, args, options, keywords):
         if in_notebook:
@@ -132,6 +135,7 @@ def picture(
     bounds: bool = False,
     values: bool = False,
     ids: bool = False,
+    full: bool = False,
     **keywords: Any,
 ) -> Picture:
     """Return the picture that `show` displays.
@@ -143,6 +147,7 @@ def picture(
         bounds: Whether to write the bounds of each part at the edges.
         values: Whether to write the values into the boxes.
         ids: Whether to write JAX's device ids.
+        full: Whether each leaf, collective and result has a row of its own.
         keywords: For a function, its keyword arguments; for a result, `order=True`.
 
     Raises:
@@ -153,7 +158,7 @@ def picture(
         >>> axes = picture(jax.sharding.AbstractMesh((2,), ("a",))).plot()
         >>> axes.figure.savefig("mesh.pdf")  # doctest: +SKIP
     """
-    options = {"name": name, "bounds": bounds, "values": values, "ids": ids}
+    options = {"name": name, "bounds": bounds, "values": values, "ids": ids, "full": full}
     found = _pictures(thing, args, options, keywords)
     if len(found) > 1:
         raise PictureError(
@@ -180,6 +185,7 @@ def scene_of(
     bounds: bool = False,
     values: bool = False,
     ids: bool = False,
+    full: bool = False,
     keywords: Mapping[str, Any] = MappingProxyType({}),
 ) -> Scene:
     """Return the scene of an object; see `picture`."""
@@ -187,11 +193,11 @@ def scene_of(
     mesh = isinstance(thing, (jax.sharding.Mesh, jax.sharding.AbstractMesh))
     compiled = isinstance(thing, (jax.stages.Compiled, jax.stages.Lowered))
     if compiled or ((args or keywords) and callable(thing) and not mesh):
-        return _of_function(thing, args, keywords, name)
+        return _of_function(thing, args, keywords, name, full)
     if keywords:
         raise PictureError(
-            f"mcnb.show has no option {next(iter(keywords))}. Options: name, bounds, values, ids; "
-            "a function also takes its own keyword arguments"
+            f"mcnb.show has no option {next(iter(keywords))}. Options: name, bounds, values, ids, "
+            "full; a function also takes its own keyword arguments"
         )
     if args and isinstance(thing, laid_out) and isinstance(args[0], laid_out):
         return change_of(thing, args[0], args[1:], name=name, bounds=bounds, ids=ids)
@@ -213,9 +219,9 @@ def scene_of(
         return layout_scene(layout, name=name, bounds=bounds, ids=ids, label=label)
     leaves = jax.tree_util.tree_leaves_with_path(thing)
     if leaves and leaves[0][1] is not thing:
-        return tree_scene([_leaf(path, leaf) for path, leaf in leaves], name)
+        return tree_scene([_leaf(path, leaf) for path, leaf in leaves], name, full=full)
     if callable(thing):
-        return _of_function(thing, args, {}, name)
+        return _of_function(thing, args, {}, name, full)
     nothing = ", as there is no array in it" if not leaves and thing is not None else ""
     raise PictureError(
         f"{a_or_an(type(thing).__name__)} can't be drawn{nothing}. What can: {DRAWN}"
@@ -243,10 +249,10 @@ def _no_more(thing: Any, args: Sequence[Any]) -> None:
 
 
 def _of_function(
-    function: Any, args: Sequence[Any], keywords: Mapping[str, Any], name: str
+    function: Any, args: Sequence[Any], keywords: Mapping[str, Any], name: str, full: bool
 ) -> Scene:
     program = inspect.compiled(function, args, keywords)
-    return program_scene(inspect.program_model(program, name))
+    return program_scene(inspect.program_model(program, name), full=full)
 
 
 def _leaf(path: Any, leaf: Any) -> Leaf:

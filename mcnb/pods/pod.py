@@ -13,7 +13,6 @@ import numpy as np
 from mcnb._text import plural, size
 from mcnb.errors import ClusterError
 from mcnb.pictures.picture import Picture
-from mcnb.pictures.scene import Scene
 from mcnb.pods.bounds import CHIPS, Bound, Chip, least_time
 from mcnb.pods.topology import devices_of
 
@@ -248,14 +247,17 @@ class Rehearsal:
         self, args: Sequence[Any], options: dict[str, Any], keywords: Mapping[str, Any]
     ) -> list[Picture] | None:
         """Return the pictures for `mcnb.show`; None if any argument is given."""
-        return None if args or keywords else [self.picture()]
+        return None if args or keywords else [self.picture(full=options["full"])]
 
-    def picture(self) -> Picture:
-        """Return a picture of the program's collectives, results, memory and time."""
+    def picture(self, *, full: bool = False) -> Picture:
+        """Return a picture of the program's collectives, results, memory and time.
+
+        Args:
+            full: Whether each collective and each result has a row of its own.
+        """
         from mcnb.pictures.scenes.program import program_scene
 
-        scene: Scene = program_scene(self.model)
-        return Picture(replace(scene, notes=(*scene.notes, *self._notes())))
+        return Picture(program_scene(self.model, self._notes(), full=full))
 
     def _notes(self) -> Sequence[str]:
         chip, bound = self.pod.chip, self.bound

@@ -15,7 +15,7 @@ ROOT = Path(mcnb.__file__).parent
 # From the bottom up; CONTRIBUTING.md has the same order with what each package is for.
 LAYERS = (
     ("errors",),
-    ("_text", "_system", "_cells"),
+    ("_text", "_turns", "_system", "_cells"),
     ("options", "_lessons", "_ipyparallel"),
     ("lockstep",),
     ("messages",),

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from mcnb._text import index_ranges, plural, size
+from mcnb._text import plural, size
 from mcnb.pictures.model import Device, Layout, grouped, ranges
 from mcnb.pictures.scene import Scene, Table
+from mcnb.pictures.scenes.rows import merged, room, times, without_numbers
 
-MOST_ROWS = 40
 DELETED = "deleted"
-MOST_HOLDERS = 20
-LONGEST_SPAN = 16  # characters
+# Who holds how many bytes.
+_Amount: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,35 @@ class Leaf:
     what: str = ""
 
 
-def tree_scene(leaves: Sequence[Leaf], name: str = "") -> Scene:
-    """Return the scene of a PyTree, with one row for leaves that differ only in numbers."""
-    rows = [_row(group) for group in grouped(leaves, _pattern).values()]
-    shown = rows[:MOST_ROWS]
+def tree_scene(leaves: Sequence[Leaf], name: str = "", *, full: bool = False) -> Scene:
+    """Return the scene of a PyTree.
+
+    Args:
+        leaves: The leaves, in order.
+        name: The name to use in the title.
+        full: Whether each leaf has a row. Otherwise, leaves that differ only in numbers share one,
+            and of very many rows the first are shown.
+    """
+    groups = [[leaf] for leaf in leaves] if full else [*grouped(leaves, _pattern).values()]
     layouts = [leaf.layout for leaf in leaves if leaf.layout is not None]
+    devices, processes = _held(layouts)
     notes = [_total(leaves, layouts)]
-    if len(rows) > MOST_ROWS:
-        notes.append(f"{len(rows) - MOST_ROWS} rows more are left out here, and counted below.")
+    lengths = [len(groups), len(devices), len(processes)]
+    kept = lengths
+    if not full:
+        # The other lines: the title, the heads of the tables, and notes.
+        others = 2 + 2 * bool(devices) + len(notes)
+        kept = room(others, *lengths)
+        if kept[0] < len(groups):
+            kept = room(others + 1, *lengths)
+            hidden = sum(map(len, groups[kept[0] :]))
+            notes.append(f"More, with full=True: {plural(hidden, 'leaf', 'leaves')}.")
+    rows = tuple(map(_row, groups[: kept[0]]))
     heads = ("leaf", "shape", "split", "copies", "bytes", "on each device")
-    parts = [Table(heads, tuple(shown), numbers=(3, 4, 5)), *_held(layouts)]
+    parts = [Table(heads, rows, numbers=(3, 4, 5))]
+    if devices:
+        parts.append(Table(("device", "holds"), _amounts(devices, kept[1]), numbers=(1,)))
+        parts.append(Table(("process", "holds"), _amounts(processes, kept[2]), numbers=(1,)))
     what = plural(len(leaves), "leaf", "leaves")
     return Scene(f"{name}: {what}" if name else f"A tree of {what}", tuple(notes), tuple(parts))
 
@@ -53,12 +72,12 @@ def _pattern(leaf: Leaf) -> tuple[object, ...]:
     if layout is not None:
         held = frozenset(layout.device_bytes.items())
         where = layout.shape, layout.dtype, layout.spec, layout.copies, held
-    return re.sub(r"\d+", "#", leaf.path), leaf.what, where
+    return without_numbers(leaf.path), leaf.what, where
 
 
 def _row(group: Sequence[Leaf]) -> tuple[str, ...]:
     layout = group[0].layout
-    path = _path([leaf.path for leaf in group])
+    path = merged([leaf.path for leaf in group])
     if layout is None:
         where = "nowhere any more" if group[0].what == DELETED else "on the host"
         return (path, group[0].what, where, "", "", "")
@@ -66,32 +85,12 @@ def _row(group: Sequence[Leaf]) -> tuple[str, ...]:
     each = size(max(held) * len(group)) if held else ""
     return (
         path,
-        layout.kind if len(group) == 1 else f"{len(group)} x {layout.kind}",
+        times(len(group), layout.kind),
         layout.spec or "on one device" if len(layout.devices) == 1 else layout.spec,
         str(layout.copies),
         size(layout.bytes * len(group)),
         each,
     )
-
-
-def _path(paths: Sequence[str]) -> str:
-    """Merge paths that differ only in numbers into one.
-
-    Example:
-        >>> _path(["w[0].a", "w[1].a", "w[2].a"]), _path(["w[0][0]", "w[0][1]", "w[1][1]"])
-        ('w[0-2].a', 'w[0-1][0-1] (3)')
-        >>> _path(["[0][1]", "[2][1]"])
-        '[0,2][1]'
-    """
-    columns = list(zip(*(map(int, re.findall(r"\d+", path)) for path in paths), strict=True))
-    spans = [index_ranges(sorted(set(column))) for column in columns]
-    varying = [span for span, column in zip(spans, columns, strict=True) if len(set(column)) > 1]
-    if len(varying) > 1 or any(len(span) > LONGEST_SPAN for span in spans):
-        spans = [f"{min(c)}-{max(c)}" if len(set(c)) > 1 else str(c[0]) for c in columns]
-    remaining = iter(spans)
-    text = re.sub(r"\d+", lambda _: next(remaining), paths[0])
-    whole = len(varying) == 1 and len(varying[0]) <= LONGEST_SPAN
-    return text if whole or len(paths) == 1 else f"{text} ({len(paths)})"
 
 
 def _total(leaves: Sequence[Leaf], layouts: Sequence[Layout]) -> str:
@@ -109,23 +108,27 @@ def _total(leaves: Sequence[Leaf], layouts: Sequence[Layout]) -> str:
     return " ".join(notes)
 
 
-def _held(layouts: Iterable[Layout]) -> list[Table]:
-    """Return tables of the bytes that devices and processes hold, with equal ones merged."""
+def _held(layouts: Iterable[Layout]) -> tuple[list[_Amount], list[_Amount]]:
+    """Return how many bytes devices and processes hold, with equal amounts merged."""
     held: Counter[Device] = Counter()
     of_process: Counter[int] = Counter()
     for layout in layouts:
         for device, count in layout.device_bytes.items():
             held[device] += count
             of_process[device.process] += count
-    if not held:
-        return []
     by_amount = grouped(sorted(held), lambda device: held[device])
-    devices = [(ranges(own), size(count)) for count, own in by_amount.items()]
+    devices = [(ranges(own), count) for count, own in by_amount.items()]
     processes = [
-        (", ".join(f"P{process}" for process in own[:8]) + (", …" if len(own) > 8 else ""), size(n))
-        for n, own in grouped(sorted(of_process), lambda process: of_process[process]).items()
+        (", ".join(f"P{process}" for process in own[:8]) + (", …" if len(own) > 8 else ""), count)
+        for count, own in grouped(sorted(of_process), lambda process: of_process[process]).items()
     ]
-    return [
-        Table(("device", "holds"), tuple(devices[:MOST_HOLDERS]), numbers=(1,)),
-        Table(("process", "holds"), tuple(processes[:MOST_HOLDERS]), numbers=(1,)),
-    ]
+    return devices, processes
+
+
+def _amounts(rows: Sequence[_Amount], most: int) -> tuple[tuple[str, ...], ...]:
+    """Return rows of who holds how many bytes, and the range of those that are one too many."""
+    if len(rows) <= most:
+        return tuple((who, size(count)) for who, count in rows)
+    counts = [count for _, count in rows[most - 1 :]]
+    last = f"{len(counts)} rows more", f"{size(min(counts))} to {size(max(counts))}"
+    return (*_amounts(rows[: most - 1], most), last)

@@ -382,6 +382,20 @@ def test_long_lists_of_arguments(arguments: list[tuple[str, ...]], expected: lis
     assert [" ".join(("jit(f)", *one)) in whole for one in arguments] == [True] * len(arguments)
 
 
+def test_the_log_of_a_model_with_a_thousand_leaves() -> None:
+    step = replace(F, name="jit(step)", arguments=(*LEAVES, "f32[32,16]"))
+    evaluate = replace(step, name="jit(evaluate)", program="2", arguments=LEAVES)
+    own = [*[at(4, step)] * 9, at(6, evaluate)] * 20
+    assert log_text(records(own, own), 2) == (
+        "process  line  launch                                                                     "
+        "  times           communicates\n"
+        "[all 2]  4     jit(step) f32[16,16] f32[16] f32[16,16] f32[16] f32[16,16] f32[16] +995    "
+        "  20 x 9 in turn  nothing\n"
+        "[all 2]  6     jit(evaluate) f32[16,16] f32[16] f32[16,16] f32[16] f32[16,16] f32[16] +994"
+        "  20 in turn      nothing"
+    )
+
+
 @given(st.lists(MADE, max_size=12), st.integers(1, 4))
 def test_repetitions_add_up_to_the_launches(own: list[Made], rounds: int) -> None:
     number = 0

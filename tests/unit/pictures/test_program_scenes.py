@@ -5,13 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mcnb._text import plural
 from mcnb.lockstep.hlo import Operation
 from mcnb.pictures import program as reader
 from mcnb.pictures.model import Axis, Device, Layout, MeshModel, Region
 from mcnb.pictures.program import Use, axes_of, sent_bytes, uses, wire_bytes
 from mcnb.pictures.scene import Table
 from mcnb.pictures.scenes.program import ProgramModel, program_scene
+from mcnb.pictures.scenes.rows import MOST_LINES
+from mcnb.pictures.svg import svg_of
 from mcnb.pictures.text import text_of
 
 PAIRS, COLUMNS = ((0, 1), (2, 3)), ((0, 2), (1, 3))
@@ -140,9 +145,8 @@ step: at least 13 collectives, 1.1 KB sent by each device
   3  all-gather          'b'       each process by itself          2 KB  1 KB  0 or 1  train.py:12
   4  all-to-all                    not told                        16 B     ?       ?
   5  collective-permute  'a', 'b'  4 pairs, 1 between processes    16 B  16 B       1
-result  shape       split   copies  on each device
-[0]     float32[4]  P('a')       2            12 B
-[1]     float32[4]  P('a')       2            12 B
+result  shape           split   copies  on each device
+[0,1]   2 x float32[4]  P('a')       2            24 B
 Result: bytes on each device. Sent: bytes that each device sends on a ring.
 Times ?: in a loop whose trip count XLA does not know.
 0 or: in a branch that may not be taken.
@@ -191,25 +195,87 @@ def test_the_processes_of_a_few_groups_are_named(
     assert table.rows[0][3] == among
 
 
+def other(i: int) -> Use:
+    return Use(Operation("all-gather", 8 * i, PAIRS))
+
+
 @pytest.mark.parametrize(
-    ("count", "note"),
+    ("uses", "results", "kept", "note"),
     [
-        (40, ()),
-        (
-            42,
-            (
-                "2 more collectives are counted in the title.",
-                "2 more results are left out here.",
-            ),
-        ),
+        (10, 11, [10, 11], ()),
+        (30, 3, [17, 3], ("More, with full=True: 13 collectives.",)),
+        (1, 30, [1, 19], ("More, with full=True: 11 results.",)),
+        (42, 41, [10, 10], ("More, with full=True: 32 collectives and 31 results.",)),
     ],
 )
-def test_of_very_many_collectives_the_first_are_listed(count: int, note: tuple[str, ...]) -> None:
-    used = tuple(Use(Operation("all-gather", 8 * i, PAIRS)) for i in range(1, count + 1))
-    results = tuple((f"[{i}]", RESULT) for i in range(count))
-    scene = program_scene(ProgramModel("f", used, FOUR, None, results))
-    assert scene.title.startswith(f"f: {count} collectives, ")
-    assert scene.notes[1:] == note
-    rows = [part.rows for part in scene.parts if isinstance(part, Table)]
-    assert [len(own) for own in rows] == [40, 40]
-    assert [own[-1][0] for own in rows] == ["40", "[39]"]
+def test_of_very_many_collectives_and_results_the_first_are_listed(
+    uses: int, results: int, kept: list[int], note: tuple[str, ...]
+) -> None:
+    used = tuple(map(other, range(1, uses + 1)))
+    outputs = tuple(("." + "x" * i, RESULT) for i in range(results))
+    program = ProgramModel("f", used, FOUR, None, outputs)
+    scene = program_scene(program)
+    assert scene.title.startswith(f"f: {plural(uses, 'collective', 'collectives')}, ")
+    assert scene.notes[: len(note)] == note
+    assert [len(part.rows) for part in scene.parts if isinstance(part, Table)] == kept
+    whole = program_scene(program, full=True)
+    assert [len(part.rows) for part in whole.parts if isinstance(part, Table)] == [uses, results]
+    assert whole.notes == scene.notes[len(note) :]
+
+
+REPEATED = """\
+f: 1202 collectives, 11.2 KB sent by each device
+                      collective  along  among                   result  sent  times  from
+                   1  all-gather         each process by itself     8 B   4 B      1
+2-3, 5-6 … 1199-1200  all-gather         each process by itself    16 B   8 B      1
+         4, 7 … 1201  all-gather         each process by itself    24 B  12 B      1
+                1202  all-gather         each process by itself     8 B   4 B      1
+Result: bytes on each device. Sent: bytes that each device sends on a ring."""
+
+
+def test_collectives_that_come_in_turn_share_their_rows() -> None:
+    turn = [other(2), other(2), other(3)]
+    used = (other(1), *turn * 400, other(1))
+    text = text_of(program_scene(ProgramModel("f", used, FOUR, None, ())))
+    assert text == REPEATED
+
+
+# A step of 500 layers: each gathers its weights, and sums what it computes.
+GATHER = Use(Operation("all-gather", 4096, PAIRS), source=("/home/me/train.py", 12))
+REDUCE = Use(Operation("all-reduce", 512, COLUMNS), source=("/home/me/train.py", 13))
+THOUSAND_LEAVES = ProgramModel(
+    "step",
+    (*[GATHER, REDUCE] * 500, GATHER),
+    FOUR,
+    MESH,
+    (("[0]", RESULT), *((f"[1]['layer{i // 2}']['{'wb'[i % 2]}']", RESULT) for i in range(1000))),
+)
+THOUSAND_TEXT = """\
+step: 1001 collectives, 1.28 MB sent by each device
+             collective  along  among                   result     sent  times  from
+ 1, 3 … 999  all-gather  'b'    each process by itself  4.1 KB  2.05 KB      1  train.py:12
+2, 4 … 1000  all-reduce  'a'    P0-1                     512 B    512 B      1  train.py:13
+       1001  all-gather  'b'    each process by itself  4.1 KB  2.05 KB      1  train.py:12
+result                  shape             split   copies  on each device
+[0]                     float32[4]        P('a')       2            12 B
+[1]['layer0-499']['w']  500 x float32[4]  P('a')       2            6 KB
+[1]['layer0-499']['b']  500 x float32[4]  P('a')       2            6 KB
+Result: bytes on each device. Sent: bytes that each device sends on a ring."""
+
+
+def test_a_step_of_a_model_with_a_thousand_leaves() -> None:
+    scene = program_scene(THOUSAND_LEAVES)
+    assert text_of(scene) == THOUSAND_TEXT
+    assert len(svg_of(scene)) < 60_000
+    whole = text_of(program_scene(THOUSAND_LEAVES, full=True)).splitlines()
+    assert len(whole) == 1 + (1 + 1001) + (1 + 1001) + 1
+
+
+USES = st.builds(other, st.integers(1, 60))
+OUTPUTS = st.tuples(st.text(".ab01", min_size=1, max_size=6), st.just(RESULT))
+
+
+@given(st.lists(USES, max_size=60), st.lists(OUTPUTS, max_size=60))
+def test_every_program_fits(used: list[Use], outputs: list[tuple[str, Layout]]) -> None:
+    scene = program_scene(ProgramModel("f", tuple(used), FOUR, None, tuple(outputs)))
+    assert len(text_of(scene).splitlines()) <= MOST_LINES

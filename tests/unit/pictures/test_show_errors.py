@@ -112,8 +112,8 @@ MORE_BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "an option that is not there": (
         (struct((8,), MESH8, "a"),),
         {"value": True},
-        "mcnb.show has no option value. Options: name, bounds, values, ids; a function also takes "
-        "its own keyword arguments",
+        "mcnb.show has no option value. Options: name, bounds, values, ids, full; a function also "
+        "takes its own keyword arguments",
     ),
     "too many dimensions in a change": (
         (struct((8, 4), MESH8, "a"), NamedSharding(MESH8, P(None, None, "a"))),

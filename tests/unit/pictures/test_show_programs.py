@@ -278,7 +278,7 @@ class Drawn:
         return [Picture(Scene(title)) for title in self.titles] if self.titles else None
 
 
-OPTIONS = {"name": "n", "bounds": True, "values": True, "ids": True}
+OPTIONS = {"name": "n", "bounds": True, "values": True, "ids": True, "full": True}
 
 
 def test_what_draws_itself_is_asked_with_all_options(capsys: pytest.CaptureFixture[str]) -> None:

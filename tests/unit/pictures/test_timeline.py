@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import time as clock
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -61,6 +62,41 @@ line  launch         times  longest wait  last to come
 2     jit(f) f32[8]      1  P1, 1.10 s    P2
 At line 2, others waited up to 1.10 s for P2, which was in Python at line 1.
 Computing: Python waits for a result. Computations are not shown while Python goes on."""
+
+
+# A step and its evaluation, of a model with a thousand leaves.
+LEAVES = ("f32[16,16]", "f32[16]") * 500
+STEP = Launch("jit(step)", "1", (0, 1, 2, 3), (*LEAVES, "f32[32,16]"))
+THOUSAND = """\
+The cell took 20 s on 4 processes
+P0 ·●──·●─··●─·●─··●─·●──·●─··●─·●─··●─·●──·●─··●─·●─··●─·●──·●─··●─·●─··●─
+P1 ·●──·●──·●─·●──·●─·●──·●──·●─·●──·●─·●──·●──·●─·●──·●─·●──·●──·●─·●──·●─
+P2 ▒●──·●──·●──●──·●──●──·●──·●──●──·●──●──·●──·●──●──·●──●──·●──·●──●──·●─
+P3 ▒●───●──·●──●──·●──●───●──·●──●──·●──●───●──·●──●──·●──●───●──·●──●──·●─
+    ↑ line 4                         ↑ line 6   ↑ line 4          line 6 ↑
+   0                 5.00 s            10 s              15 s          20 s
+─ Python ▒ compiling · waiting ● met
+process  Python  computing  compiling  waiting
+P0         10 s       0 ms       0 ms     10 s
+P1       11.9 s       0 ms     100 ms   8.00 s
+P2       13.8 s       0 ms     200 ms   6.00 s
+P3       15.7 s       0 ms     300 ms   4.00 s
+line  launch                                            times  longest wait  last to come
+4     jit(step) f32[16,16] f32[16] f32[16,16] +998         18  P0, 500 ms    P3
+6     jit(evaluate) f32[16,16] f32[16] f32[16,16] +998      2  P0, 500 ms    P3"""
+
+
+def test_launches_of_a_model_with_a_thousand_leaves() -> None:
+    evaluate = replace(STEP, name="jit(evaluate)", program="2")
+    records = [
+        made(k, STEP if i % 10 < 9 else evaluate, 4 if i % 10 < 9 else 6, i + 0.1 * k, i + 0.5)
+        for i in range(20)
+        for k in range(4)
+    ]
+    trace = Trace(0.0, 20.0, (Span(0.0, 0.4, 4),))
+    drawn = result(dict.fromkeys(range(4), trace), *records, count=4).timeline()
+    assert drawn.text() == THOUSAND
+    assert len(drawn.svg()) < 60_000
 
 
 def test_a_lane_tells_what_lies_uppermost() -> None:

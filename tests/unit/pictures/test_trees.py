@@ -6,13 +6,17 @@ from typing import Any
 
 import jax
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jax.sharding import NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 import mcnb
 from mcnb.pictures.model import Device, Layout, Region
 from mcnb.pictures.scene import Table
+from mcnb.pictures.scenes.rows import MOST_LINES
 from mcnb.pictures.scenes.tree import Leaf, tree_scene
+from mcnb.pictures.text import text_of
 from tests.support.fake_devices import fake_devices
 from tests.unit.pictures.test_show import mesh_of
 
@@ -83,18 +87,70 @@ def test_an_array_on_several_devices_without_a_mesh_has_no_split_to_tell() -> No
     assert table.rows == (("x", "int8[2]", "", "2", "2 B", "2 B"),)
 
 
-@pytest.mark.parametrize(("rows", "notes"), [(40, 0), (42, 1)])
-def test_of_very_many_rows_the_first_are_listed_and_all_are_counted(rows: int, notes: int) -> None:
-    leaves = [Leaf(f".{'x' * i}", of_process(0, i + 1)) for i in range(rows)]
+@pytest.mark.parametrize(
+    ("count", "shown", "note"),
+    [(18, 18, ()), (19, 17, ("More, with full=True: 2 leaves.",))],
+)
+def test_of_very_many_rows_the_first_are_listed_and_all_are_counted(
+    count: int, shown: int, note: tuple[str, ...]
+) -> None:
+    leaves = [Leaf(f".{'x' * i}", of_process(0, i + 1)) for i in range(count)]
     scene = tree_scene(leaves, "state")
-    assert scene.title == f"state: {rows} leaves"
+    assert scene.title == f"state: {count} leaves"
     table, devices, _ = scene.parts
     assert isinstance(table, Table)
     assert isinstance(devices, Table)
-    assert [row[0] for row in table.rows] == [leaf.path for leaf in leaves[:40]]
-    left_out = ("2 rows more are left out here, and counted below.",)
-    assert scene.notes[1:] == left_out[:notes]
-    assert devices.rows == (("P0.0", f"{rows * (rows + 1) // 2} B"),)
+    assert [row[0] for row in table.rows] == [leaf.path for leaf in leaves[:shown]]
+    assert scene.notes[1:] == note
+    assert devices.rows == (("P0.0", f"{count * (count + 1) // 2} B"),)
+
+
+def test_on_request_each_leaf_has_a_row() -> None:
+    leaves = [Leaf(f"[{i}]", of_process(i % 40)) for i in range(100)]
+    scene = tree_scene(leaves, full=True)
+    table, *_ = scene.parts
+    assert isinstance(table, Table)
+    assert [row[0] for row in table.rows] == [leaf.path for leaf in leaves]
+    assert len(scene.notes) == 1
+
+
+LAYERS = {
+    f"layer{i}": {"w": array((64, 64), *["a", "b"][: i % 3]), "b": array((64,))} for i in range(500)
+}
+THOUSAND = """\
+A tree of 1000 leaves
+leaf                       shape                 split        copies    bytes  on each device
+['layer0-499']['b']        500 x float32[64]     P()               4   128 KB          128 KB
+['layer0-498']['w'] (167)  167 x float32[64,64]  P()               4  2.74 MB         2.74 MB
+['layer1-499']['w'] (167)  167 x float32[64,64]  P('a')            2  2.74 MB         1.37 MB
+['layer2-497']['w'] (166)  166 x float32[64,64]  P('a', 'b')       1  2.72 MB          680 KB
+device      holds    process    holds
+P0-1.0-1  4.91 MB    P0, P1   9.82 MB
+8.32 MB in all, each number counted once, 19.6 MB on the devices, with all copies."""
+
+
+def test_a_thousand_leaves() -> None:
+    assert mcnb.picture(LAYERS).text() == THOUSAND
+
+
+PATHS = st.text(".[]ab019", min_size=1, max_size=8)
+HOLDERS = st.builds(of_process, st.integers(0, 40), st.integers(1, 3))
+
+
+@given(st.lists(st.builds(Leaf, PATHS, st.none() | HOLDERS, st.just("int")), max_size=80))
+def test_every_tree_fits_and_tells_how_many_leaves_it_hides(leaves: list[Leaf]) -> None:
+    short, full = tree_scene(leaves), tree_scene(leaves, full=True)
+    assert len(text_of(short).splitlines()) <= MOST_LINES
+    table, whole = short.parts[0], full.parts[0]
+    assert isinstance(table, Table)
+    assert isinstance(whole, Table)
+    assert len(whole.rows) == len(leaves)
+    hidden = [int(note.split()[3]) for note in short.notes if note.startswith("More")]
+    numbers = [row[1].partition(" x ") for row in table.rows]
+    # A row of several leaves on the host has no number of them.
+    if all(leaf.layout for leaf in leaves):
+        shown = sum(int(count) if shape else 1 for count, _, shape in numbers)
+        assert shown + sum(hidden) == len(leaves)
 
 
 @pytest.mark.parametrize(("count", "owners"), [(8, "P6, P7"), (9, "P6, P7, …")])
@@ -107,10 +163,19 @@ def test_of_many_processes_that_hold_as_much_the_first_are_named(count: int, own
 
 
 def test_of_many_amounts_the_first_are_listed() -> None:
-    scene = tree_scene([Leaf(f"[{k}]", of_process(k, k + 1)) for k in range(22)])
-    rows, devices, processes = (part.rows for part in scene.parts if isinstance(part, Table))
-    assert [len(rows), len(devices), len(processes)] == [22, 20, 20]
-    assert (devices[-1], processes[-1]) == (("P19.0", "20 B"), ("P19", "20 B"))
+    leaves = [Leaf(f"[{k}]", of_process(k, k + 1)) for k in range(22)]
+    rows, devices, processes = (
+        part.rows for part in tree_scene(leaves).parts if isinstance(part, Table)
+    )
+    assert [len(rows), len(devices), len(processes)] == [6, 6, 7]
+    assert (devices[-2:], processes[-2:]) == (
+        (("P4.0", "5 B"), ("17 rows more", "6 B to 22 B")),
+        (("P5", "6 B"), ("16 rows more", "7 B to 22 B")),
+    )
+    *_, devices, processes = (
+        part.rows for part in tree_scene(leaves, full=True).parts if isinstance(part, Table)
+    )
+    assert (devices[-1], processes[-1]) == (("P21.0", "22 B"), ("P21", "22 B"))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -42,9 +43,17 @@ LANE, LANE_GAP, THIN = 24.0, 10.0, 8.0
 RADIUS = 5.0
 MOST_JOINS = 60  # with more, their marks would hide the bars between them
 SWATCH = 22.0
+FRAME_GAP = 2.0
 PADDING, GUTTER = 14.0, 26.0
 CELL_WIDTH, CELL_HEIGHT, CELL_PADDING = 54.0, 34.0, 9.0
+# A part of an array, whose outline has a size of its own, may be smaller.
+SMALLEST, PART_PADDING = 24.0, 6.0
 SLIMMEST = 0.45  # minimum size of a box, as a fraction of the usual one: a label still fits
+# Arrays of one shape have one outline, however they are split, unless their labels need more room:
+# of the shape's proportions, up to four to one, and of this area if there are no more than two.
+STEEPEST = 4.0
+AREA, MOST_ALIKE = 196.0**2, 2
+MOST_HEIGHT = 360.0  # for labels that need more width
 # With its margins, a picture fits into a notebook's output beside JupyterLab's file browser.
 MOST_WIDTH = 632.0
 LEAST_WIDTH = 420.0
@@ -52,7 +61,7 @@ Shape: TypeAlias = Literal["disc", "ring", "diamond"]
 
 
 def color_of(process: int) -> str:
-    """Return the colour of a process. Colours repeat after eight; labels distinguish processes.
+    """Return the colour of a process. Colours repeat after eight; then frames tell them apart.
 
     Example:
         >>> color_of(0), color_of(8)
@@ -291,7 +300,8 @@ def _legend(drawing: Drawing, lanes: Lanes, left: float, y: float) -> None:
 
 def drawing_of(scene: Scene) -> Drawing:
     """Convert a scene to a drawing."""
-    body = _flow([_part(part) for part in scene.parts])
+    area = _area([part for part in scene.parts if isinstance(part, Grid)])
+    body = _flow([_part(part, area) for part in scene.parts])
     width = max(body.width, LEAST_WIDTH)
     drawing = Drawing(width=width + 2 * PADDING)
     y = PADDING
@@ -328,12 +338,12 @@ def _flow(parts: Sequence[Drawing]) -> Drawing:
     return whole
 
 
-def _part(part: Part) -> Drawing:
+def _part(part: Part, area: float) -> Drawing:
     if isinstance(part, Lanes):
         return lanes_drawing(part)
     if isinstance(part, Chart):
         return _chart(part)
-    return _grid(part) if isinstance(part, Grid) else _table(part)
+    return _grid(part, area) if isinstance(part, Grid) else _table(part)
 
 
 def _chart(chart: Chart) -> Drawing:
@@ -366,12 +376,11 @@ def _chart(chart: Chart) -> Drawing:
     return drawing
 
 
-def _grid(grid: Grid) -> Drawing:
+def _grid(grid: Grid, area: float) -> Drawing:
     drawing = Drawing()
-    widths = _sizes(grid, across=True)
-    heights = _sizes(grid, across=False)
     heads = max((width_of(head) for head in grid.row_heads), default=0.0)
     left = heads + 8 if heads else 0.0
+    widths, heights = _in_proportion(grid, area)
     top = 0.0
     for text in filter(None, (grid.title, *grid.axes())):
         bold, color = (True, INK) if text == grid.title else (False, SOFT)
@@ -400,18 +409,48 @@ def _grid(grid: Grid) -> Drawing:
     return drawing
 
 
+def _area(grids: Sequence[Grid]) -> float:
+    """Return the least area of the arrays that grids show: of equal ones, what the labels need."""
+    area = AREA if len(grids) <= MOST_ALIKE else 0.0
+    if len({grid.shape for grid in grids}) != 1:
+        return area
+    sizes = (_in_proportion(grid, area) for grid in grids)
+    return max(sum(widths) * sum(heights) for widths, heights in sizes)
+
+
+def _in_proportion(grid: Grid, area: float) -> tuple[list[float], list[float]]:
+    """Return the widths of a grid's columns and the heights of its rows.
+
+    Args:
+        grid: The grid.
+        area: The least area of the array that the grid shows.
+    """
+    widths, heights = _sizes(grid, across=True), _sizes(grid, across=False)
+    if not grid.shape or not all(grid.shape):
+        return widths, heights
+    rows, columns = grid.shape
+    ratio = min(max(rows / columns, 1 / STEEPEST), STEEPEST)
+    needs, high = sum(widths), sum(heights)
+    width = max(needs, min(max(high / ratio, math.sqrt(area / ratio)), MOST_WIDTH))
+    height = max(high, min(width * ratio, MOST_HEIGHT))
+    return [own * width / needs for own in widths], [own * height / high for own in heights]
+
+
 def _sizes(grid: Grid, *, across: bool) -> list[float]:
     lines = list(zip(*grid.rows, strict=True)) if across else grid.rows
     cells = [cell for line in lines for cell in line if cell is not None]
+    least, padding = (CELL_WIDTH, CELL_HEIGHT), CELL_PADDING
+    if grid.shape:
+        least, padding = (SMALLEST, SMALLEST), PART_PADDING
     if across:
         widest = max((width_of(line) for cell in cells for line in cell.lines), default=0.0)
         head = max(map(width_of, grid.column_heads), default=0.0)
-        usual = max(CELL_WIDTH, widest + 2 * CELL_PADDING, head + 6)
+        usual = max(least[0], widest + 2 * padding, head + 6)
     else:
         tallest = max((len(_lines(cell)) for cell in cells), default=1)
-        usual = max(CELL_HEIGHT, tallest * LINE + 2 * CELL_PADDING)
+        usual = max(least[1], tallest * LINE + 2 * padding)
     relative = (grid.widths if across else grid.heights) or (1.0,) * len(lines)
-    return [max(usual * max(part, SLIMMEST), 24.0) for part in relative]
+    return [max(usual * max(part, SLIMMEST), SMALLEST) for part in relative]
 
 
 def _cell(
@@ -423,7 +462,11 @@ def _cell(
     colors = tuple(dict.fromkeys(map(color_of, cell.processes))) or (NOBODY,)
     if cell.copies > 1 and len(colors) == 1:
         colors = (colors[0], paler(colors[0]))
-    drawing.boxes.append(Box(x, y, width, height, colors, hint=cell.hint))
+    # From the ninth process on, colours repeat: its boxes have a frame, a dashed one from the 17th.
+    again = min(cell.processes, default=0) // len(_PROCESSES)
+    frame, gap = (INK, FRAME_GAP) if again else (PAPER, 0.0)
+    place = x + gap, y + gap, width - 2 * gap, height - 2 * gap
+    drawing.boxes.append(Box(*place, colors, frame, again > 1, hint=cell.hint))
     ink, plate = (text_on(colors[0]), "") if len(colors) == 1 else (INK, PAPER)
     lines = _lines(cell)
     first = y + height / 2 - (len(lines) - 1) * LINE / 2

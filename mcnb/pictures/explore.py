@@ -265,13 +265,13 @@ def explore(
     Example:
         >>> print(explore((4, 2), devices=2, processes=2))
         float32[4,2]  P('x', None)
-        → dim 1: 2, whole   ↓ dim 0: 4, split over 'x'
+        ↓ dim 0: 4, split over 'x' (2)   → dim 1: 2, whole
         ┌──────┐
         │ P0.0 │
         ├──────┤
         │ P1.0 │
         └──────┘
-        On 2 devices of 2 processes: P0-1, 16 B on each; global: spans all devices.
+        On 2 devices of 2 processes: P0-1, float32[2,2] of 16 B on each; global: spans all devices.
     """
     sizes = tuple(map(int, [shape] if isinstance(shape, int) else shape))
     if not 1 <= len(sizes) <= MOST_DIMENSIONS or min(sizes) < 1:

@@ -55,6 +55,8 @@ class Grid:
         title: Title of the grid, if there are several.
         heights: Relative heights of the rows.
         widths: Relative widths of the columns.
+        shape: Rows and columns of the array of which these are the parts; empty if the boxes are no
+            parts of one.
     """
 
     rows: tuple[tuple[Cell | None, ...], ...]
@@ -65,10 +67,11 @@ class Grid:
     title: str = ""
     heights: tuple[float, ...] = ()
     widths: tuple[float, ...] = ()
+    shape: tuple[int, ...] = ()
 
     def axes(self) -> list[str]:
         """Return the labels of the axes, with arrows in their directions."""
-        labels = (("→", self.column_axis), ("↓", self.row_axis))
+        labels = (("↓", self.row_axis), ("→", self.column_axis))
         return [f"{arrow} {label}" for arrow, label in labels if label]
 
 

@@ -106,7 +106,7 @@ def show(
         >>> kinds = (jax.sharding.AxisType.Auto, jax.sharding.AxisType.Explicit)
         >>> show(jax.sharding.AbstractMesh((2, 2), ("a", "b"), axis_types=kinds))
         Abstract mesh 'a': 2, 'b': 2
-        → 'b': 2   ↓ 'a': 2
+        ↓ 'a': 2   → 'b': 2
              0     1
           ┌─────┬─────┐
         0 │ 0,0 │ 0,1 │

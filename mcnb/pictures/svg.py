@@ -72,7 +72,7 @@ def words_of(scene: Scene) -> list[str]:
 
 def _words_of_grid(grid: Grid) -> list[str]:
     """Return which grid it is and what its axes are, and then its boxes, row by row."""
-    axes = (("across", grid.column_axis), ("down", grid.row_axis))
+    axes = (("down", grid.row_axis), ("across", grid.column_axis))
     which = [grid.title, *(f"{way}, {axis}" for way, axis in axes if axis)]
     boxes = [cell.hint for row in grid.rows for cell in row if cell and cell.hint]
     return [*filter(None, ["; ".join(filter(None, which))]), *boxes]

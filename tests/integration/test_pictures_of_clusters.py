@@ -17,7 +17,7 @@ x = jax.make_array_from_process_local_data(sharding, np.arange(4.0).reshape(1, 4
 """
 PICTURE = """\
 x: float32[4,4]  P('a', 'b')
-→ dim 1: 4, split over 'b'   ↓ dim 0: 4, split over 'a'
+↓ dim 0: 4, split over 'a' (4)   → dim 1: 4, split over 'b' (2)
 ┌──────┬──────┐
 │ P0.0 │ P0.1 │
 ├──────┼──────┤
@@ -27,7 +27,7 @@ x: float32[4,4]  P('a', 'b')
 ├──────┼──────┤
 │ P3.0 │ P3.1 │
 └──────┴──────┘
-On 8 devices of 4 processes: P0-3, 8 B on each; global: spans all devices."""
+On 8 devices of 4 processes: P0-3, float32[1,2] of 8 B on each; global: spans all devices."""
 VALUES = """\
 ┌─────────┬─────────┐
 │   P0.0  │   P0.1  │

@@ -9,6 +9,9 @@ from mcnb.pictures.model import Layout, Region, by_id, grouped, process_ranges, 
 from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided, label_lines, most_facets
 
 MOST_NAMES = 4  # names in a box, if there are more than `MOST_DEVICES` devices
+# The most names of devices below each other, and the most boxes beside each other that have two
+# names on a line.
+MOST_HIGH, MOST_WIDE = 4, 3
 LONG = 12  # parts; a one-dimensional array with more is drawn as a column
 Bounds = tuple[int, int]
 Label = Callable[[Region], tuple[str, ...]]
@@ -28,7 +31,11 @@ def layout_scene(
     the names of its devices. Its tooltip says which elements they are, how large, on which devices,
     and their values.
     """
-    lines = label or _labels(layout, ids)
+    cut = [sorted({region.bounds[d] for region in layout.regions}) for d in _dims(layout)]
+    parted = [d for d in _dims(layout) if len(cut[d]) > 1]
+    drawn = parted[-2:] if len(layout.shape) > 2 else list(_dims(layout))
+    beside = len(cut[drawn[-1]]) if drawn else 1
+    lines = label or _labels(layout, ids, beside)
 
     def cell(region: Region) -> Cell:
         shown = lines(region)
@@ -38,9 +45,6 @@ def layout_scene(
         )
         return Cell(processes, shown, len(region.devices), hint)
 
-    cut = [sorted({region.bounds[d] for region in layout.regions}) for d in _dims(layout)]
-    parted = [d for d in _dims(layout) if len(cut[d]) > 1]
-    drawn = parted[-2:] if len(layout.shape) > 2 else list(_dims(layout))
     facets = [d for d in parted if d not in drawn]
     by_facet = grouped(layout.regions, lambda r: tuple(r.bounds[d] for d in facets))
     grids = [
@@ -56,12 +60,15 @@ def _dims(layout: Layout) -> range:
     return range(len(layout.shape))
 
 
-def _labels(layout: Layout, ids: bool) -> Label:
+def _labels(layout: Layout, ids: bool, beside: int) -> Label:
+    """Return the function that names the devices of a box, one of so many beside each other."""
     if ids:
         return lambda region: (by_id(region.devices),)
     if len(layout.devices) > MOST_DEVICES:
         return lambda region: _few(ranges(region.devices).split(), len(region.devices))
     per_line = 2 if layout.copies <= 8 else 8
+    if beside > MOST_WIDE and layout.copies <= MOST_HIGH:
+        per_line = 1
     return lambda region: label_lines(region.devices, per_line)
 
 
@@ -100,6 +107,7 @@ def _grid(
         title=title,
         heights=_extents(rows),
         widths=_extents(columns),
+        shape=() if down is None or across is None else (layout.shape[down], layout.shape[across]),
     )
 
 
@@ -139,9 +147,15 @@ def _edge(layout: Layout, dim: int | None, parts: int) -> str:
     text = f"dim {dim}: {layout.shape[dim]}"
     names = layout.split[dim] if dim < len(layout.split) else ()
     if names:
-        over = ", ".join(f"'{name}'" for name in names)
+        sizes = _sizes(layout)
+        over = ", ".join(f"'{name}' ({sizes[name]})" for name in names)
         return f"{text}, split over {over}" if parts > 1 else f"{text}, over {over}"
     return f"{text}, in {parts} parts" if parts > 1 else f"{text}, whole"
+
+
+def _sizes(layout: Layout) -> dict[str, int]:
+    """Return the size of each mesh axis by its name."""
+    return {axis.name: axis.size for axis in layout.mesh.axes} if layout.mesh is not None else {}
 
 
 def _facet_title(layout: Layout, facets: Sequence[int], where: tuple[Bounds, ...]) -> str:
@@ -156,22 +170,23 @@ def _notes(layout: Layout, drawn: Sequence[int], facets: Sequence[int], grids: i
     notes = [_holders(layout)]
     if 0 in layout.shape:
         return [*notes, "It has no elements."]
-    mesh = layout.mesh
-    sizes = {axis.name: axis.size for axis in mesh.axes} if mesh is not None else {}
     replicated = layout.replicated()
+    whole = len(layout.regions) == 1
+    lies = "each device holds all of it" if whole else f"each part lies on {layout.copies} devices"
     if replicated:
+        sizes = _sizes(layout)
         axes = " and ".join(f"'{name}' ({sizes[name]})" for name in replicated)
-        notes.append(f"Replicated over {axes}: each part lies on {layout.copies} devices.")
+        notes.append(f"Replicated over {axes}: {lies}.")
     elif layout.copies > 1:
-        notes.append(f"Each part lies on {layout.copies} devices.")
+        notes.append(f"{lies[0].upper()}{lies[1:]}.")
     if layout.unreduced:
         axes = " and ".join(f"'{name}'" for name in layout.unreduced)
         notes.append(f"Unreduced over {axes}: each device holds a partial sum.")
-    whole = [d for d in _dims(layout) if d not in drawn and d not in facets]
-    if whole:
-        dims = ", ".join(f"{d} ({layout.shape[d]})" for d in whole)
+    hidden = [d for d in _dims(layout) if d not in drawn and d not in facets]
+    if hidden:
+        dims = ", ".join(f"{d} ({layout.shape[d]})" for d in hidden)
         notes.append(
-            f"Not drawn, as it is not split: {'dim' if len(whole) == 1 else 'dims'} {dims}."
+            f"Not drawn, as it is not split: {'dim' if len(hidden) == 1 else 'dims'} {dims}."
         )
     most = most_facets(len(layout.devices))
     if grids > most:
@@ -188,8 +203,10 @@ def _holders(layout: Layout) -> str:
     held = set(layout.device_bytes.values())
     amount = ""
     if layout.item_bytes and held:
+        shapes = {tuple(end - begin for begin, end in region.bounds) for region in layout.regions}
+        part = f"{array_type(layout.dtype, next(iter(shapes)))} of " if len(shapes) == 1 else ""
         least = f"{size(min(held))} to " if len(held) > 1 else ""
-        amount = f", {least}{size(max(held))} on each"
+        amount = f", {part}{least}{size(max(held))} on each"
     on = plural(len(devices), "device", "devices")
     of = plural(len(members), "process", "processes")
     return f"On {on} of {of}: {process_ranges(members)}{amount}{_scope(layout, members)}."

@@ -115,7 +115,7 @@ GRID = Grid(
 TABLE = Table(("what", "how much"), (("a", "1"), ("bbb", "22")), (1,))
 TEXT = """\
 one                                    what  how much
-→ columns   ↓ rows                     a            1
+↓ rows   → columns                     a            1
     0:2    10000:20000   …    4        bbb         22
   ┌──────┬─────────────┬───┬──────┐
 0 │ P0.0 │     P1.0    │ … │ P0-2 │
@@ -167,8 +167,8 @@ def test_where_boxes_and_words_of_a_grid_and_a_table_stand() -> None:
     assert words_of(drawing) == [
         "14,22.5 start A title",
         "14,47.5 start one",
-        "14,64.5 start → columns",
-        "14,81.5 start ↓ rows",
+        "14,64.5 start ↓ rows",
+        "14,81.5 start → columns",
         "72.58,98.5 middle 0:2",
         "137.47,98.5 middle 10000:20000",
         "178.567,98.5 middle …",

@@ -22,7 +22,7 @@ from tests.unit.pictures.test_show import mesh_of, struct
 SLICES = """\
 float32[4,6,4]  P('a', 'b', 'c')
 [0:2, :, :]
-→ dim 2: 4, split over 'c'   ↓ dim 1: 6, split over 'b'
+↓ dim 1: 6, split over 'b' (2)   → dim 2: 4, split over 'c' (2)
       0:2    2:4
     ┌──────┬──────┐
 0:3 │ P0.0 │ P0.1 │
@@ -30,24 +30,24 @@ float32[4,6,4]  P('a', 'b', 'c')
 3:6 │ P1.0 │ P1.1 │
     └──────┴──────┘
 [2:4, :, :]
-→ dim 2: 4, split over 'c'   ↓ dim 1: 6, split over 'b'
+↓ dim 1: 6, split over 'b' (2)   → dim 2: 4, split over 'c' (2)
       0:2    2:4
     ┌──────┬──────┐
 0:3 │ P2.0 │ P2.1 │
     ├──────┼──────┤
 3:6 │ P3.0 │ P3.1 │
     └──────┴──────┘
-On 8 devices of 4 processes: P0-3, 48 B on each; global: spans all devices."""
+On 8 devices of 4 processes: P0-3, float32[2,3,2] of 48 B on each; global: spans all devices."""
 ABBREVIATED = """\
 float32[2,36]  P('a', 'b')
-→ dim 1: 36, split over 'b'   ↓ dim 0: 2, split over 'a'
+↓ dim 0: 2, split over 'a' (2)   → dim 1: 36, split over 'b' (36)
    0:1     1:2     2:3     3:4     4:5    …   34:35   35:36
 ┌───────┬───────┬───────┬───────┬───────┬───┬───────┬───────┐
 │  P0.0 │  P0.1 │  P1.0 │  P1.1 │  P2.0 │ … │ P17.0 │ P17.1 │
 ├───────┼───────┼───────┼───────┼───────┼───┼───────┼───────┤
 │ P18.0 │ P18.1 │ P19.0 │ P19.1 │ P20.0 │ … │ P35.0 │ P35.1 │
 └───────┴───────┴───────┴───────┴───────┴───┴───────┴───────┘
-On 72 devices of 36 processes: P0-35, 4 B on each; global: spans all devices."""
+On 72 devices of 36 processes: P0-35, float32[1,1] of 4 B on each; global: spans all devices."""
 SIXTEEN_COPIES = """\
 float32[2]  P()
 → dim 0: 2, whole
@@ -55,35 +55,35 @@ float32[2]  P()
 │ P0.0 P0.1 P1.0 P1.1 P2.0 P2.1 P3.0 P3.1 │
 │ P4.0 P4.1 P5.0 P5.1 P6.0 P6.1 P7.0 P7.1 │
 └─────────────────────────────────────────┘
-On 16 devices of 8 processes: P0-7, 8 B on each; global: spans all devices.
-Replicated over 'a' (8) and 'b' (2): each part lies on 16 devices."""
+On 16 devices of 8 processes: P0-7, float32[2] of 8 B on each; global: spans all devices.
+Replicated over 'a' (8) and 'b' (2): each device holds all of it."""
 AN_AXIS_OF_ONE = """\
 float32[4,2]  P('a', 'b')
-→ dim 1: 2, over 'b'   ↓ dim 0: 4, split over 'a'
+↓ dim 0: 4, split over 'a' (2)   → dim 1: 2, over 'b' (1)
 ┌───────────┐
 │ P0.0 P0.1 │
 ├───────────┤
 │ P1.0 P1.1 │
 └───────────┘
-On 4 devices of 2 processes: P0-1, 16 B on each; global: spans all devices.
+On 4 devices of 2 processes: P0-1, float32[2,2] of 16 B on each; global: spans all devices.
 Replicated over 'c' (2): each part lies on 2 devices."""
 NO_ELEMENTS = """\
 float32[0,4]  P('a')
-→ dim 1: 4, whole   ↓ dim 0: 0, over 'a'
+↓ dim 0: 0, over 'a' (2)   → dim 1: 4, whole
 ┌───────────┐
 │ P0.0 P0.1 │
 │ P1.0 P1.1 │
 └───────────┘
-On 4 devices of 2 processes: P0-1, 0 B on each; global: spans all devices.
+On 4 devices of 2 processes: P0-1, float32[0,4] of 0 B on each; global: spans all devices.
 It has no elements."""
 TWO_AXES = """\
 float32[8]  P(('a', 'b'))
-→ dim 0: 8, split over 'a', 'b'
+→ dim 0: 8, split over 'a' (2), 'b' (2)
   0:2    2:4    4:6    6:8
 ┌──────┬──────┬──────┬──────┐
 │ P0.0 │ P0.1 │ P1.0 │ P1.1 │
 └──────┴──────┴──────┴──────┘
-On 4 devices of 2 processes: P0-1, 8 B on each; global: spans all devices."""
+On 4 devices of 2 processes: P0-1, float32[2] of 8 B on each; global: spans all devices."""
 LAYOUTS: dict[str, tuple[Any, bool, str]] = {
     "three dimensions": (struct((4, 6, 4), mesh_of((2, 2, 2), "abc"), *"abc"), True, SLICES),
     "very many columns": (struct((2, 36), mesh_of((2, 36), "ab"), *"ab"), False, ABBREVIATED),
@@ -187,7 +187,9 @@ def test_parts_of_different_sizes_on_some_processes_in_other_memory() -> None:
 
 def test_where_there_is_one_process_nothing_is_said_of_others() -> None:
     layout = layout_of(struct((2,), mesh_of((2,), "a"), "a"))
-    assert layout_scene(layout).notes == ("On 2 devices of 1 process: P0, 4 B on each.",)
+    assert layout_scene(layout).notes == (
+        "On 2 devices of 1 process: P0, float32[1] of 4 B on each.",
+    )
 
 
 def test_the_sizes_of_a_layout_count_every_copy_on_its_device() -> None:
@@ -216,22 +218,22 @@ SCOPES: dict[str, tuple[slice, str, str]] = {
     "all": (
         slice(None),
         "Global: all 8 devices of all 4 processes: P0-3.",
-        "On 8 devices of 4 processes: P0-3, 2 B on each; global: spans all devices.",
+        "On 8 devices of 4 processes: P0-3, int8[2] of 2 B on each; global: spans all devices.",
     ),
     ONE_EACH: (
         slice(0, 8, 2),
         "Process-spanning: 4 devices of 4 processes: P0-3; there are 4 processes.",
-        "On 4 devices of 4 processes: P0-3, 2 B on each; spans 4 of 4 processes.",
+        "On 4 devices of 4 processes: P0-3, int8[2] of 2 B on each; spans 4 of 4 processes.",
     ),
     "some": (
         slice(1, 4),
         "Process-spanning: 3 devices of 2 processes: P0-1; there are 4 processes.",
-        "On 3 devices of 2 processes: P0-1, 2 B on each; spans 2 of 4 processes.",
+        "On 3 devices of 2 processes: P0-1, int8[2] of 2 B on each; spans 2 of 4 processes.",
     ),
     "one process": (
         slice(2, 4),
         "Local: 2 devices of process 1 alone.",
-        "On 2 devices of 1 process: P1, 2 B on each; local to process 1.",
+        "On 2 devices of 1 process: P1, int8[2] of 2 B on each; local to process 1.",
     ),
 }
 
@@ -255,7 +257,7 @@ def test_how_far_a_mesh_and_an_array_reach(which: slice, of_mesh: str, of_array:
 A_MESH_OF_THREE = """\
 Mesh 'a': 2, 'b': 2, 'c': 2
 'a' = 0                'a' = 1
-→ 'c': 2   ↓ 'b': 2    → 'c': 2   ↓ 'b': 2
+↓ 'b': 2   → 'c': 2    ↓ 'b': 2   → 'c': 2
      0      1               0      1
   ┌──────┬──────┐        ┌──────┬──────┐
 0 │ P0.0 │ P0.1 │      0 │ P2.0 │ P2.1 │
@@ -281,7 +283,7 @@ Mesh without axes
 1 device of 1 process: P0."""
 A_LARGE_MESH = """\
 Mesh 'a': 2, 'b': 36
-→ 'b': 36   ↓ 'a': 2
+↓ 'a': 2   → 'b': 36
       0       1       2       3       4     …     34      35
   ┌───────┬───────┬───────┬───────┬───────┬───┬───────┬───────┐
 0 │  P0.0 │  P0.1 │  P1.0 │  P1.1 │  P2.0 │ … │ P17.0 │ P17.1 │

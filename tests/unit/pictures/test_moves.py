@@ -172,7 +172,7 @@ def test_the_holders_send_in_turn() -> None:
 ROTATED = """\
 x: float32[3]  P('a') → P('a')
 before: P('a')                              after: P('a')
-→ dim 0: 3, split over 'a'                  → dim 0: 3, split over 'a'
+→ dim 0: 3, split over 'a' (3)              → dim 0: 3, split over 'a' (3)
      0:1          1:2          2:3               0:1          1:2          2:3
 ┌────────────┬────────────┬────────────┐    ┌────────────┬────────────┬────────────┐
 │ TPU 0 · P0 │ TPU 1 · P1 │ TPU 2 · P2 │    │ TPU 1 · P1 │ TPU 2 · P2 │ TPU 0 · P0 │
@@ -186,11 +186,11 @@ The shardings list the devices in a different order, so the collectives are not 
 move."""
 SWAPPED = """\
 an array[2]  P('a') → P('a')
-before: P('a')                after: P('a')                 from  to  elements
-→ dim 0: 2, split over 'a'    → dim 0: 2, split over 'a'    P0    P1         1
-┌──────┬──────┐               ┌──────┬──────┐               P1    P0         1
-│ P0.0 │ P1.0 │               │ P1.0 │ P0.0 │
-└──────┴──────┘               └──────┴──────┘
+before: P('a')                    after: P('a')                     from  to  elements
+→ dim 0: 2, split over 'a' (2)    → dim 0: 2, split over 'a' (2)    P0    P1         1
+┌──────┬──────┐                   ┌──────┬──────┐                   P1    P0         1
+│ P0.0 │ P1.0 │                   │ P1.0 │ P0.0 │
+└──────┴──────┘                   └──────┴──────┘
 2 elements have to go between processes and 0 elements between devices of one process; \
 0 elements stay where they are.
 The shardings list the devices in a different order, so the collectives are not known before the \

@@ -152,7 +152,7 @@ def test_a_dark_theme_is_one_of_jupyterlab_of_a_site_of_colab_or_of_vs_code() ->
 def test_parts_are_told_in_words() -> None:
     picture = mcnb.picture(struct((8, 4), mesh_of((4, 2), "ab"), "a"))
     assert words_of(picture.scene) == [
-        "across, dim 1: 4, whole; down, dim 0: 8, split over 'a'.",
+        "down, dim 0: 8, split over 'a' (4); across, dim 1: 4, whole.",
         "[0:2, 0:4]: float32[2,4], 32 B, on P0.0-1.",
         "[2:4, 0:4]: float32[2,4], 32 B, on P1.0-1.",
         "[4:6, 0:4]: float32[2,4], 32 B, on P2.0-1.",
@@ -168,7 +168,7 @@ def test_parts_are_told_in_words() -> None:
     number = mcnb.picture(struct((), mesh_of((4, 2), "ab")))
     assert words_of(number.scene) == ["float32[], 4 B, on P0-3.0-1."]
     mesh = mcnb.picture(mesh_of((4, 2), "ab"))
-    assert words_of(mesh.scene)[0] == "across, 'b': 2; down, 'a': 4."
+    assert words_of(mesh.scene)[0] == "down, 'a': 4; across, 'b': 2."
     assert words_of(mesh.scene)[4].startswith("'a' = 1, 'b' = 1: P")
 
 
@@ -176,9 +176,11 @@ def test_before_and_after_are_told_apart_in_words() -> None:
     mesh = mesh_of((4, 2), "ab")
     change = mcnb.picture(struct((8, 8), mesh, "a"), NamedSharding(mesh, P(None, "a")))
     said = words_of(change.scene)
-    assert said[0] == ("before: P('a'); across, dim 1: 8, whole; down, dim 0: 8, split over 'a'.")
+    assert said[0] == (
+        "before: P('a'); down, dim 0: 8, split over 'a' (4); across, dim 1: 8, whole."
+    )
     assert said[5] == (
-        "after: P(None, 'a'); across, dim 1: 8, split over 'a'; down, dim 0: 8, whole."
+        "after: P(None, 'a'); down, dim 0: 8, whole; across, dim 1: 8, split over 'a' (4)."
     )
     assert said[10:] == ["from: each, to: each other, bytes: 32 B."]
 

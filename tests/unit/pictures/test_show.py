@@ -107,7 +107,7 @@ def test_a_mesh_has_a_box_for_each_device(sizes: list[int]) -> None:
 
 MESH = """
 Mesh 'a': 4, 'b': 2
-→ 'b': 2   ↓ 'a': 4
+↓ 'a': 4   → 'b': 2
      0      1
   ┌──────┬──────┐
 0 │ P0.0 │ P0.1 │
@@ -123,7 +123,7 @@ Axis types: 'a' Auto, 'b' Explicit.
 """
 REPLICATED = """
 w: float32[8,4]  P(None, 'b')
-→ dim 1: 4, split over 'b'   ↓ dim 0: 8, whole
+↓ dim 0: 8, whole   → dim 1: 4, split over 'b' (2)
        0:2    2:4
     ┌──────┬──────┐
     │ P0.0 │ P0.1 │
@@ -131,12 +131,12 @@ w: float32[8,4]  P(None, 'b')
     │ P2.0 │ P2.1 │
     │ P3.0 │ P3.1 │
     └──────┴──────┘
-On 8 devices of 4 processes: P0-3, 64 B on each; global: spans all devices.
+On 8 devices of 4 processes: P0-3, float32[8,2] of 64 B on each; global: spans all devices.
 Replicated over 'a' (4): each part lies on 4 devices.
 """
 FACETS = """
 float32[4,6,3,2]  P('a', None, None, 'b')
-→ dim 3: 2, split over 'b'   ↓ dim 0: 4, split over 'a'
+↓ dim 0: 4, split over 'a' (4)   → dim 3: 2, split over 'b' (2)
        0:1    1:2
     ┌──────┬──────┐
 0:1 │ P0.0 │ P0.1 │
@@ -147,7 +147,7 @@ float32[4,6,3,2]  P('a', None, None, 'b')
     ├──────┼──────┤
 3:4 │ P3.0 │ P3.1 │
     └──────┴──────┘
-On 8 devices of 4 processes: P0-3, 72 B on each; global: spans all devices.
+On 8 devices of 4 processes: P0-3, float32[1,6,3,1] of 72 B on each; global: spans all devices.
 Not drawn, as it is not split: dims 1 (6), 2 (3).
 """
 

@@ -72,7 +72,7 @@ def pod_of(monkeypatch: pytest.MonkeyPatch) -> Any:
 SLICES = """\
 Pod 2 x v5e:4x2: 16 chips, 4 hosts
 'slice' = 0
-→ 'x': 4   ↓ 'y': 2
+↓ 'y': 2   → 'x': 4
         0            1            2            3
   ┌────────────┬────────────┬────────────┬────────────┐
 0 │ TPU 0 · P0 │ TPU 1 · P0 │ TPU 2 · P1 │ TPU 3 · P1 │
@@ -80,7 +80,7 @@ Pod 2 x v5e:4x2: 16 chips, 4 hosts
 1 │ TPU 4 · P0 │ TPU 5 · P0 │ TPU 6 · P1 │ TPU 7 · P1 │
   └────────────┴────────────┴────────────┴────────────┘
 'slice' = 1
-→ 'x': 4   ↓ 'y': 2
+↓ 'y': 2   → 'x': 4
          0             1             2             3
   ┌─────────────┬─────────────┬─────────────┬─────────────┐
 0 │  TPU 8 · P0 │  TPU 9 · P0 │ TPU 10 · P1 │ TPU 11 · P1 │
@@ -91,7 +91,7 @@ Global: all 16 devices of all 2 processes: P0-1."""
 CORES = """\
 Pod v3:2x2: 4 chips, 1 host
 'y' = 0                          'y' = 1
-→ 'core': 2   ↓ 'x': 2           → 'core': 2   ↓ 'x': 2
+↓ 'x': 2   → 'core': 2           ↓ 'x': 2   → 'core': 2
         0            1                   0            1
   ┌────────────┬────────────┐      ┌────────────┬────────────┐
 0 │ TPU 0 · P0 │ TPU 1 · P0 │    0 │ TPU 4 · P0 │ TPU 5 · P0 │

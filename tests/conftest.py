@@ -126,11 +126,24 @@ def budget_s(request: pytest.FixtureRequest) -> float:
     return 60.0 if request.config.getoption("--all") and not DONE else 2.0
 
 
+# When each test of this process began, by the system's clock.
+_begun: list[tuple[float, str]] = []
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    _begun.append((time.time(), item.nodeid))
+
+
 def _contents(folder: Path) -> dict[str, str]:
-    """Return the files in a folder with the end of each, to tell whose folder it is."""
+    """Return what is in a folder, and which test ran when it was made, to tell whose it is."""
     files = [path for path in folder.rglob("*") if path.is_file()]
+    made = min(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
+    during = [test for began, test in _begun if began <= made]
     return {
-        str(path.relative_to(folder)): path.read_text(errors="replace")[-300:] for path in files
+        "made during": during[-1] if during else "no test",
+        **{
+            str(path.relative_to(folder)): path.read_text(errors="replace")[-300:] for path in files
+        },
     }
 
 

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,10 @@ class LocalLauncher(Launcher):
         self.options = options
         self.forkserver = take(process_environment(options, os.environ))
         self.cluster: ForkedCluster | None = None
-        self.closed = False  # set by `close`, which may run beside `begin` in another thread
+        # `close` may run beside `begin` in another thread. Closed, it asks nothing more of the fork
+        # server, which may serve another cluster by then.
+        self._turn = threading.Lock()  # guards `closed` together with what is asked then
+        self.closed = False
         try:
             self.folder = self._make_folder()
         except OSError:
@@ -94,8 +98,15 @@ class LocalLauncher(Launcher):
         return Path(tempfile.mkdtemp(prefix="mcnb-"))
 
     def begin(self, exits: dict[str, ProcessExit], on_exit: OnExit) -> None:
-        """Start the cluster with the fork server, and retry if the controller's ports are taken."""
-        self.forkserver.begin(self.folder, on_exit)
+        """Start the cluster with the fork server, and retry if the controller's ports are taken.
+
+        Raises:
+            ClusterError: The controller could not be started, or `close` was called.
+        """
+        with self._turn:
+            if self.closed:
+                raise ClusterError("The cluster was closed while it started")
+            self.forkserver.begin(self.folder, on_exit)
         for try_number in range(1, START_TRIES + 1):
             self.cluster = self._cluster(exits)
             try:
@@ -142,7 +153,8 @@ class LocalLauncher(Launcher):
 
     def close(self, grace_s: float | None = None) -> None:
         """End all processes with the fork server, and remove the folder; a `begin` ends, too."""
-        self.closed = True
+        with self._turn:
+            self.closed = True
         give_back(self.forkserver, grace_s)
         remove_folder(self.folder)  # needed if the fork server was killed
 

@@ -159,6 +159,18 @@ def test_the_third_failure_is_the_last(forkserver: ForkServer) -> None:
     assert forkserver.done.count("start") == 3
 
 
+def test_what_was_closed_asks_nothing_of_a_fork_server_that_may_serve_another_cluster(
+    forkserver: ForkServer,
+) -> None:
+    launcher = Launcher(Options(processes=2, devices_per_process=3))
+    launcher.close()
+    before = list(forkserver.done)
+    with pytest.raises(ClusterError) as caught:
+        launcher.begin({}, lambda *_: None)
+    assert str(caught.value) == "The cluster was closed while it started"
+    assert forkserver.done == before
+
+
 def test_a_start_that_is_closed_is_not_tried_again(forkserver: ForkServer) -> None:
     launcher = Launcher(OPTIONS)
     launcher.failures, launcher.meanwhile = 1, launcher.close

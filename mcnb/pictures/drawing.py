@@ -47,12 +47,12 @@ FRAME_GAP = 2.0
 PADDING, GUTTER = 14.0, 26.0
 CELL_WIDTH, CELL_HEIGHT, CELL_PADDING = 54.0, 34.0, 9.0
 # A part of an array, whose outline has a size of its own, may be smaller.
-SMALLEST, PART_PADDING = 24.0, 6.0
+SMALLEST, PART_PADDING = 24.0, 3.0
 SLIMMEST = 0.45  # minimum size of a box, as a fraction of the usual one: a label still fits
 # Arrays of one shape have one outline, however they are split, unless their labels need more room:
 # of the shape's proportions, up to four to one, and of this area if there are no more than two.
 STEEPEST = 4.0
-AREA, MOST_ALIKE = 196.0**2, 2
+AREA, MOST_ALIKE = 200.0**2, 2
 MOST_HEIGHT = 360.0  # for labels that need more width
 # With its margins, a picture fits into a notebook's output beside JupyterLab's file browser.
 MOST_WIDTH = 632.0

@@ -77,8 +77,10 @@ SESSION = (
     ("%%mcjax\nmcnb.show(sharding, (8, 4))", r"\[8,4\]  P\('b', 'a'\)\n"),
     ("%%mcjax\nmcnb.explore((8, 4), devices=8, processes=4)", r"float32\[8,4\]  P\('x', 'y'\)\n"),
     ("%%mcjax\nmcnb.show(params)", r"\n\['w'\]  ndarray  on the host\n"),
+    ("%%mcjax\nmcnb.show(params, full=True)", r"\n\['w'\]  ndarray  on the host\n"),
     ("%%mcjax\nmcnb.show(x, sharding)", r"P\('a'\)(.*\n)*.*P\('b', 'a'\)"),
     ("%%mcjax\nmcnb.show(f, x, y)", r"1 collective, .*\n(.*\n)*1  all-reduce "),
+    ("%%mcjax\nmcnb.show(f, x, y, full=True)", r"1 collective, .*\n(.*\n)*1  all-reduce "),
     ("%%mcjax\nmcnb.show(jnp.sum, x, axis=0)", r"1 collective, .*\n(.*\n)*1  all-reduce "),
     ('import mcnb\nmcnb.show(mcnb.current_cluster(), "x")', r"x: float32\[8,4\]  P\('a'\)\n"),
     (

@@ -162,7 +162,7 @@ def test_where_boxes_and_words_of_a_grid_and_a_table_stand() -> None:
         "198.034,109 86.52x52 #0072B2 #009E73",
         "29.32,161 86.52x24 #999999",
         "115.84,161 43.26x24 #EDEDED",
-        "198.034,161 86.52x24 #0072B2",
+        "200.034,163 82.52x20 #0072B2",
     ]
     assert words_of(drawing) == [
         "14,22.5 start A title",

@@ -36,17 +36,19 @@ def outlines(shape: tuple[int, int]) -> list[tuple[float, float]]:
     return [outline(drawing_of(mcnb.picture(array).scene).boxes) for array in arrays]
 
 
-def test_an_array_has_one_outline_however_it_is_split() -> None:
-    sides = [(round(height), round(width)) for height, width in outlines((8, 8))]
-    assert sides == [(196, 196)] * len(SPECS)
+@pytest.mark.parametrize(("shape", "sides"), [((8, 8), (200, 200)), ((8, 4), (283, 141))])
+def test_an_array_has_one_outline_however_it_is_split(
+    shape: tuple[int, int], sides: tuple[int, int]
+) -> None:
+    found = [(round(height), round(width)) for height, width in outlines(shape)]
+    assert found == [sides] * len(SPECS)
 
 
 def test_labels_that_need_more_room_have_it() -> None:
-    # Four labels beside each other are wider than the usual outline.
-    assert {(round(height), round(width)) for height, width in outlines((8, 4))} == {
-        (277, 139),
-        (330, 165),
-    }
+    array = struct((64, 64), mesh_of((8,), "x"), None, "x")
+    many = struct((64, 64), mesh_of((16,), "x"), None, "x")
+    found = [outline(drawing_of(mcnb.picture(one).scene).boxes) for one in (array, many)]
+    assert [(round(height), round(width)) for height, width in found] == [(282, 282), (360, 564)]
 
 
 def test_before_and_after_a_move_an_array_has_one_outline() -> None:

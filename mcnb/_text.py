@@ -72,11 +72,11 @@ def error_line(error: BaseException) -> str:
     r"""Return an error in one line.
 
     Example:
-        >>> error_line(OSError("disk full\nor so")), error_line(KeyboardInterrupt())
+        >>> error_line(OSError("\ndisk full\nor so")), error_line(KeyboardInterrupt())
         ('OSError: disk full', 'KeyboardInterrupt')
     """
     try:
-        message = str(error)
+        message = str(error).strip()
     except Exception:  # its own __str__ may fail
         message = "its text can't be shown"
     return f"{type(error).__name__}: {message}".removesuffix(": ").splitlines()[0]

@@ -173,7 +173,7 @@ GUESTS: Mapping[str, Callable[[Path], Iterator[Suite]]] = {
 
 
 def outcomes_in(report: Path) -> dict[str, tuple[str, str]]:
-    """Return the outcome of each test, and its error, from a report of pytest's."""
+    """Return the outcome of each test, and its errors, from a report of pytest's."""
     found: dict[str, tuple[str, str]] = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):  # noqa: S314 (our own file)
         test = f"{case.get('classname')}::{case.get('name')}"
@@ -182,7 +182,10 @@ def outcomes_in(report: Path) -> dict[str, tuple[str, str]]:
             found.setdefault(test, ("passed", ""))
         else:
             outcome = {"failure": "failed"}.get(worst.tag, worst.tag)
-            found[test] = outcome, f"{worst.get('message')}\n{worst.text}"
+            before, text = found.get(test, ("passed", ""))
+            # One that fails, and at its end, too, is there twice.
+            first = outcome if before == "passed" else before
+            found[test] = first, f"{text}{worst.get('message')}\n{worst.text}\n"
     return found
 
 

@@ -203,6 +203,7 @@ def _detail(
         variables=variables_at(spots, places.name),
         library=called_by(spots[0].frame if spots else None, libraries),
         origins=origins,
+        ended=place.ended,
     )
 
 

@@ -95,6 +95,10 @@ _HINTS = {
         "an exception led to another launch than on the other processes. Fix its cause, and run no "
         "collective in an `except` or a `finally` clause: the other processes are elsewhere then"
     ),
+    "ended": (
+        "a test that fails or is skipped on one process makes none of its other launches there, "
+        "and the other processes wait for them. Find out why that happened on {0}"
+    ),
     "branch": (
         "the processes took different branches, or one of them has an extra or a missing launch. "
         "Every participant must run the same launches in the same order"
@@ -219,6 +223,9 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str, count: int) -> s
         each = (one for before in earlier for one in before)
         first = next((c for c in each if ended or not all(c in one for one in earlier)), None)
         return _HINTS["branch"] if first is None else _of_condition(first, "")
+    after = [k for k, detail in sorted(verdict.details.items()) if detail.ended]
+    if after and len(after) < len(verdict.states):
+        return _HINTS["ended"].format(name_processes(after, count))
     if verdict.kind == "missing":
         conditions = {_governs(detail, verdict) for detail, _ in known}
         if len(conditions) == 1 and (condition := conditions.pop()) is not None:

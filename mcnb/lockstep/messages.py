@@ -28,6 +28,7 @@ from mcnb.lockstep.hints import (
 )
 from mcnb.lockstep.model import (
     Caught,
+    Detail,
     ExitSource,
     Kind,
     Launch,
@@ -551,9 +552,10 @@ def _does(state: ProcessState, ks: list[int], kind: Kind, waits: str, library: s
 
 
 def _handles(verdict: Verdict, ks: Iterable[int]) -> str:
-    """Return which exception the first of these processes handles, as the end of a sentence."""
-    detail = detail_of(verdict, ks)
-    return f", while handling {detail.handling}" if detail is not None and detail.handling else ""
+    """Return which exception brought the first of these processes there, as a sentence's end."""
+    detail = detail_of(verdict, ks) or Detail()
+    ended = f", which {detail.ended}" if detail.ended else ""
+    return ended + (f", while handling {detail.handling}" if detail.handling else "")
 
 
 def _library(verdict: Verdict, ks: Iterable[int]) -> str:

@@ -458,6 +458,8 @@ class Detail:
         before: The conditions around the lines of the launch at which processes parted, from the
             innermost; see `Verdict.parted`.
         direct: Whether none of these lines is called by a library, which may have loops of its own.
+        ended: How the test ended after which a process of a suite waits, as the end of a sentence
+            about the test; empty if it passed.
     """
 
     source: str = ""
@@ -479,6 +481,7 @@ class Detail:
     passed: Mapping[str, str] = field(default_factory=dict)
     origins: Mapping[str, Origin] = field(default_factory=dict)
     caught: tuple[Caught, ...] = ()
+    ended: str = ""
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:

@@ -29,6 +29,8 @@ class Place:
         file_line: The line of that file.
         stack: The learner's functions on the stack, from the innermost, each with the offset of the
             instruction that is under way.
+        ended: How the test of a suite ended after which the process waits, as the end of a sentence
+            about the test; empty if it passed.
     """
 
     line: int | None = None
@@ -36,6 +38,7 @@ class Place:
     filename: str = ""
     file_line: int = 0
     stack: tuple[tuple[CodeType, int], ...] = field(default=(), compare=False, repr=False)
+    ended: str = field(default="", compare=False)
 
 
 @functools.cache

@@ -7,6 +7,7 @@ others therefore gets its verdict in the same test, and so do the others.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from types import TracebackType
 
 import pytest
 
+from mcnb._text import error_line
 from mcnb.errors import LockstepError
 from mcnb.lockstep import runner
 from mcnb.lockstep.client import Client
@@ -22,6 +24,15 @@ from mcnb.lockstep.source import Place, is_script
 
 # More launches than a test makes that catches a verdict each time.
 MOST_VERDICTS = 100
+# How the test that runs ended, once it has; see `Place.ended`.
+_ENDED = pytest.StashKey[str]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Forget how the test ended before, if it is run again."""
+    if _ENDED in item.stash:
+        del item.stash[_ENDED]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -29,12 +40,25 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     """Wait for the other processes at the end of a test, after its fixtures'."""
     try:
         result = yield
-    except BaseException:
+    except BaseException as error:
+        item.stash.setdefault(_ENDED, _how(error))
         _end(item)
         raise
-    if (error := _end(item)) is not None:
-        pytest.fail(f"LockstepError: {error}", pytrace=False)
+    if (verdict := _end(item)) is not None:
+        pytest.fail(f"LockstepError: {verdict}", pytrace=False)
     return result
+
+
+def _how(error: BaseException) -> str:
+    """Return how a test ended that raised an exception, as the end of a sentence about the test."""
+    if isinstance(error, LockstepError):
+        return ""  # all that takes part in the verdict has it
+    trace = traceback.extract_tb(error.__traceback__)
+    own = [entry for entry in trace if is_script(entry.filename)]
+    where = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    if isinstance(error, pytest.skip.Exception):
+        return f"was skipped: {error.msg}{where}"
+    return f"failed with {error_line(error)}{where}"
 
 
 def _end(item: pytest.Item) -> LockstepError | None:
@@ -45,7 +69,8 @@ def _end(item: pytest.Item) -> LockstepError | None:
     client, count = joining.client, joining.processes
     path, line, name = item.location
     line = 0 if line is None else line + 1
-    place = Place(line, f"{Path(path).name}:{line}", path, line)
+    ended = item.stash.get(_ENDED, "")
+    place = Place(line, f"{Path(path).name}:{line}", path, line, ended=ended)
     barrier = Launch.barrier(f"end of {item.nodeid}", range(count))
     error = _meet(client, replace(barrier, name=f"pytest, after {name}"), place)
     # The test's outcome tells of it, so the exit code is that of pytest.
@@ -65,10 +90,17 @@ def _meet(client: Client, barrier: Launch, place: Place) -> LockstepError | None
     pytest.exit(f"the processes do not run the same tests: {first}", returncode=1)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
-    """Keep only the suite's own lines of a verdict: those of libraries explain nothing."""
-    if call.excinfo is None or not isinstance(call.excinfo.value, LockstepError):
+@pytest.hookimpl
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Keep how a test ended, and only the suite's own lines of a verdict.
+
+    Those of libraries explain nothing. This hook is called after that of pytest for the tests of
+    `unittest`, which replaces their errors.
+    """
+    if call.excinfo is None:
+        return
+    item.stash.setdefault(_ENDED, _how(call.excinfo.value))
+    if not isinstance(call.excinfo.value, LockstepError):
         return
     error, own = call.excinfo.value, None
     entries = []

@@ -135,6 +135,109 @@ def test_a_test_that_differs_without_harm_to_the_next(
         assert any(one.startswith(expected[k]) and "before" not in one for one in found), found
 
 
+# Tests that end before their launch on process 1, and how; the last one passes when run once more.
+ENDING = """\
+def test_fails():
+    if k == 1:
+        raise OSError("\\ndisk full\\nor so")
+    jnp.max(x)
+def test_asserts():
+    assert k != 1
+    jnp.max(x)
+def test_skips():
+    if k == 1:
+        pytest.skip("not here")
+    jnp.max(x)
+class TestOfUnittest(unittest.TestCase):
+    def setUp(self):
+        if k == 1:
+            self.skipTest("not here")
+        jnp.max(x)
+    def test_it(self): pass
+@pytest.fixture
+def given():
+    if k == 1: int("one")
+def test_with_a_fixture(given):
+    jnp.max(x)
+@pytest.fixture
+def taken():
+    yield
+    if k == 1: int("one")
+    jnp.max(x)
+def test_with_an_end(taken): pass
+"""
+HOW = {
+    "test_fails": (1, 4, "failed with OSError: disk full (test_it.py:{})", 3),
+    "test_asserts": (5, 7, "failed with AssertionError: assert 1 != 1 (test_it.py:{})", 6),
+    "test_skips": (8, 11, "was skipped: not here (test_it.py:{})", 10),
+    "TestOfUnittest.test_it": (17, 16, "was skipped: not here", 0),
+    "test_with_a_fixture": (
+        21,
+        22,
+        "failed with ValueError: invalid literal for int() with base 10: 'one' (test_it.py:{})",
+        20,
+    ),
+    "test_with_an_end": (
+        28,
+        27,
+        "failed with ValueError: invalid literal for int() with base 10: 'one' (test_it.py:{})",
+        26,
+    ),
+}
+
+
+def test_how_a_test_ended_on_the_process_that_makes_no_launch(tmp_path: Path) -> None:
+    code, said, _ = run(tmp_path, f"import unittest\n{ENDING}")
+    assert code == 1
+    for name, (test, launch, how, line) in HOW.items():
+        one = (
+            f"process 1 is waiting in pytest, after {name}, test_it.py:{AT + test}, which "
+            f"{how.format(AT + line)}"
+        )
+        waiting = (
+            rf"(processes 0,2 are|process [02] is) waiting in max f32\[12\], "
+            rf"test_it.py:{AT + launch}"
+        )
+        verdict = (
+            rf"LockstepError: mismatch: ({waiting}; {re.escape(one)}|{re.escape(one)}; {waiting})"
+            r"(; process [02] had not reached it yet)?\. Hint: a test that fails or is skipped on "
+            "one process makes none of its other launches there, and the other processes wait for "
+            "them\\. Find out why that happened on process 1"
+        )
+        for k, lines in said.items():
+            found = [line for line in lines if re.search(rf"{verdict}$", line)]
+            # Where the end of the test failed, its report has that error alone.
+            assert bool(found) == ((k, name) != (1, "test_with_an_end")), (name, lines)
+    for lines in said.values():
+        assert not [line for line in lines if "lockstep/" in line or "site-packages" in line]
+
+
+RERUN = """
+import jax, pytest
+from _pytest.runner import runtestprotocol
+jax.distributed.initialize()
+def pytest_runtest_protocol(item):
+    if item.name == "test_once_more":
+        runtestprotocol(item, log=False)
+"""
+
+
+def test_a_test_that_is_run_once_more_begins_anew(tmp_path: Path) -> None:
+    tests = (
+        "runs = []\ndef test_once_more():\n    runs.append(k)\n"
+        "    if len(runs) == 1 and k == 1: raise OSError\n"
+        "    if len(runs) == 2 and k != 1: jnp.max(x)\n"
+    )
+    code, said, _ = run(tmp_path, tests, conftest=RERUN)
+    assert code == 1
+    for lines in said.values():
+        verdicts = [line for line in lines if "mismatch: " in line and " waiting " in line]
+        assert verdicts
+        for verdict in verdicts:
+            assert f"after test_once_more, test_it.py:{AT + 1}" in verdict
+            assert ", which " not in verdict
+
+
 # A library, by the name of its file, whose code shows nothing of the suite's, and in which process
 # 0 is for longer than its client looks.
 LIBRARY = '''

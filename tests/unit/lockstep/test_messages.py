@@ -177,6 +177,15 @@ def test_what_a_process_was_handling() -> None:
     )
 
 
+def test_how_a_test_ended_after_which_a_process_waits() -> None:
+    each = [at(), at(6, MAX)]
+    details = {0: Detail("jnp.sum(x)"), 1: Detail(ended="was skipped: not here")}
+    assert sentence("mismatch", *each, details=details).startswith(
+        "mismatch: process 0 is waiting in sum, line 4; process 1 is waiting in max, line 6, which "
+        "was skipped: not here. Hint: a test that "
+    )
+
+
 def test_a_ring_is_told_from_its_first_to_its_first() -> None:
     pairs = [(0, 2), (0, 1), (1, 2)]
     each = [at(what=launch(f"f{p}{q}", str(p), participants=(p, q))) for p, q in pairs]

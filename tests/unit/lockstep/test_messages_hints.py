@@ -50,6 +50,11 @@ HANDLING = (
     "collective in an `except` or a `finally` clause: the other processes are elsewhere then"
 )
 FULL = Detail("jnp.sum(x)", handling="OSError: disk full (line 2)")
+ENDED = (
+    "a test that fails or is skipped on one process makes none of its other launches there, and "
+    "the other processes wait for them. Find out why that happened on process 1"
+)
+FAILED = Detail(ended="failed with OSError: disk full (test_it.py:2)")
 
 
 LOOPS = LOOP.replace(
@@ -327,6 +332,10 @@ CAME_BEFORE = (
         ("missing", [at(), FINISHED], {0: FULL}, HANDLING),
         ("missing", [at(), FINISHED], {0: replace(ASKS_FOR_ZERO, handling="OSError")}, IF_ZERO),
         ("missing", [at(), ProcessState("raised", error="KeyError")], {0: FULL}, ""),
+        # The test ended by an error explains more than what is around the launch of the others.
+        ("mismatch", [at(4), at(5, MAX)], {0: ASKS_FOR_ZERO, 1: FAILED}, ENDED),
+        ("mismatch", [at(4), at(5, MAX)], {0: FAILED, 1: FAILED}, BRANCH),
+        ("missing", [FINISHED, at(5, MAX)], {1: FAILED}, ENDED),
     ],
 )
 def test_hints(

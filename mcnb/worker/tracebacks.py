@@ -10,11 +10,12 @@ import builtins
 import difflib
 import linecache
 import re
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from itertools import dropwhile
+from itertools import dropwhile, groupby
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import FrameType, TracebackType
 from typing import TypeVar
 
 from mcnb._text import LIBRARY_PATH, cell_label, cell_name, plural
@@ -128,21 +129,17 @@ def format_error(error: BaseException) -> str:
     """Format an exception's traceback, with those of the exceptions that led to it.
 
     The traceback begins at the learner's first line, and omits frames of mcnb and frames that
-    libraries hide. A hint follows if `mcnb.lockstep.advice` has one.
+    libraries hide. JAX's frames are only counted, unless JAX's own option `jax_traceback_filtering`
+    is `"off"`. A hint follows if `mcnb.lockstep.advice` has one.
     """
     parts: list[str] = []
     for reason, link in _chain(error):
         if reason:
             parts += ["", reason, ""]
-        parts += [*_frames(_learner_traceback(link)), *_exception_only(link)]
+        parts += [*_frames(learner_entries(link)), *_exception_only(link)]
     if advice := advice_on(error):
         parts.append(f"Hint: {advice}")
     return "\n".join(parts)
-
-
-def _learner_traceback(error: BaseException) -> list[tuple[CodeType, int]]:
-    """Return the code and lines of a traceback, as `learner_entries` returns its entries."""
-    return [(one.tb_frame.f_code, _line(one)) for one in learner_entries(error)]
 
 
 def learner_entries(error: BaseException) -> list[TracebackType]:
@@ -214,13 +211,40 @@ def _chain(error: BaseException) -> list[tuple[str, BaseException]]:
     return links[::-1]
 
 
-def _frames(shown: list[tuple[CodeType, int]]) -> Iterator[str]:
-    left_out = len(shown) - MOST_FRAMES
-    for number, (code, line) in enumerate(shown):
-        if left_out <= 0 or not MOST_FRAMES // 2 <= number < len(shown) - MOST_FRAMES // 2:
-            yield from _frame(code.co_filename, line, code.co_name)
-        elif number == MOST_FRAMES // 2:
-            yield from (f"… {plural(left_out, 'frame is', 'frames are')} left out here …", "")
+def _frames(shown: list[TracebackType]) -> Iterator[str]:
+    runs = [[*run] for _, run in groupby(shown, key=_fold)]
+    half = MOST_FRAMES // 2
+    left_out = runs[half : len(runs) - half] if len(runs) > MOST_FRAMES else []
+    for number, run in enumerate(runs):
+        if not half <= number < half + len(left_out):
+            yield from _run(run)
+        elif number == half:
+            count = sum(map(len, left_out))
+            yield from (f"… {plural(count, 'frame is', 'frames are')} left out here …", "")
+
+
+def _fold(entry: TracebackType) -> object:
+    """Return a key that is equal for entries one after another that are shown as one."""
+    return "jax" if _is_jax(entry) and not _shows_jax() else id(entry)
+
+
+def _is_jax(entry: TracebackType) -> bool:
+    module = str(entry.tb_frame.f_globals.get("__name__", ""))
+    return module.partition(".")[0] in ("jax", "jaxlib")
+
+
+def _shows_jax() -> bool:
+    """Return whether the program has asked JAX for all frames of tracebacks."""
+    config = getattr(sys.modules.get("jax"), "config", None)
+    return getattr(config, "jax_traceback_filtering", "") == "off"
+
+
+def _run(run: list[TracebackType]) -> list[str]:
+    if _fold(run[0]) == "jax":
+        return [f"… {plural(len(run), 'frame', 'frames')} of JAX …", ""]
+    [entry] = run
+    code = entry.tb_frame.f_code
+    return _frame(code.co_filename, _line(entry), code.co_name)
 
 
 def _frame(filename: str, line: int, function: str) -> list[str]:

@@ -281,6 +281,69 @@ def test_frames_of_mcnb_are_not_shown(fails: Fails, monkeypatch: pytest.MonkeyPa
     assert "return f()" not in shown(error)
 
 
+@pytest.fixture
+def of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of JAX that calls the learner's function and one of its own, and a library's."""
+    source = (
+        "def call(f):\n    return wrap(f)\n\ndef wrap(f):\n    return f()\n\n"
+        "def one():\n    raise KeyError\n"
+    )
+    path = "/v/lib/python3.11/site-packages/jax/_src/api.py"
+    monkeypatch.setitem(sys.modules, "api", module("jax._src.api", source, path))
+    other = "import api\n\ndef layer():\n    api.call(api.one)\n"
+    path = "/v/lib/python3.11/site-packages/flax/layers.py"
+    monkeypatch.setitem(sys.modules, "layers", module("flax.layers", other, path))
+
+
+THROUGH_JAX = "import api, layers\n\ndef f():\n    layers.layer()\n\napi.call(f)"
+AROUND_JAX = """\
+Cell In[1], line 6
+      4     layers.layer()
+      5
+----> 6 api.call(f)
+
+{0}Cell In[1], line 4, in f
+      3 def f():
+----> 4     layers.layer()
+      6 api.call(f)
+
+File flax/layers.py:4, in layer
+    api.call(api.one)
+
+{1}KeyError"""
+
+
+@pytest.mark.usefixtures("of_jax")
+def test_frames_of_jax_are_counted(fails: Fails) -> None:
+    told = AROUND_JAX.format("… 2 frames of JAX …\n\n", "… 3 frames of JAX …\n\n")
+    assert shown(fails(THROUGH_JAX)) == told
+    assert "\n… 1 frame of JAX …\n" in shown(fails("import api\napi.one()"))
+
+
+@pytest.mark.usefixtures("of_jax")
+def test_all_frames_of_jax_are_shown_where_jax_shall_show_them(
+    fails: Fails, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = types.SimpleNamespace(jax_traceback_filtering="off")
+    monkeypatch.setitem(sys.modules, "jax", types.SimpleNamespace(config=options))
+    call, wrap, one = (
+        f"File jax/_src/api.py:{line}, in {name}\n    {code}\n\n"
+        for line, name, code in (
+            (2, "call", "return wrap(f)"),
+            (5, "wrap", "return f()"),
+            (8, "one", "raise KeyError"),
+        )
+    )
+    assert shown(fails(THROUGH_JAX)) == AROUND_JAX.format(call + wrap, call + wrap + one)
+
+
+def test_a_deep_stack_counts_folded_frames(fails: Fails, of_jax: None) -> None:
+    error = fails("import api\ndef f(n=0):\n    api.call(lambda: f(n + 1))\n\nf()")
+    left_out = next(line for line in shown(error).splitlines() if "left out here" in line)
+    assert int(left_out.split()[1]) > sys.getrecursionlimit() // 2
+    assert shown(error).count(" of JAX …") == MOST_FRAMES // 3
+
+
 @pytest.mark.parametrize(
     "folder",
     [

@@ -256,6 +256,9 @@ class ForkedCluster(ipyparallel.Cluster):
             engines=engines,
             n=launcher.options.processes,
             profile_dir=str(launcher.folder),
+            # The folder has no configuration. To look for it, ipyparallel would make folders there,
+            # maybe after `close` has removed it.
+            load_profile=False,
             cluster_id="",
             cluster_file="",
             shutdown_atexit=False,

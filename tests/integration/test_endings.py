@@ -123,6 +123,15 @@ def test_an_interrupted_restart_leaves_all_or_nothing(two: mcnb.Cluster, after: 
     assert only_the_forkserver_is_left(before)
 
 
+def test_only_processes_make_something_in_the_folder_of_a_cluster() -> None:
+    """What this process makes there might come after `close`, in another thread."""
+    launcher = LocalLauncher(Options(processes=2, devices_per_process=1))
+    assert launcher._cluster({}).profile_dir == str(launcher.folder)
+    assert list(launcher.folder.iterdir()) == []
+    launcher.close()
+    assert not launcher.folder.exists()
+
+
 def test_a_start_that_is_closed_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fork server ignores the order to start a controller that comes after the end."""
     launcher = LocalLauncher(Options(processes=2, devices_per_process=1))

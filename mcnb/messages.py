@@ -11,6 +11,8 @@ from mcnb.lockstep.trace import Trace
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+# What the main thread of a process does in a cell.
+Doing: TypeAlias = Literal["python", "compiles", "computes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +177,29 @@ class Progress:
             was idle: then it waits for other processes.
         inside_jax: Whether its main thread runs Python code of JAX, which an interrupt may leave
             half done.
+        doing: Whether its main thread runs Python, compiles a function for JAX (or prepares to), or
+            computes: then it waits for a result of JAX.
     """
 
     recent: Recent = Recent()
     line: int | None = None
     waits_s: float = 0.0
     inside_jax: bool = False
+    doing: Doing = "python"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Where the main thread of a process is, in answer to a question.
+
+    Attributes:
+        number: The number of the question.
+        lines: The learner's functions on its stack, from the outermost, a line for each; none
+            while it runs nothing of the learner's.
+    """
+
+    number: int = 0
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ OLDEST_PYTHON = (3, 11)
 # As in pyproject.toml: the dependencies of mcnb, and those of its extra `lab`.
 BASE = ["ipyparallel>=9.0", "ipython>=7.34", "ipykernel>=6.17", "matplotlib>=3.9", "psutil>=5.9"]
 LAB = [
+    "anywidget>=0.9.13",
     "grain>=0.2.15",
     "jupyterlab>=4.2",
     "jupytext>=1.16",

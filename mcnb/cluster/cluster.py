@@ -479,6 +479,15 @@ class Cluster:
         elif self._lifetime.processes is None:
             raise ClusterError(self._lifetime.absence_sentence())
 
+    def stacks(self) -> str:
+        """Return where the processes of the running cell are; to be called from another thread.
+
+        For each process that has not finished the cell, these are the functions on the stack of its
+        main thread, from the cell on; equal ones are shown once. Empty if no cell runs.
+        """
+        execution = self._execution
+        return "" if execution is None else execution.stacks()
+
     def heal(self) -> str:
         """Reconnect the running processes, and restore their variables.
 

@@ -7,6 +7,7 @@ unchecked processes diverged and hang, or because the user or the time limit end
 
 from __future__ import annotations
 
+import itertools
 import signal
 import threading
 import time
@@ -16,7 +17,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from mcnb._text import grouped
+from mcnb._text import grouped, label
 from mcnb.cluster.conversation import Conversation, Debugger
 from mcnb.cluster.history import Cell
 from mcnb.cluster.outcome import Outcome
@@ -32,8 +33,12 @@ from mcnb.worker.rpc import run_cell, settle
 TICK_S = 0.1
 # The polling interval while a process waits for others.
 SHORT_TICK_S = 0.02
+# How long a process may take to answer where it is, and how often its answer is looked for.
+ANSWER_S, LOOK_S = 2.0, 0.02
 # How long no further process must have died: JAX ends the other processes when process 0 has died.
 DEATHS_S = 0.3
+NO_ANSWER = f"did not answer within {ANSWER_S:.0f} s: its native code may hold Python's lock"
+NOTHING = "runs nothing of the cell"
 Watcher = Callable[[Pending], None]
 
 
@@ -66,6 +71,8 @@ class Execution:
             self._presses.press,
         )
         self._reported: set[int] = set()
+        self._pending: Pending | None = None
+        self._questions = itertools.count(1)
         self._late = False
         self._watched_by = 0  # the id of the thread that is calling the watcher, or 0
         self.asked_by_ctrl_c = False
@@ -79,6 +86,39 @@ class Execution:
         """
         if not (self._presses and threading.get_ident() == self._watched_by):
             self._presses.press()
+
+    def stacks(self) -> str:
+        """Return where the processes are that have not finished; to be called from another thread.
+
+        Example of what is returned:
+            [0,1] In[3], line 5: train(state)
+                  In[3], line 2, in train: state = step(state)
+                  … 3 frames of JAX …
+            [2]   did not answer within 2 s: its native code may hold Python's lock
+        """
+        pending, number = self._pending, next(self._questions)
+        asked = [] if pending is None else sorted(pending.waiting)
+        for k in asked:
+            self._processes.referee.ask(k, number)
+        found: dict[int, tuple[str, ...]] = {}
+        until = time.monotonic() + ANSWER_S
+        while pending is not None and len(found) < len(asked):
+            given_up = time.monotonic() >= until
+            for k in asked:
+                stack = pending.stack(k)
+                if k not in found and (stack.number >= number or given_up):
+                    found[k] = stack.lines if stack.number >= number else (NO_ANSWER,)
+            time.sleep(LOOK_S)
+        groups = [
+            (label(ks, self._processes.options.processes), lines or (NOTHING,))
+            for lines, ks in grouped(found)
+        ]
+        width = max((len(name) for name, _ in groups), default=0)
+        return "\n".join(
+            f"{name if not number else '':<{width}} {line}"
+            for name, lines in groups
+            for number, line in enumerate(lines)
+        )
 
     def run(self, cell: Cell) -> Result:
         """Run a cell, and return its result.
@@ -134,6 +174,7 @@ class Execution:
             pending = self._processes.client.call(function, number, *args, processes=cell.targets)
         except Exception as error:
             raise CellError(f"A value can't be sent: {error}") from None
+        self._pending = pending
         self._stopper = Stopper(
             self._processes, outcome, self._presses, lambda stage: self._show(pending, stage)
         )

@@ -27,7 +27,7 @@ from mcnb.launchers.exits import (
 from mcnb.lockstep.messages import exit_text
 from mcnb.lockstep.model import ProcessExit
 from mcnb.lockstep.server import Server, Waits
-from mcnb.messages import Healed, Pause, ProcessError, Progress
+from mcnb.messages import Healed, Pause, ProcessError, Progress, Stack
 from mcnb.options import Options
 from mcnb.worker.capture import LastOutput, read_crash_log
 from mcnb.worker.gpus import share
@@ -156,6 +156,11 @@ class Pending:
         data = self._results[k].data
         pause: Pause = data.get("pause", Pause())
         return pause
+
+    def stack(self, k: int) -> Stack:
+        """Return where a process was when it was asked last."""
+        stack: Stack = self._results[k].data.get("stack", Stack())
+        return stack
 
     def all_inactive(self, for_s: float) -> bool:
         """Return whether all processes without a reply have been inactive in JAX for so long.

@@ -49,6 +49,8 @@ from mcnb.lockstep.model import Launch
 from mcnb.lockstep.threads import has_signal_handlers
 from mcnb.lockstep.values import Replicas, takes_own_arrays
 
+# The module in which JAX calls XLA's compiler.
+COMPILER = "jax._src.compiler"
 # Makes a launch by calling a function, and returns its result; it may wait before, or raise. It
 # also receives the launch's arguments.
 Guard = Callable[[Launch, Callable[[], Any], Replicas], Any]

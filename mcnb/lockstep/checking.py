@@ -48,6 +48,7 @@ def check_launches(
     note: Callable[[str, Place], None] | None = None,
     values: bool | None = None,
     command: Callable[[int, str], None] = lambda *_: None,
+    ask: Callable[[int], None] = lambda _: None,
 ) -> Client | None:
     """Check this process's launches.
 
@@ -62,6 +63,7 @@ def check_launches(
             launches on devices of this process alone.
         values: Whether to compare the values of replicated arguments; see `Client`.
         command: Called in the client's own thread with commands for a debugger; see `Client`.
+        ask: Called in the client's own thread with questions where the process is; see `Client`.
 
     Returns:
         The client; None, with a warning, if this version of JAX can't be checked.
@@ -90,6 +92,7 @@ def check_launches(
         _jax.launch_from_python,
         caught,
         command,
+        ask,
     )
     caught.watch(places.runs, places.name)
 

@@ -89,19 +89,18 @@ class Client:
             of each computation. Native code does not know the arguments.
         caught: The exceptions that the learner's code catches.
         command: Called with a command for the process's debugger, and the number of its halt.
+        ask: Called with the number of a question where the process is.
 
     Raises:
         OSError: The referee can't be reached.
         PermissionError: One end of the connection does not know the key.
 
     Attributes:
-        values: Whether the values of replicated arguments are compared; see above.
-        caught: See above.
+        values, caught: See above.
         alone: The error of a launch that communicates, by thread: a debugger refuses them.
         main: The thread that runs the cell, or the script, even if its frames are a library's.
         records: The launches since the last call of `take_records`.
-        error: The first verdict that this process received.
-        error_of_thread: The last verdict that another thread than the main thread received.
+        error, error_of_thread: The first verdict, and the last of another than the main thread.
     """
 
     def __init__(
@@ -120,6 +119,7 @@ class Client:
         reroute: Callable[[bool], None] = lambda _: None,
         caught: CaughtExceptions | None = None,
         command: Callable[[int, str], None] = lambda *_: None,
+        ask: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.process = process
         self.values = values
@@ -131,7 +131,7 @@ class Client:
         self.error_of_thread: LockstepError | None = None
         self._detail = detail
         self._gone = gone
-        self._orders = dict[str, Any](abort=abort, interrupt=interrupt, command=command)
+        self._orders = dict[str, Any](abort=abort, interrupt=interrupt, command=command, ask=ask)
         self._channel = Channel(address, process, "launches")
         self._control = Channel(address, process, "control")
         self._bell, self._rung = socket.socketpair()

@@ -286,6 +286,11 @@ finished the cell without reaching it...
         with self._lock:
             self._send(process, ["command", number, line], "control")
 
+    def ask(self, process: int, number: int) -> None:
+        """Ask where a process is; it answers the notebook kernel, with the number."""
+        with self._lock:
+            self._send(process, ["ask", number], "control")
+
     def close(self) -> None:
         """Stop the server and close all connections, so that waiting launches go ahead."""
         self._listener.end()

@@ -8,16 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcnb._text import grouped, label, name_processes
+from mcnb.cluster.cluster import Cluster
 from mcnb.cluster.workers import Pending
 from mcnb.lockstep.server import Waits
 from mcnb.messages import Recent, Reply
-from mcnb.notebook.places import InNotebook, InTerminal, Place, can_move
+from mcnb.notebook.panel import InPanel, is_available
+from mcnb.notebook.places import InNotebook, InTerminal, Place, View, can_move
+from mcnb.notebook.strips import Strips, doing_in, late_in
 from mcnb.output.recent import newest, recent_of
 
 # When a cell is first shown: earlier, if it has output.
 FIRST_S, FIRST_OUTPUT_S = 1.0, 0.3
 # How often it is shown again: more often while there is new output.
-PERIOD_S, OUTPUT_PERIOD_S = 0.5, 0.15
+PERIOD_S, OUTPUT_PERIOD_S = 0.5, 0.2
 # From when on a cell's view says at what time it was drawn: one that stays on a page of which the
 # notebook kernel has gone would otherwise look alive.
 CLOCK_S = 10.0
@@ -43,6 +46,7 @@ class LiveView:
         # Shown above the rest.
         self.title = ""
         self._stage = ""
+        self._strips = Strips()
         self._said: dict[int, Recent] = {}
         # The newest output of processes that have finished the call that began at this time.
         self._finished: tuple[float, dict[int, Recent]] = 0.0, {}
@@ -52,6 +56,7 @@ class LiveView:
         if self._place is None or not (pending.waiting or pending.stage):
             return
         now = time.monotonic()
+        self._strips.add(now, doing_in(pending), late_in(pending))
         said = self._newest(pending)
         news = pending.stage != self._stage
         if now >= self._next_output and any(
@@ -62,8 +67,16 @@ class LiveView:
             self._stage, self._said = pending.stage, said
             self._next, self._next_output = now + PERIOD_S, now + OUTPUT_PERIOD_S
             clock = time.strftime("%H:%M:%S") if now - pending.started >= CLOCK_S else ""
-            lines = newest(said, self._count) + progress_lines(pending, now, self._count, clock)
-            self.show("\n".join([self.title, *lines] if self.title else lines))
+            lines = newest(said, self._count)
+            self._place.draw(
+                View(
+                    tuple([self.title, *lines] if self.title else lines),
+                    tuple(progress_lines(pending, now, self._count, clock)),
+                    self._strips.rows,
+                    self._strips.period_s,
+                    dict(self._strips.late_s),
+                )
+            )
 
     def _newest(self, pending: Pending) -> dict[int, Recent]:
         """Return the newest output of each process, also of those that have finished."""
@@ -162,13 +175,20 @@ def somebody_looks(shell: Any) -> bool:
     return bool(request.get("content", {}).get("allow_stdin", False))
 
 
-def place_of(shell: Any) -> Place | None:
-    """Return where a cell of this shell is shown while it runs; None if nobody watches."""
+def place_of(shell: Any, cluster: Cluster | None = None) -> Place | None:
+    """Return where a cell of this shell is shown while it runs; None if nobody watches.
+
+    Args:
+        shell: The notebook's shell.
+        cluster: The cluster that runs the cell; None while there is none yet.
+    """
     if not somebody_looks(shell):
         return None
-    if _request(shell) is not None:
+    if _request(shell) is None:
+        return InTerminal() if can_move() else None
+    if cluster is None or not is_available():
         return InNotebook()
-    return InTerminal() if can_move() else None
+    return InPanel(cluster.options.processes, cluster.interrupt, cluster.stacks)
 
 
 def cell_id(shell: Any) -> str:

@@ -279,7 +279,7 @@ class McjaxMagics(Magics):
     def _live(self) -> LiveView:
         cluster = clusters.current
         count = Options().processes if cluster is None else cluster.options.processes
-        return LiveView(count, place_of(self.shell))
+        return LiveView(count, place_of(self.shell, cluster))
 
     def _start(self, args: Any) -> None:
         wanted = Options(**field_values("start", vars(args)))

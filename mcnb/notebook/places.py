@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from IPython.display import DisplayHandle, clear_output, display
@@ -15,8 +17,35 @@ from mcnb.output.terminal import without_escapes
 _ERASE = "\x1b[{}A\r\x1b[J"
 
 
+@dataclass(frozen=True)
+class View:
+    """What is shown of a running cell.
+
+    Attributes:
+        lines: Its newest output, folded, below a title if there is one.
+        progress: Since when its processes run, and where each one is.
+        rows: What each process did, by process, as `mcnb.notebook.strips.Strips` has it.
+        period_s: How long each letter of a row lasts, in seconds.
+        late_s: For how many seconds others have waited for a process, by process.
+    """
+
+    lines: tuple[str, ...]
+    progress: tuple[str, ...]
+    rows: Mapping[int, str] = field(default_factory=dict)
+    period_s: float = 0.0
+    late_s: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The view as text, without the rows."""
+        return "\n".join([*self.lines, *self.progress])
+
+
 class Place(Protocol):
-    """Where a text is shown that the next one replaces."""
+    """Where a text, or a view, is shown that the next one replaces."""
+
+    def draw(self, view: View) -> None:
+        """Show a view in place of what was shown last."""
 
     def show(self, text: str) -> None:
         """Show a text in place of the last one."""
@@ -35,9 +64,15 @@ class InNotebook:
         self._handle: DisplayHandle | None = None  # of what is shown
         self._keeps = False  # whether other output stands above, which must stay
 
+    def draw(self, view: View) -> None:
+        """Show a view in place of what was shown last."""
+        self.show(view.text)
+
     def show(self, text: str) -> None:
         """Show a text in place of the last one."""
-        data = {"text/plain": text}
+        self._put({"text/plain": text})
+
+    def _put(self, data: Mapping[str, object]) -> None:
         # Not by clearing the output first: a front end that hears of that late, after a request for
         # input, which comes by another channel, would remove the prompt.
         if self._handle is None:
@@ -69,6 +104,10 @@ class InTerminal:
 
     def __init__(self) -> None:
         self._rows = 0  # that are shown
+
+    def draw(self, view: View) -> None:
+        """Show a view in place of what was shown last."""
+        self.show(view.text)
 
     def show(self, text: str) -> None:
         """Show a text in place of the last one: its end, if the terminal has too few rows."""

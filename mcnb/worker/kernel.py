@@ -21,7 +21,7 @@ from traitlets import Type
 
 from mcnb._ipyparallel.engine import Engine, Kernel, adopt_engine, publish_data
 from mcnb.errors import LockstepError
-from mcnb.messages import STREAMS, Stream
+from mcnb.messages import STREAMS, Stack, Stream
 from mcnb.worker import signals
 from mcnb.worker.breakpoints import Breakpoints
 from mcnb.worker.capture import CrashLog, NativeOutput, Record, RecordedStream
@@ -31,7 +31,7 @@ from mcnb.worker.rpc import Call
 from mcnb.worker.session import Session
 from mcnb.worker.shell import Worker, WorkerShell, adopt_shell, refuse_input
 from mcnb.worker.textbars import draw_bars_as_text
-from mcnb.worker.tracebacks import describe_error, format_error
+from mcnb.worker.tracebacks import describe_error, format_error, main_thread_lines
 
 # Reported by the cell: its process diverged, or the thread was interrupted with the cell.
 _ENDS_QUIETLY = (LockstepError, SystemExit, KeyboardInterrupt)
@@ -123,6 +123,11 @@ def _prepare(output: str) -> None:
         lambda progress: publish(progress=progress), record.recent, session.tracer.sample
     )
     breakpoints = Breakpoints(session, lambda pause: publish(pause=pause), record.recent)
+
+    def tell_stack(number: int) -> None:
+        publish(stack=Stack(number, main_thread_lines()))
+
+    session.ask = tell_stack
     WorkerShell.worker = Worker(record, monitor, session, breakpoints, output)
 
 

@@ -9,11 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from mcnb._system import RunningClock
+from mcnb.lockstep._jax import COMPILER
 from mcnb.lockstep.threads import current_frames
 from mcnb.lockstep.trace import Sample
-from mcnb.messages import Progress, Recent
+from mcnb.messages import Doing, Progress, Recent
 from mcnb.worker.cellcode import frame_line
 
 _LOG = logging.getLogger(__name__)  # of mcnb, which has a file of the process
@@ -113,6 +115,22 @@ def _native_tasks() -> list[int]:
     return [task for task in _tasks() if task not in known]
 
 
+class Position(NamedTuple):
+    """Where the main thread of a process is.
+
+    Attributes:
+        line: The line of the cell, or None.
+        in_jax: Whether the thread is inside JAX.
+        inside_jax: Whether it runs Python code of JAX.
+        compiling: Whether JAX has XLA compile, which may have its threads do so.
+    """
+
+    line: int | None
+    in_jax: bool
+    inside_jax: bool
+    compiling: bool = False
+
+
 class Monitor:
     """A thread that samples a running cell, and reports its progress four times a second.
 
@@ -179,13 +197,8 @@ class Monitor:
             return busy
         return 0.0 if self._cpu_clock is None else time.clock_gettime(self._cpu_clock)
 
-    def _position(self, label: str) -> tuple[int | None, bool, bool]:
-        """Return the position of the main thread.
-
-        Returns:
-            The line of the cell with that label, whether the thread is inside JAX, and whether it
-            runs Python code of JAX.
-        """
+    def _position(self, label: str) -> Position:
+        """Return the position of the main thread, in the cell with that label."""
         module, line = self._frame_at(label)
         runs_jax = module.startswith(("jax.", "jax_", "jaxlib"))
         # Native code that is called from the learner's line has no frame of its own. A thread that
@@ -194,7 +207,7 @@ class Monitor:
         waits_in_jax = module.partition(".")[0] not in _WAITING_THEMSELVES and (
             _read(self._task, "syscall").partition(" ")[0] in _FUTEX
         )
-        return line, runs_jax or waits_in_jax, runs_jax
+        return Position(line, runs_jax or waits_in_jax, runs_jax, module == COMPILER)
 
     def _frame_at(self, label: str) -> tuple[str, int | None]:
         """Return the module that the main thread runs, and its line of the cell with that label.
@@ -226,7 +239,7 @@ class Monitor:
                 last, last_busy = looked, busy
                 looked, busy = time.monotonic(), self._busy_s()
                 reports = looked >= reported + PERIOD_S
-                line, in_jax, inside_jax = self._position(cell[0])
+                line, in_jax, inside_jax, compiling = self._position(cell[0])
                 blocked = busy - last_busy < (looked - last) / 2
                 self._note(Sample(looked, blocked and in_jax, line))
                 if not reports:
@@ -239,4 +252,12 @@ class Monitor:
                     waits_since = reported_at
                 reported, reported_at = looked, clock()
                 waits_s = 0.0 if waits_since is None else reported_at - waits_since
-                self._publish(Progress(self._recent(), line, waits_s, inside_jax))
+                doing = _doing(blocked and in_jax, inside_jax, compiling)
+                self._publish(Progress(self._recent(), line, waits_s, inside_jax, doing))
+
+
+def _doing(waits: bool, inside_jax: bool, compiling: bool) -> Doing:
+    """Return what a thread does that waits inside JAX, or runs JAX's Python code."""
+    if compiling or (inside_jax and not waits):
+        return "compiles"
+    return "computes" if waits else "python"

@@ -66,6 +66,7 @@ class Session:
         self._threads_before: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self.newest_launch = self.newest_cell = ""
         self.command: Callable[[int, str], None] = lambda *_: None
+        self.ask: Callable[[int], None] = lambda _: None
         self._suspended = False
 
     @staticmethod
@@ -101,6 +102,7 @@ class Session:
                 signals.deliver,
                 self._note,
                 command=lambda number, line: self.command(number, line),
+                ask=lambda number: self.ask(number),
             )
         return "; ".join(str(warning.message) for warning in caught)
 

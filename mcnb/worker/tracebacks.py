@@ -11,16 +11,17 @@ import difflib
 import linecache
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from itertools import dropwhile, groupby
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import TypeVar
+from types import CodeType, FrameType, TracebackType
+from typing import TypeAlias, TypeVar
 
 from mcnb._text import LIBRARY_PATH, cell_label, cell_name, plural
 from mcnb.lockstep.advice import advice_on
-from mcnb.lockstep.threads import line_at
+from mcnb.lockstep.threads import current_frames, line_at, line_of, stack_of
 from mcnb.messages import ProcessError
 from mcnb.worker.cellcode import MAGIC_CALLS
 
@@ -43,6 +44,9 @@ _ENTRY = re.compile(
 )
 _INTERNAL = re.compile(rf"{re.escape(str(Path(__file__).parent.parent))}/|.*/jax/_src/")
 _RED, _GREEN, _END = "\x1b[31m", "\x1b[32m", "\x1b[39m"
+# A place on a stack: a key, the code, and the line.
+_At: TypeAlias = tuple[object, CodeType, int]
+_JAX = "jax"  # the key of JAX's own
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
 
@@ -156,12 +160,17 @@ def learner_frames(frames: Sequence[FrameType]) -> list[FrameType]:
 
 
 def _learners(stack: list[_T], frame_of: Callable[[_T], FrameType]) -> list[_T]:
+    return [one for one in _from_cell(stack, frame_of) if not _is_hidden(frame_of(one))]
+
+
+def _from_cell(stack: list[_T], frame_of: Callable[[_T], FrameType]) -> list[_T]:
+    """Return a stack from a cell on, without what is between a magic and the code that it runs."""
+
     def is_before_cell(one: _T) -> bool:
         # A cell with an empty label is mcnb's own.
         return not cell_label(frame_of(one).f_code.co_filename)
 
-    shown = _without_magics(list(dropwhile(is_before_cell, stack)), frame_of)
-    return [one for one in shown if not _is_hidden(frame_of(one))]
+    return _without_magics(list(dropwhile(is_before_cell, stack)), frame_of)
 
 
 def _without_magics(stack: list[_T], frame_of: Callable[[_T], FrameType]) -> list[_T]:
@@ -178,8 +187,11 @@ def _without_magics(stack: list[_T], frame_of: Callable[[_T], FrameType]) -> lis
 
 def _is_hidden(frame: FrameType) -> bool:
     """Return whether a frame is mcnb's, or has the mark of JAX, pytest and IPython."""
-    module = str(frame.f_globals.get("__name__", ""))
-    return bool(module.partition(".")[0] == "mcnb" or frame.f_locals.get("__tracebackhide__"))
+    return bool(_is_own(frame) or frame.f_locals.get("__tracebackhide__"))
+
+
+def _is_own(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "mcnb"
 
 
 def _entries(error: BaseException) -> list[TracebackType]:
@@ -211,40 +223,71 @@ def _chain(error: BaseException) -> list[tuple[str, BaseException]]:
     return links[::-1]
 
 
+def main_thread_lines() -> tuple[str, ...]:
+    """Return where the main thread is: the learner's functions on its stack, a line for each.
+
+    To be called from another thread. JAX's frames are only counted, as in a traceback.
+    """
+    # Whoever holds a frame keeps its variables alive, and so do its local variables once they were
+    # asked for; so marks in them, by which libraries hide frames, are not looked for.
+    with current_frames() as frames:
+        stack = stack_of(frames.get(threading.main_thread().ident or 0))[::-1]
+        shown = [_at(one, line_of(one)) for one in _from_cell(stack, _same) if not _is_own(one)]
+        del stack
+    found = []
+    for run in _runs(shown):
+        key, code, line = run[0]
+        if key == _JAX:
+            found.append(_count_of_jax(run))
+            continue
+        label = cell_label(code.co_filename)
+        name = LIBRARY_PATH.sub("", code.co_filename)
+        where = f"{name}:{line}" if label is None else f"In[{label}], line {line}"
+        function = "" if code.co_name == "<module>" else f", in {code.co_name}"
+        source = linecache.getline(code.co_filename, line).strip()
+        found.append(f"{where}{function}" + (f": {source}" if source else ""))
+    return tuple(found)
+
+
+def _same(frame: FrameType) -> FrameType:
+    return frame
+
+
 def _frames(shown: list[TracebackType]) -> Iterator[str]:
-    runs = [[*run] for _, run in groupby(shown, key=_fold)]
+    runs = _runs([_at(entry.tb_frame, _line(entry)) for entry in shown])
     half = MOST_FRAMES // 2
     left_out = runs[half : len(runs) - half] if len(runs) > MOST_FRAMES else []
     for number, run in enumerate(runs):
         if not half <= number < half + len(left_out):
-            yield from _run(run)
+            key, code, line = run[0]
+            if key == _JAX:
+                yield from (_count_of_jax(run), "")
+            else:
+                yield from _frame(code.co_filename, line, code.co_name)
         elif number == half:
             count = sum(map(len, left_out))
             yield from (f"… {plural(count, 'frame is', 'frames are')} left out here …", "")
 
 
-def _fold(entry: TracebackType) -> object:
-    """Return a key that is equal for entries one after another that are shown as one."""
-    return "jax" if _is_jax(entry) and not _shows_jax() else id(entry)
+def _count_of_jax(run: list[_At]) -> str:
+    return f"… {plural(len(run), 'frame', 'frames')} of JAX …"
 
 
-def _is_jax(entry: TracebackType) -> bool:
-    module = str(entry.tb_frame.f_globals.get("__name__", ""))
-    return module.partition(".")[0] in ("jax", "jaxlib")
+def _runs(shown: list[_At]) -> list[list[_At]]:
+    """Return places on a stack, those one after another together that are shown as one."""
+    return [[*run] for _, run in groupby(shown, key=lambda one: one[0])]
+
+
+def _at(frame: FrameType, line: int) -> _At:
+    """Return a place on a stack, with a key that is equal for all that are shown as one."""
+    of_jax = str(frame.f_globals.get("__name__", "")).partition(".")[0] in ("jax", "jaxlib")
+    return _JAX if of_jax and not _shows_jax() else id(frame), frame.f_code, line
 
 
 def _shows_jax() -> bool:
     """Return whether the program has asked JAX for all frames of tracebacks."""
     config = getattr(sys.modules.get("jax"), "config", None)
     return getattr(config, "jax_traceback_filtering", "") == "off"
-
-
-def _run(run: list[TracebackType]) -> list[str]:
-    if _fold(run[0]) == "jax":
-        return [f"… {plural(len(run), 'frame', 'frames')} of JAX …", ""]
-    [entry] = run
-    code = entry.tb_frame.f_code
-    return _frame(code.co_filename, _line(entry), code.co_name)
 
 
 def _frame(filename: str, line: int, function: str) -> list[str]:

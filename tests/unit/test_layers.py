@@ -34,6 +34,7 @@ FROM_THE_ROOT = {"mcnb.cli.main": "the version", "mcnb.cli.lab": "the version"}
 HOMES = {
     "mcnb.lockstep._jax": re.compile(r"jax\._src|(import|from) jaxlib|jaxlib\."),
     "mcnb._ipyparallel": re.compile(r"\bipyparallel\.(engine|controller|serialize|apps)\b"),
+    "mcnb.notebook._ipykernel": re.compile(r"\._reply_subshell"),
 }
 # A text that holds a module's name, by module: for the fork server to import.
 NAMES_IN_TEXTS = {"mcnb.launchers.forkserver", "mcnb.cli.doctor"}
@@ -192,6 +193,7 @@ def test_a_ring_is_found() -> None:
         ("mcnb.recovery.heal", "from jax._src import dispatch"),
         ("mcnb.worker.join", "import jaxlib.xla_client"),
         ("mcnb.launchers.local", "from ipyparallel.engine import app"),
+        ("mcnb.notebook.panel", "comm._reply_subshell_for = None"),
     ],
 )
 def test_a_private_name_elsewhere_is_found(module: str, line: str) -> None:

@@ -24,7 +24,7 @@ from mcnb.notebook.live import (
     somebody_looks,
     waiting_text,
 )
-from mcnb.notebook.places import InNotebook, InTerminal
+from mcnb.notebook.places import InNotebook, InTerminal, View
 
 SUM = Launch("sum", "1", (0, 1, 2))
 MAX = Launch("max", "2", (0, 1, 2))
@@ -60,6 +60,9 @@ class Screen:
 
     def strftime(self, form: str) -> str:
         return time.strftime(form, time.gmtime(self.now))
+
+    def draw(self, view: View) -> None:
+        self.show(view.text)
 
     def show(self, text: str) -> None:
         self.shown = text

@@ -24,6 +24,7 @@ from mcnb.worker.monitor import (
     SAMPLE_SHARE,
     SOONEST_S,
     Monitor,
+    Position,
     all_threads_sleep,
     native_busy_s,
     native_ready,
@@ -121,11 +122,11 @@ def reported(
     """
     clock = Clock()
 
-    def look(own: Monitor, label: str) -> tuple[int | None, bool, bool]:
+    def look(own: Monitor, label: str) -> Position:
         del own
         assert label == "1"
         (*_, now) = (one for one in looks if clock.now - 1000.0 >= one[0])
-        return now[1:]
+        return Position(*now[1:])
 
     monkeypatch.setattr(
         monitor,
@@ -206,11 +207,11 @@ def test_a_report_that_fails_is_not_the_last(
 ) -> None:
     calls = itertools.count(1)
 
-    def position(own: Monitor, label: str) -> tuple[int | None, bool, bool]:
+    def position(own: Monitor, label: str) -> Position:
         del own, label
         if next(calls) in (3, 90):
             raise RuntimeError("dictionary changed size during iteration")
-        return 2, True, True
+        return Position(2, True, True)
 
     reports, _ = reported([], monkeypatch, position=position)
     waits = [one.waits_s for one in reports]
@@ -222,23 +223,29 @@ FUTEX = "202" if platform.machine() in ("x86_64", "AMD64") else "98"
 
 
 @pytest.mark.parametrize(
-    ("module", "call", "computes", "inside_jax"),
+    ("module", "call", "computes", "inside_jax", "doing"),
     [
-        ("jax._src.array", "0", True, True),
-        ("jaxlib.xla_client", "running", True, True),
-        ("jax_plugin", "0", True, True),
-        ("jaxtyping", "0", False, False),
+        ("jax._src.array", "0", True, True, "computes"),
+        ("jax._src.compiler", "0", True, True, "compiles"),  # XLA's threads do
+        ("jaxlib.xla_client", "running", True, True, "computes"),
+        ("jax_plugin", "0", True, True, "computes"),
+        ("jaxtyping", "0", False, False, "python"),
         # Native code that the learner's own line has called.
-        ("__main__", FUTEX, True, False),
-        ("__main__", "0", False, False),
-        ("numpy.linalg", FUTEX, True, False),
+        ("__main__", FUTEX, True, False, "computes"),
+        ("__main__", "0", False, False, "python"),
+        ("numpy.linalg", FUTEX, True, False, "computes"),
         # Python that waits for another thread of the learner's.
-        ("threading", FUTEX, False, False),
-        ("concurrent.futures._base", FUTEX, False, False),
+        ("threading", FUTEX, False, False, "python"),
+        ("concurrent.futures._base", FUTEX, False, False, "python"),
     ],
 )
 def test_where_a_thread_is_blocked(
-    module: str, call: str, computes: bool, inside_jax: bool, monkeypatch: pytest.MonkeyPatch
+    module: str,
+    call: str,
+    computes: bool,
+    inside_jax: bool,
+    doing: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     code = SimpleNamespace(co_filename="<In[1]>")
     frame = SimpleNamespace(f_globals={"__name__": module}, f_code=code, f_back=None, f_lineno=3)
@@ -255,6 +262,7 @@ def test_where_a_thread_is_blocked(
     )
     assert {(sample.computes, sample.line) for sample in samples} == {(computes, 3)}
     assert {(one.inside_jax, one.waits_s > 0) for one in reports} == {(inside_jax, computes)}
+    assert {one.doing for one in reports} == {doing}
 
 
 def test_a_finalizer_is_not_delayed_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from mcnb.launchers.exits import crash_line, crash_report
 from mcnb.lockstep.threads import line_at
 from mcnb.messages import ProcessError
 from mcnb.output.terminal import without_escapes
-from mcnb.worker.tracebacks import MOST_FRAMES, cell_line, describe_error
+from mcnb.worker.tracebacks import MOST_FRAMES, cell_line, describe_error, main_thread_lines
 
 Fails = Callable[..., ProcessError]
 
@@ -342,6 +343,30 @@ def test_a_deep_stack_counts_folded_frames(fails: Fails, of_jax: None) -> None:
     left_out = next(line for line in shown(error).splitlines() if "left out here" in line)
     assert int(left_out.split()[1]) > sys.getrecursionlimit() // 2
     assert shown(error).count(" of JAX …") == MOST_FRAMES // 3
+
+
+@pytest.mark.usefixtures("of_jax")
+def test_where_the_main_thread_is(fails: Fails) -> None:
+    """Asked from another thread; frames of mcnb and JAX, and what runs the cell, are left out."""
+    told: list[tuple[str, ...]] = []
+
+    def ask() -> None:
+        thread = threading.Thread(target=lambda: told.append(main_thread_lines()))
+        thread.start()
+        thread.join()
+
+    ask()
+    helper = module("mcnb.helper", "def call(f):\n    return f()\n", "/x/mcnb/helper.py")
+    source = THROUGH_JAX.replace("layers.layer()", "help(ask)")
+    names = {"__name__": "__main__", "ask": ask, "help": helper.call}
+    run(f"{source}\n1 / 0", "1", names)
+    assert (len(told), told[0]) == (2, ())
+    assert told[1][:3] == (
+        "In[1], line 6: api.call(f)",
+        "… 2 frames of JAX …",
+        "In[1], line 4, in f: help(ask)",
+    )
+    assert ", in ask: " in told[1][3]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,128 @@
+// Draws the panel of a running cell; see panel.py for what the model holds.
+
+const SVG = "http://www.w3.org/2000/svg";
+const HEIGHT = 10;
+// When the first widget says that it was drawn, and how often. JupyterLab asks the kernel for a
+// subshell when a widget is made, and sends to the main shell until it has one.
+const SAYS_AFTER_MS = 150;
+const SAYS_TIMES = 20;
+// Without news for so long, the panel says so. While a cell runs, they come twice a second.
+const SILENT_MS = 5000;
+
+function make(tag, parent, attributes = {}, text = "") {
+  const svg = ["svg", "rect", "title"].includes(tag);
+  const made = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.textContent = text;
+  parent.append(made);
+  return made;
+}
+
+// The runs of equal letters of a row: letter, first part, and number of parts.
+function runs(row) {
+  const found = [];
+  for (let at = 0; at < row.length; ) {
+    let end = at;
+    while (end < row.length && row[end] === row[at]) end += 1;
+    found.push([row[at], at, end - at]);
+    at = end;
+  }
+  return found;
+}
+
+function strip(view, words, name, row) {
+  const last = row[row.length - 1];
+  const label = `${name}: ${words[last]}`;
+  const drawing = document.createElementNS(SVG, "svg");
+  drawing.setAttribute("viewBox", `0 0 ${view.longest} ${HEIGHT}`);
+  drawing.setAttribute("preserveAspectRatio", "none");
+  drawing.setAttribute("role", "img");
+  drawing.setAttribute("aria-label", label);
+  for (const [letter, at, length] of runs(row)) {
+    const box = make("rect", drawing, { class: `mcnb-${letter}`, x: at, y: 0, width: length, height: HEIGHT });
+    const seconds = (length * view.period_s).toFixed(length * view.period_s < 10 ? 1 : 0);
+    make("title", box, {}, `${name}: ${words[letter]} for ${seconds} s`);
+  }
+  return drawing;
+}
+
+function render({ model, el }) {
+  el.classList.add("mcnb-panel");
+  const lines = make("pre", el, { class: "mcnb-lines" });
+  const strips = make("div", el, { class: "mcnb-strips" });
+  const legend = make("div", el, { class: "mcnb-legend" });
+  const progress = make("pre", el, { class: "mcnb-progress" });
+  const buttons = make("div", el, { class: "mcnb-buttons" });
+  const answer = make("pre", el, { class: "mcnb-answer", role: "status" });
+  make("div", el, { class: "mcnb-gone" }, model.get("gone"));
+  const press = () => {
+    buttons.replaceChildren();
+    for (const [kind, text] of Object.entries(model.get("buttons"))) {
+      const button = make("button", buttons, { type: "button", "data-kind": kind }, text);
+      button.addEventListener("click", () => model.send({ kind }));
+    }
+  };
+  const draw = () => {
+    const view = model.get("view");
+    const words = model.get("words");
+    lines.textContent = view.lines.join("\n");
+    progress.textContent = view.progress.join("\n");
+    strips.replaceChildren();
+    const used = new Set();
+    for (const [name, row] of view.rows) {
+      make("span", strips, {}, name);
+      strips.append(strip(view, words, name, row));
+      for (const letter of row) used.add(letter);
+    }
+    legend.replaceChildren();
+    for (const [letter, word] of Object.entries(words)) {
+      if (!used.has(letter)) continue;
+      const item = make("span", legend);
+      make("span", item, { class: `mcnb-swatch mcnb-${letter}`, "aria-hidden": "true" });
+      make("span", item, {}, word);
+    }
+  };
+  let frame = 0;
+  let silence = 0;
+  const hear = () => {
+    // A page is not told that the notebook kernel was restarted: its views just stay.
+    el.classList.remove("mcnb-silent");
+    clearTimeout(silence);
+    if (model.get("view").rows.length > 0) {
+      silence = setTimeout(() => el.classList.add("mcnb-silent"), SILENT_MS);
+    }
+    // Only the newest one is drawn, and none while nobody can see it.
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(draw);
+  };
+  const say = () => {
+    answer.textContent = model.get("answer");
+  };
+  model.on("change:view", hear);
+  model.on("change:answer", say);
+  model.on("change:buttons", press);
+  hear();
+  press();
+  say();
+  let left = SAYS_TIMES;
+  let timer;
+  const later = () => {
+    if (!model.get("asks") || left === 0) return;
+    left -= 1;
+    timer = setTimeout(() => {
+      model.send({ kind: "here" });
+      later();
+    }, SAYS_AFTER_MS);
+  };
+  later();
+  return () => {
+    clearTimeout(timer);
+    clearTimeout(silence);
+    cancelAnimationFrame(frame);
+    model.off("change:view", hear);
+    model.off("change:answer", say);
+    model.off("change:buttons", press);
+  };
+}
+
+export default { render };

@@ -1,0 +1,223 @@
+"""Draw the view of a running cell as a panel: strips of time, and buttons that work meanwhile.
+
+The panel is a widget of the package anywidget; without it, or in a front end that draws no widgets,
+the view is text. Whether a front end draws them is known by the answer of a first, empty widget. It
+is shown beside the text, as a rule while the processes start. A front end that sends the messages
+of widgets to a subshell, as JupyterLab does from version 4.4 on with ipykernel 7, is answered while
+a cell runs: there, the panel has buttons. See
+https://github.com/jupyter/enhancement-proposals/pull/91.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from IPython.display import display
+
+from mcnb._text import label
+from mcnb.notebook._ipykernel import answer_where_sent
+from mcnb.notebook.places import InNotebook, View
+from mcnb.notebook.strips import LONGEST, WORDS
+
+# How many widgets are made to find out whether a front end draws them. One that does not answer is
+# never closed: its message may wait until the cell has ended.
+MOST_QUESTIONS = 5
+# The most strips that are drawn; equal ones share one.
+MOST_STRIPS = 64
+HERE, STOP, LATE, STACKS = "here", "stop", "late", "stacks"
+BUTTONS: Mapping[str, str] = {STOP: "Stop", LATE: "Who is late?", STACKS: "Stacks"}
+INSTEAD = "The cell was running; its panel is drawn by front ends that draw widgets"
+# What is said below a panel of which nothing was heard for seconds.
+GONE = "No news for 5 s or more: the notebook kernel was restarted, has ended, or can't be reached"
+NOBODY_LATE = "No process has waited for another one so far"
+# What stays of a panel on a page that was opened while the cell ran: it is not sent the cell's end.
+ENDED = View((), ("The cell has ended. To see its outputs here: %mcjax last",))
+
+
+class _FrontEnd:
+    """What is known of the front ends of this notebook kernel.
+
+    Attributes:
+        draws: Whether one draws widgets.
+        answers: Whether its messages are answered while a cell runs.
+    """
+
+    def __init__(self) -> None:
+        self.draws = self.answers = False
+        self._asked = 0
+        self._ended: Any = None  # the widget of the last panel that ended
+
+    def may_be_asked(self) -> bool:
+        """Return whether to ask once more if widgets are drawn, and count it."""
+        self._asked += not self.draws
+        return not self.draws and self._asked <= MOST_QUESTIONS
+
+    def heard(self) -> None:
+        """Note that a widget was drawn; to be called where its message is handled."""
+        self.draws = True
+        # Its first messages may come before the front end has a subshell for them.
+        self.answers |= threading.current_thread() is not threading.main_thread()
+
+    def keep(self, widget: Any) -> None:
+        """Keep the widget of a panel that ended, for pages that still show it, until the next."""
+        if self._ended is not None:
+            self._ended.close()
+        widget.view, widget.buttons, widget.answer = _as_data(ENDED, 0), {}, ""
+        self._ended = widget
+
+
+_front_end = _FrontEnd()
+
+
+@functools.cache
+def is_available() -> bool:
+    """Return whether panels can be drawn from here: anywidget is installed."""
+    return importlib.util.find_spec("anywidget") is not None
+
+
+@functools.cache
+def _widget_type() -> Any:
+    import anywidget
+    import traitlets
+
+    here = Path(__file__).parent
+
+    class McnbPanel(anywidget.AnyWidget):
+        _esm = (here / "panel.js").read_text()
+        _css = (here / "panel.css").read_text()
+        view = traitlets.Dict().tag(sync=True)
+        words = traitlets.Dict(dict(WORDS)).tag(sync=True)
+        buttons = traitlets.Dict().tag(sync=True)
+        answer = traitlets.Unicode().tag(sync=True)
+        gone = traitlets.Unicode(GONE).tag(sync=True)
+        asks = traitlets.Bool().tag(sync=True)
+
+    return McnbPanel
+
+
+def _new_widget(view: View, count: int, hear: Callable[[Any, str], None]) -> Any:
+    """Return a widget that shows a view; what is done in it comes as a message of a kind."""
+    buttons = dict(BUTTONS) if _front_end.answers else {}
+    # The first one says that it was drawn, if it was.
+    asks = not _front_end.draws
+    widget = _widget_type()(view=_as_data(view, count), buttons=buttons, asks=asks)
+    answer_where_sent(widget.comm)
+    widget.on_msg(lambda widget, content, _: hear(widget, str(content.get("kind"))))
+    return widget
+
+
+def _data_of(widget: Any, instead: str = "") -> dict[str, Any]:
+    """Return the data by which a widget is displayed; the text is for those who draw none."""
+    model = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
+    return {"text/plain": instead, "application/vnd.jupyter.widget-view+json": model}
+
+
+class InPanel(InNotebook):
+    """A panel in the output of a notebook's cell.
+
+    Args:
+        count: The number of processes in the cluster.
+        stop: Interrupts the cell, from another thread.
+        stacks: Returns where the processes are, from another thread.
+    """
+
+    def __init__(self, count: int, stop: Callable[[], object], stacks: Callable[[], str]) -> None:
+        super().__init__()
+        self._count = count
+        self._stop = stop
+        self._stacks = stacks
+        self._view = View((), ())
+        self._widget: Any = None
+        self._question: Any = None  # the display of a widget that asks whether widgets are drawn
+
+    def draw(self, view: View) -> None:
+        """Show a view in place of what was shown last."""
+        self._view = view
+        if not _front_end.draws:
+            self.show(view.text)
+        elif self._widget is None:
+            self._end_question()
+            self._widget = _new_widget(view, self._count, self._hear)
+            self._put(_data_of(self._widget, INSTEAD))
+        else:
+            self._widget.view = _as_data(view, self._count)
+
+    def show(self, text: str) -> None:
+        """Show a text in place of what was shown last."""
+        super().show(text)
+        self._end()
+        if self._question is None and _front_end.may_be_asked():
+            self._question = display(
+                _data_of(_new_widget(View((), ()), 0, _drawn)), raw=True, display_id=True
+            )
+
+    def leave(self, text: str) -> None:
+        """Leave a text in place of what was shown last; the next one comes below."""
+        super().leave(text)
+        self._end()
+        self._end_question()
+
+    def remove(self) -> None:
+        """Remove what is shown."""
+        if self._keeps:
+            self._end_question()
+        super().remove()
+        self._end()
+
+    def _end_question(self) -> None:
+        if self._question is not None:
+            self._question.update({"text/plain": ""}, raw=True)
+            self._question = None
+
+    def _end(self) -> None:
+        if self._widget is not None:
+            _front_end.keep(self._widget)
+            self._widget = None
+
+    def _hear(self, widget: Any, kind: str) -> None:
+        if kind == STOP:
+            self._stop()
+        elif kind == LATE:
+            widget.answer = late_text(self._view.late_s)
+        elif kind == STACKS:
+            widget.answer = self._stacks()
+
+
+def _drawn(widget: Any, kind: str) -> None:
+    if kind == HERE:
+        _front_end.heard()
+        widget.asks = False
+
+
+def _as_data(view: View, count: int) -> dict[str, Any]:
+    """Return a view as the widget takes it."""
+    groups: dict[str, list[int]] = {}
+    many = len(view.rows) > MOST_STRIPS
+    for k, row in view.rows.items():
+        groups.setdefault(row if many else f"{k} {row}", []).append(k)
+    rows = [(label(ks, count), view.rows[ks[0]]) for ks in groups.values()]
+    return {
+        "lines": list(view.lines),
+        "progress": list(view.progress),
+        "rows": rows[:MOST_STRIPS],
+        "period_s": view.period_s,
+        "longest": LONGEST,
+    }
+
+
+def late_text(late_s: Mapping[int, float]) -> str:
+    """Return for which processes others have waited in a cell, and for how long.
+
+    Example:
+        >>> print(late_text({2: 12.41, 3: 0.5, 1: 0.0}))
+        Others have waited for process 2 for 12.4 s
+        Others have waited for process 3 for 0.5 s
+    """
+    waits = sorted(late_s.items(), key=lambda one: (-one[1], one[0]))
+    lines = [f"Others have waited for process {k} for {s:.1f} s" for k, s in waits if s >= 0.05]
+    return "\n".join(lines[:MOST_STRIPS]) or NOBODY_LATE

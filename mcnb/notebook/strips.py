@@ -1,0 +1,117 @@
+"""What each process of a running cell does, at regular times: a strip of letters for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from mcnb.cluster.workers import Pending
+
+# What a process does: runs Python, compiles, waits for a result of JAX, waits for other processes
+# before a launch, or has finished the cell; `Letter` values are parts of a strip.
+Letter = Literal["p", "x", "j", "w", "f"]
+WORDS: Mapping[Letter, str] = {
+    "p": "Python",
+    "x": "compiling",
+    "j": "computing",
+    "w": "waiting for others",
+    "f": "finished",
+}
+_LETTERS: Mapping[str, Letter] = {"python": "p", "compiles": "x", "computes": "j"}
+# The longest strips, in parts, and how long a part is at first; it doubles when they are full.
+LONGEST = 240
+FIRST_PERIOD_S = 0.25
+
+
+class Strips:
+    """The strips of a cell's processes.
+
+    A part has what a process did at the time of most looks in it; the strips never become longer
+    than `LONGEST`, however long a cell runs.
+
+    Attributes:
+        period_s: How long each part is, in seconds.
+        late_s: For how many seconds others have waited for a process, by process.
+
+    Example:
+        >>> strips = Strips()
+        >>> for at, doing in (0.0, "p"), (0.25, "p"), (0.5, "j"), (0.75, "w"):
+        ...     strips.add(at, {0: doing}, late=())
+        >>> strips.rows
+        {0: 'ppj'}
+    """
+
+    def __init__(self) -> None:
+        self.period_s = FIRST_PERIOD_S
+        self.late_s: dict[int, float] = {}
+        self._ended: dict[int, str] = {}
+        self._current: dict[int, list[Letter]] = {}
+        self._since: float | None = None
+        self._looked: float | None = None
+
+    @property
+    def rows(self) -> dict[int, str]:
+        """The strips, by process; all have the same length, without the part that is under way."""
+        return dict(sorted(self._ended.items()))
+
+    def add(self, now: float, doing: Mapping[int, Letter], late: tuple[int, ...]) -> None:
+        """Add a look.
+
+        Args:
+            now: The time, in seconds.
+            doing: What each process does.
+            late: The processes for which others wait.
+        """
+        if self._looked is not None:
+            for k in late:
+                self.late_s[k] = self.late_s.get(k, 0.0) + now - self._looked
+        self._looked = now
+        if self._since is None:
+            self._since = now
+        while now - self._since >= self.period_s and self._current:
+            self._end_part()
+            self._since += self.period_s
+        for k, letter in doing.items():
+            self._current.setdefault(k, []).append(letter)
+
+    def _end_part(self) -> None:
+        for k, letters in self._current.items():
+            self._ended[k] = self._ended.get(k, "") + _most(letters)
+            del letters[:-1]  # until the next look, it is doing the same
+        if len(next(iter(self._ended.values()))) >= LONGEST:
+            self._ended = {k: _halved(row) for k, row in self._ended.items()}
+            self.period_s *= 2
+
+
+def _halved(row: str) -> str:
+    """Return a strip of parts twice as long: of two parts, the first one's letter."""
+    return row[::2]
+
+
+def _most(letters: list[Letter]) -> Letter:
+    """Return the most frequent letter, the latest of several."""
+    return max(reversed(letters), key=letters.count)
+
+
+def doing_in(pending: Pending) -> dict[int, Letter]:
+    """Return what each process of a running cell does."""
+    found: dict[int, Letter] = dict.fromkeys(pending.answers, "f")
+    for k in pending.waiting:
+        if k in pending.waits:
+            found[k] = "w"
+        else:
+            progress = pending.progress(k)
+            # Inside JAX, and idle: a collective that others have not begun.
+            found[k] = "w" if progress.waits_s else _LETTERS[progress.doing]
+    return found
+
+
+def late_in(pending: Pending) -> tuple[int, ...]:
+    """Return the processes for which others wait, before a launch in which they take part."""
+    needed = {
+        k
+        for wait in pending.waits.values()
+        if wait.state.launch is not None
+        for k in wait.state.launch.participants
+    }
+    return tuple(sorted(needed & pending.waiting - pending.waits.keys()))

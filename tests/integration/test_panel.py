@@ -1,0 +1,279 @@
+"""The panel of a running cell: where processes are, asked while they run, and what a person sees.
+
+The windows are left as files in build/screenshots, to be looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+import mcnb
+from mcnb.notebook.panel import ENDED, GONE, INSTEAD
+from tests.conftest import once, wait_until
+from tests.support.clients import HANG_S
+from tests.support.jupyterlab import SCREENSHOTS, browser_page, jupyterlab, set_theme
+
+# Native code keeps Python's lock on process 1; process 2 has ended when the others are asked.
+ELSEWHERE = """\
+import ctypes, time
+def sleeps(seconds):
+    time.sleep(seconds)
+k = jax.process_index()
+if k == 1:
+    ctypes.PyDLL(None).usleep(6_000_000)
+elif k != 2:
+    sleeps(600)
+"""
+SAID = """\
+[0,3] In[{0}], line 8: sleeps(600)
+      In[{0}], line 3, in sleeps: time.sleep(seconds)
+[1]   did not answer within 2 s: its native code may hold Python's lock"""
+
+
+def test_where_the_processes_of_a_running_cell_are(prepared: mcnb.Cluster) -> None:
+    assert prepared.stacks() == ""
+    results: list[mcnb.Result] = []
+    cell = threading.Thread(target=lambda: results.append(prepared.run(ELSEWHERE, label="7")))
+    cell.start()
+    said: list[str] = []
+
+    def asks() -> bool:
+        said.append(prepared.stacks())
+        return said[-1] == SAID.format(7)
+
+    try:
+        assert wait_until(asks, HANG_S), said
+    finally:
+        prepared.interrupt()
+        cell.join()
+    assert prepared.stacks() == ""
+    assert results[0].interrupted
+    assert prepared.run("1").ok
+
+
+START = "%load_ext mcnb\n%mcjax start -n 4 -d 1"
+# Process 2 is the one for which the others wait, until the person does what is awaited.
+CELL = """%%mcjax
+import jax, jax.numpy as jnp, numpy as np, os, time
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((4,), ("a",))
+x = jax.device_put(np.arange(4.0), NamedSharding(mesh, P("a")))
+def slow(step):
+    while jax.process_index() == 2 and not os.path.exists({go!r}):
+        time.sleep(0.1)
+for step in range(3):
+    slow(step)
+    print("step", step, float(jnp.sum(x)))
+"""
+IDLE = "text=/ [|] Idle$/"
+RUNNING = ".mcnb-panel .mcnb-w"  # a part of a strip, in which a process waits
+BROKEN = re.compile("Error (displaying|creating) widget|model not found|Loading widget")
+
+
+class Lab:
+    """JupyterLab in a browser, with a notebook of a cell that waits until it may go on."""
+
+    def __init__(self, page: Any, about: dict[str, Any], folder: Path) -> None:
+        self.page = page
+        self._about = about
+        self._folder = folder
+        self._go = folder / "go"
+        self.failed: list[str] = []
+        page.on("pageerror", lambda error: self.failed.append(str(error)))
+
+    def write(self, name: str, *sources: str, output: Mapping[str, Any] | None = None) -> None:
+        """Write a notebook of these cells; the last one has an output."""
+        cells = [nbformat.v4.new_code_cell(source) for source in sources]
+        if output is not None:
+            cells[-1].outputs = [nbformat.v4.new_output("display_data", dict(output))]
+        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+        notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
+        nbformat.write(notebook, self._folder / "lessons" / name)
+
+    def open(self, name: str) -> None:
+        """Open a notebook in a new workspace."""
+        about = self._about
+        self.page.goto(f"{about['url']}lab/tree/{name}?reset&token={about['token']}")
+        self.page.wait_for_selector(IDLE)
+
+    def choose(self, menu: str, entry: str) -> None:
+        """Choose an entry of a menu."""
+        self.page.click(f"text={menu} >> nth=0")
+        self.page.click(f".lm-Menu >> text=/^{entry}/ >> nth=0")
+
+    def run(self, name: str = "panel.ipynb") -> None:
+        """Write and open a notebook, and run it until its panel shows who waits."""
+        self.write(name, START, CELL.format(go=str(self._go)))
+        self.open(name)
+        self.choose("Run", "Run All Cells")
+        self.page.wait_for_selector(RUNNING)
+
+    def press(self, kind: str) -> None:
+        self.page.click(f".mcnb-panel [data-kind={kind}]")
+
+    def go(self) -> None:
+        """Let the cell go on, and wait until it has ended."""
+        self._go.touch()
+        self.page.wait_for_selector(IDLE)
+
+    def shown(self) -> str:
+        """What the cell that is opened shows, with all notebooks that are visible."""
+        return str(self.page.inner_text(".jp-Notebook:visible"))
+
+    def keep(self, name: str) -> None:
+        """Leave a picture, to be looked at."""
+        self.page.screenshot(path=SCREENSHOTS / f"jupyterlab_panel_{name}.png")
+
+
+@contextlib.contextmanager
+def lab(folder: Path, theme: str = "light") -> Iterator[Lab]:
+    """Open JupyterLab; at the end, nothing on the page has failed."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    set_theme(folder, theme)
+    with browser_page(height=1000) as page, jupyterlab(folder) as about:
+        opened = Lab(page, about, folder)
+        yield opened
+        assert opened.failed == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.thorough("needs a browser")
+@once
+def test_a_panel_in_jupyterlab(theme: str, tmp_path: Path) -> None:
+    with lab(tmp_path, theme) as opened:
+        opened.run()
+        page = opened.page
+        strips = page.query_selector_all(".mcnb-panel svg[role=img]")
+        assert [one.get_attribute("aria-label").partition(":")[0] for one in strips] == [
+            f"[{k}]" for k in range(4)
+        ]
+        opened.press("late")
+        page.wait_for_selector("text=/Others have waited for process 2 for \\d+[.]\\d s/")
+        opened.press("stacks")
+        page.wait_for_selector("text=/line 8, in slow: time.sleep/")
+        said = page.inner_text(".mcnb-answer")
+        assert re.search(r"^\[2\] +In\[2\], line 10: slow\(step\)$", said, re.MULTILINE), said
+        opened.keep(theme)
+        opened.go()
+        page.wait_for_selector(".mcnb-panel", state="detached")
+        assert "[all 4] step 0 6.0" in opened.shown()
+        assert "been running" not in opened.shown()
+        opened.keep(f"{theme}_ended")
+
+
+@pytest.mark.thorough("needs a browser")
+@once
+def test_a_panel_stops_its_cell(tmp_path: Path) -> None:
+    with lab(tmp_path) as opened:
+        opened.run()
+        opened.press("stop")
+        opened.page.wait_for_selector("text=/The cluster is intact; all variables are kept/")
+        opened.page.wait_for_selector(".mcnb-panel", state="detached")
+        opened.keep("stopped")
+
+
+@pytest.mark.thorough("needs a browser")
+@once
+def test_a_page_that_is_loaded_again_while_the_cell_runs(tmp_path: Path) -> None:
+    """It is told of widgets when the kernel is idle, and is not sent what the cell prints."""
+    with lab(tmp_path) as opened:
+        opened.run()
+        opened.choose("File", "Save Notebook$")
+        opened.page.reload()
+        opened.page.wait_for_selector(".jp-Notebook .jp-CodeCell")
+        opened.go()
+        opened.page.wait_for_selector(f".mcnb-panel >> text={ENDED.text}")
+        assert not BROKEN.search(opened.shown())
+        assert opened.page.query_selector(".mcnb-panel button") is None
+        opened.keep("reloaded")
+
+
+@pytest.mark.thorough("needs a browser")
+@once
+def test_a_notebook_kernel_that_is_restarted_and_one_beside_it(tmp_path: Path) -> None:
+    """The panel of the one says that nothing is heard of it; the other one's goes on."""
+    with lab(tmp_path) as opened:
+        opened.run()
+        page = opened.page
+        opened.write("two.ipynb", START, CELL.format(go=str(tmp_path / "go")))
+        page.click("[title='Refresh the file browser.'], [data-command='filebrowser:refresh']")
+        page.dblclick("text=two.ipynb")
+        page.wait_for_selector(".jp-Notebook:visible >> text=mcjax start")
+        page.wait_for_selector(IDLE)
+        opened.choose("Run", "Run All Cells")
+        page.wait_for_selector(f".jp-Notebook:visible {RUNNING}")
+        opened.choose("Kernel", "Restart Kernel…")
+        page.click(".jp-mod-accept")
+        page.wait_for_selector(f".mcnb-panel:visible >> text={GONE}")
+        assert page.query_selector(".mcnb-panel:visible button:visible") is None
+        opened.keep("restarted")
+        # Once more, with the new kernel: a panel as before.
+        opened.choose("Run", "Run All Cells")
+        page.wait_for_selector(f".jp-Notebook:visible {RUNNING}")
+        assert GONE not in opened.shown()
+        page.click(".lm-TabBar-tabLabel >> text=panel.ipynb")
+        opened.press("late")
+        page.wait_for_selector("text=/Others have waited for process 2 for \\d+[.]\\d s/")
+        opened.go()
+        page.wait_for_selector(".jp-Notebook:visible >> text=[all 4] step 0 6.0")
+
+
+@pytest.mark.thorough("needs a browser")
+@once
+def test_a_panel_that_was_stored_in_a_notebook_of_somebody_else(tmp_path: Path) -> None:
+    """Saved while the cell ran: no widget is looked for in a notebook that is not trusted."""
+    view = {"version_major": 2, "version_minor": 0, "model_id": "0" * 32}
+    stored = {"text/plain": INSTEAD, "application/vnd.jupyter.widget-view+json": view}
+    with lab(tmp_path) as opened:
+        opened.write("theirs.ipynb", "1 + 1", output=stored)
+        opened.open("theirs.ipynb")
+        opened.page.wait_for_selector(f"text={INSTEAD}")
+        assert not BROKEN.search(opened.shown())
+
+
+# As many views as in a cell of 10 minutes.
+MANY = """import time
+from mcnb.notebook import panel
+from mcnb.notebook.places import View
+panel._front_end.draws = True
+place = panel.InPanel(16, print, str)
+for n in range(1500):
+    if n == 300:
+        input("begin")
+    row = ("pjwx" * 60)[n % 4 :]
+    place.draw(View((f"step {n}",), (f"running for {n} s",), dict.fromkeys(range(16), row), 0.5))
+    time.sleep(0.02)
+input("end")
+"""
+
+
+@pytest.mark.thorough("needs a browser")
+@once
+def test_a_long_cell_does_not_grow_the_memory_of_the_browser(tmp_path: Path) -> None:
+    with lab(tmp_path) as opened:
+        opened.write("long.ipynb", MANY)
+        opened.open("long.ipynb")
+        page = opened.page
+        cdp = page.context.new_cdp_session(page)
+
+        def used(prompt: str) -> tuple[float, int]:
+            """The browser's memory for the page in MB, and the nodes in it, at a prompt."""
+            page.wait_for_selector(f".jp-Stdin-prompt >> text={prompt}")
+            cdp.send("HeapProfiler.collectGarbage")
+            heap = cdp.send("Runtime.getHeapUsage")["usedSize"] / 1e6
+            nodes = cdp.send("Memory.getDOMCounters")["nodes"]
+            page.press(".jp-Stdin-input", "Enter")
+            return heap, nodes
+
+        opened.choose("Run", "Run All Cells")
+        began, ended = used("begin"), used("end")
+        assert ended[0] - began[0] < 2, (began, ended)
+        assert ended[1] - began[1] < 500, (began, ended)

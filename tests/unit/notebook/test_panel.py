@@ -1,0 +1,206 @@
+"""The panel of a running cell, and front ends that draw it or not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcnb.notebook import panel, places
+from mcnb.notebook.panel import BUTTONS, INSTEAD, MOST_QUESTIONS, NOBODY_LATE, InPanel
+from mcnb.notebook.places import View
+
+VIEW = View(
+    ("[all 4] step 0",),
+    ("All 4 processes have been running for 2 s", "[0-3] line 4"),
+    {0: "pxj", 1: "pxj", 2: "ppp", 3: "pxw"},
+    0.25,
+    {2: 0.5},
+)
+
+
+class Widget:
+    """A widget, whose front end is the test."""
+
+    made: list[Widget]
+
+    def __init__(self, view: Any, buttons: Any, asks: bool) -> None:
+        self.view, self.buttons, self.asks = view, buttons, asks
+        self.answer, self.model_id = "", f"model {len(Widget.made)}"
+        self.closed, self.comm = False, None
+        self.say: Callable[[str], None] = lambda _: None
+        Widget.made.append(self)
+
+    def on_msg(self, hear: Callable[[Any, Any, Any], None]) -> None:
+        self.say = lambda kind: hear(self, {"kind": kind}, [])
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def outputs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is displayed and cleared in the output of a cell."""
+    shown: list[Any] = []
+
+    class Handle:
+        def update(self, data: Any, raw: bool) -> None:
+            shown.append(("update", data))
+
+    def display(data: Any, raw: bool, display_id: bool) -> Handle:
+        shown.append(("display", data))
+        return Handle()
+
+    Widget.made = []
+    monkeypatch.setattr(panel, "_front_end", panel._FrontEnd())
+    monkeypatch.setattr(panel, "_widget_type", lambda: Widget)
+    monkeypatch.setattr(panel, "display", display)
+    monkeypatch.setattr(places, "display", display)
+    monkeypatch.setattr(places, "clear_output", lambda: shown.append("clear"))
+    return shown
+
+
+def in_another_thread(call: Callable[[], object]) -> None:
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+
+
+def model(data: Any) -> str:
+    return str(data["application/vnd.jupyter.widget-view+json"]["model_id"])
+
+
+def in_panel() -> InPanel:
+    return InPanel(4, lambda: pressed.append("stop"), lambda: "[all 4] In[1], line 1: f()")
+
+
+pressed: list[str] = []
+
+
+@pytest.fixture
+def drawn() -> None:
+    """A front end that draws widgets, and answers when the cell has ended."""
+    in_panel().show("Starting 4 processes …")
+    Widget.made[0].say("here")
+
+
+def test_a_front_end_that_draws_no_widgets(outputs: list[Any]) -> None:
+    for _ in range(2 * MOST_QUESTIONS):
+        place = in_panel()
+        place.draw(VIEW)
+        place.draw(VIEW)
+        place.remove()
+    texts = [one[1]["text/plain"] for one in outputs if one != "clear"]
+    assert texts.count(VIEW.text) == 4 * MOST_QUESTIONS
+    assert texts.count("") == len(Widget.made) == MOST_QUESTIONS
+    assert all(one.asks and not one.closed for one in Widget.made)
+
+
+def test_a_front_end_that_answers_in_the_middle_of_a_cell(outputs: list[Any]) -> None:
+    place = in_panel()
+    place.draw(VIEW)
+    Widget.made[0].say("here")
+    place.draw(VIEW)
+    place.draw(VIEW)
+    assert [(how, data["text/plain"]) for how, data in outputs] == [
+        ("display", VIEW.text),
+        ("display", ""),
+        ("update", ""),
+        ("update", INSTEAD),
+    ]
+    assert [one.asks for one in Widget.made] == [False, False]
+
+
+def test_buttons_are_drawn_where_they_work(drawn: None) -> None:
+    """Where a message is handled by the main thread, it waits until the cell has ended."""
+    in_panel().draw(VIEW)
+    assert Widget.made[1].buttons == {}
+    in_another_thread(lambda: Widget.made[0].say("here"))
+    Widget.made[0].say("here")
+    in_panel().draw(VIEW)
+    assert Widget.made[2].buttons == BUTTONS
+
+
+def test_a_panel_takes_its_place_and_leaves_it(drawn: None, outputs: list[Any]) -> None:
+    outputs.clear()
+    place = in_panel()
+    place.show("The processes are being restarted …")
+    place.draw(VIEW)
+    place.draw(View((), ("All 4 processes have been running for 3 s",)))
+    [_, widget] = Widget.made
+    assert widget.view["progress"] == ["All 4 processes have been running for 3 s"]
+    place.remove()
+    [first, (update, data), last] = outputs
+    assert first == ("display", {"text/plain": "The processes are being restarted …"})
+    assert (update, model(data), data["text/plain"]) == ("update", "model 1", INSTEAD)
+    assert last == "clear"
+
+
+def test_what_stays_for_a_page_that_was_opened_while_the_cell_ran(drawn: None) -> None:
+    """It asks for the panel when the cell has ended: until the next one ends, it is there."""
+    place = in_panel()
+    place.draw(VIEW)
+    [_, first] = Widget.made
+    first.say("late")
+    place.remove()
+    assert (first.view["progress"], first.view["rows"]) == ([*panel.ENDED.progress], [])
+    assert (first.answer, first.buttons) == ("", {})
+    place.draw(VIEW)
+    second = Widget.made[2]
+    assert [first.closed, second.closed] == [False, False]
+    place.remove()
+    assert [first.closed, second.closed] == [True, False]
+
+
+def test_a_prompt_of_a_debugger_takes_the_place_of_a_panel(drawn: None, outputs: list[Any]) -> None:
+    place = in_panel()
+    place.draw(VIEW)
+    place.leave("process 2 (pdb) \n")
+    assert outputs[-1] == ("update", {"text/plain": "process 2 (pdb) "})
+    place.draw(VIEW)  # the cell goes on: a new panel below
+    assert outputs[-1][0] == "display"
+    assert (Widget.made[2].view["rows"], Widget.made[2].closed) == (
+        [("[0]", "pxj"), ("[1]", "pxj"), ("[2]", "ppp"), ("[3]", "pxw")],
+        False,
+    )
+
+
+def test_what_a_panel_holds(drawn: None) -> None:
+    in_panel().draw(VIEW)
+    assert Widget.made[1].view == {
+        "lines": ["[all 4] step 0"],
+        "progress": ["All 4 processes have been running for 2 s", "[0-3] line 4"],
+        "rows": [("[0]", "pxj"), ("[1]", "pxj"), ("[2]", "ppp"), ("[3]", "pxw")],
+        "period_s": 0.25,
+        "longest": 240,
+    }
+
+
+def test_many_processes_share_strips(drawn: None) -> None:
+    rows = {k: "pj" if k % 2 else "pp" for k in range(1000)}
+    InPanel(1000, lambda: None, lambda: "").draw(View((), (), rows, 0.25))
+    names = [name for name, _ in Widget.made[1].view["rows"]]
+    assert len(names) == 2
+    assert names[0].startswith("[0,2,4,")
+    rows = {k: format(k, "010b").replace("0", "p").replace("1", "j") for k in range(1000)}
+    InPanel(1000, lambda: None, lambda: "").draw(View((), (), rows, 0.25))
+    assert len(Widget.made[2].view["rows"]) == panel.MOST_STRIPS
+
+
+def test_answers_to_buttons(drawn: None) -> None:
+    place = in_panel()
+    place.draw(VIEW)
+    [_, widget] = Widget.made
+    widget.say("late")
+    assert widget.answer == "Others have waited for process 2 for 0.5 s"
+    widget.say("stacks")
+    assert widget.answer == "[all 4] In[1], line 1: f()"
+    widget.say("stop")
+    assert pressed == ["stop"]
+    widget.say("what else")
+    assert pressed == ["stop"]
+    place.draw(View((), ()))
+    widget.say("late")
+    assert widget.answer == NOBODY_LATE

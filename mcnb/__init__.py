@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mcnb.exercises import check as check
     from mcnb.lockstep.model import Verdict as Verdict
     from mcnb.messages import ProcessError as ProcessError
+    from mcnb.notebook.overview import panel as panel
     from mcnb.pictures.explore import explore as explore
     from mcnb.pictures.picture import Picture as Picture
     from mcnb.pictures.show import picture as picture
@@ -63,6 +64,7 @@ _HOMES = {
     "connect": "cluster.cluster",
     "current_cluster": "cluster.cluster",
     "explore": "pictures.explore",
+    "panel": "notebook.overview",
     "picture": "pictures.show",
     "show": "pictures.show",
 }

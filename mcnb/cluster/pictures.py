@@ -48,8 +48,14 @@ def pictures_of(
             "mcnb.show(cluster, 'x')"
         ) from None
     scenes = scenes_of(what, *shape, **options)
-    if options.get("values"):
-        scenes = put_together(scenes)
+    return shared_pictures(put_together(scenes) if options.get("values") else scenes)
+
+
+def shared_pictures(scenes: Mapping[int, Scene]) -> list[Picture]:
+    """Return the distinct pictures of the scenes of processes, by process index.
+
+    The titles say on which processes each one is, if there are several.
+    """
     if len(found := grouped(scenes)) == 1:
         return [Picture(scene) for scene, _ in found]
     return [

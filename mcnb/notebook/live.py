@@ -20,7 +20,7 @@ from mcnb.output.recent import newest, recent_of
 # When a cell is first shown: earlier, if it has output.
 FIRST_S, FIRST_OUTPUT_S = 1.0, 0.3
 # How often it is shown again: more often while there is new output.
-PERIOD_S, OUTPUT_PERIOD_S = 0.5, 0.2
+PERIOD_S, OUTPUT_PERIOD_S = 0.5, 0.25
 # From when on a cell's view says at what time it was drawn: one that stays on a page of which the
 # notebook kernel has gone would otherwise look alive.
 CLOCK_S = 10.0

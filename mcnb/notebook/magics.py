@@ -29,6 +29,7 @@ from mcnb.notebook.assistance import Assistance
 from mcnb.notebook.display import show
 from mcnb.notebook.live import LiveView, cell_id, is_hidden, place_of, somebody_looks
 from mcnb.notebook.names import hint_on_name, holders
+from mcnb.notebook.overview import refresh_soon
 from mcnb.notebook.parsing import (
     AUTO,
     COMPARE,
@@ -124,6 +125,7 @@ class McjaxMagics(Magics):
         And once, if such a cell imports JAX while there are processes.
         """
         self._runs = False
+        refresh_soon(lambda: self._runs)
         error = result.error_in_exec
         cluster = clusters.current
         source = "" if self._implied else str(getattr(result.info, "raw_cell", ""))

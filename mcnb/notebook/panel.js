@@ -88,7 +88,7 @@ function render({ model, el }) {
     // A page is not told that the notebook kernel was restarted: its views just stay.
     el.classList.remove("mcnb-silent");
     clearTimeout(silence);
-    if (model.get("view").rows.length > 0) {
+    if (model.get("view").running) {
       silence = setTimeout(() => el.classList.add("mcnb-silent"), SILENT_MS);
     }
     // Only the newest one is drawn, and none while nobody can see it.

@@ -35,6 +35,7 @@ INSTEAD = "The cell was running; its panel is drawn by front ends that draw widg
 # What is said below a panel of which nothing was heard for seconds.
 GONE = "No news for 5 s or more: the notebook kernel was restarted, has ended, or can't be reached"
 NOBODY_LATE = "No process has waited for another one so far"
+NONE_RUNS = "No cell runs on the processes"
 # What stays of a panel on a page that was opened while the cell ran: it is not sent the cell's end.
 ENDED = View((), ("The cell has ended. To see its outputs here: %mcjax last",))
 
@@ -45,10 +46,12 @@ class _FrontEnd:
     Attributes:
         draws: Whether one draws widgets.
         answers: Whether its messages are answered while a cell runs.
+        standing: The panel that stands by itself, or None.
     """
 
     def __init__(self) -> None:
         self.draws = self.answers = False
+        self.standing: _Standing | None = None
         self._asked = 0
         self._ended: Any = None  # the widget of the last panel that ended
 
@@ -65,9 +68,13 @@ class _FrontEnd:
 
     def keep(self, widget: Any) -> None:
         """Keep the widget of a panel that ended, for pages that still show it, until the next."""
+        if self.standing is not None and widget is self.standing.widget:
+            self.standing.rest()
+            return
         if self._ended is not None:
             self._ended.close()
-        widget.view, widget.buttons, widget.answer = _as_data(ENDED, 0), {}, ""
+        with widget.hold_sync():  # one message
+            widget.view, widget.buttons, widget.answer = _as_data(ENDED, 0, running=False), {}, ""
         self._ended = widget
 
 
@@ -102,13 +109,59 @@ def _widget_type() -> Any:
 
 def _new_widget(view: View, count: int, hear: Callable[[Any, str], None]) -> Any:
     """Return a widget that shows a view; what is done in it comes as a message of a kind."""
-    buttons = dict(BUTTONS) if _front_end.answers else {}
     # The first one says that it was drawn, if it was.
     asks = not _front_end.draws
-    widget = _widget_type()(view=_as_data(view, count), buttons=buttons, asks=asks)
+    widget = _widget_type()(view=_as_data(view, count), buttons=_buttons(), asks=asks)
     answer_where_sent(widget.comm)
     widget.on_msg(lambda widget, content, _: hear(widget, str(content.get("kind"))))
     return widget
+
+
+def _buttons() -> dict[str, str]:
+    return dict(BUTTONS) if _front_end.answers else {}
+
+
+class _Standing:
+    """A panel in the output of a cell that has ended: it shows each cell that runs.
+
+    Attributes:
+        widget: Its widget. The panel below a running cell is another view of it, so each message
+            reaches both.
+        hear: What hears of its buttons.
+    """
+
+    def __init__(self) -> None:
+        self.hear: Callable[[Any, str], None] = _drawn
+        self.widget = _new_widget(View((), ()), 0, self._heard)
+        self.rest()
+
+    def _heard(self, widget: Any, kind: str) -> None:
+        (_drawn if kind == HERE else self.hear)(widget, kind)
+
+    def show(self, view: View, count: int, hear: Callable[[Any, str], None]) -> Any:
+        """Show a cell that has begun; return the widget."""
+        self.hear = hear
+        with self.widget.hold_sync():
+            self.widget.view, self.widget.buttons = _as_data(view, count), _buttons()
+        return self.widget
+
+    def rest(self) -> None:
+        """Show that no cell runs, with the strips of the last one."""
+        rows, period_s = self.widget.view["rows"], self.widget.view["period_s"]
+        self.hear = _drawn
+        resting = _as_data(View((), (NONE_RUNS,)), 0, running=False)
+        with self.widget.hold_sync():
+            self.widget.buttons, self.widget.answer = {}, ""
+            self.widget.view = {**resting, "rows": rows, "period_s": period_s}
+
+
+def stand() -> None:
+    """Show a panel that stays when its cell has ended, in place of the last one that does."""
+    before, _front_end.standing = _front_end.standing, None
+    if before is not None:
+        before.widget.close()
+    _front_end.standing = _Standing()
+    display(_data_of(_front_end.standing.widget), raw=True)
 
 
 def _data_of(widget: Any, instead: str = "") -> dict[str, Any]:
@@ -142,7 +195,9 @@ class InPanel(InNotebook):
             self.show(view.text)
         elif self._widget is None:
             self._end_question()
-            self._widget = _new_widget(view, self._count, self._hear)
+            standing = _front_end.standing
+            new = _new_widget if standing is None else standing.show
+            self._widget = new(view, self._count, self._hear)
             self._put(_data_of(self._widget, INSTEAD))
         else:
             self._widget.view = _as_data(view, self._count)
@@ -194,8 +249,8 @@ def _drawn(widget: Any, kind: str) -> None:
         widget.asks = False
 
 
-def _as_data(view: View, count: int) -> dict[str, Any]:
-    """Return a view as the widget takes it."""
+def _as_data(view: View, count: int, *, running: bool = True) -> dict[str, Any]:
+    """Return a view as the widget takes it; of one that is running, news are expected."""
     groups: dict[str, list[int]] = {}
     many = len(view.rows) > MOST_STRIPS
     for k, row in view.rows.items():
@@ -207,6 +262,7 @@ def _as_data(view: View, count: int) -> dict[str, Any]:
         "rows": rows[:MOST_STRIPS],
         "period_s": view.period_s,
         "longest": LONGEST,
+        "running": running,
     }
 
 

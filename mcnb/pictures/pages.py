@@ -91,6 +91,11 @@ def whole_page(title: str, body: str) -> str:
     )
 
 
+def is_opened() -> bool:
+    """Return whether this is the kernel of a notebook that somebody has opened."""
+    return _OPENED in os.environ
+
+
 def for_notebook(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a cell displays, with HTML for a picture of mcnb's if somebody looks at it.
 
@@ -100,6 +105,6 @@ def for_notebook(data: Mapping[str, Any]) -> dict[str, Any]:
         data: Representations by their MIME types.
     """
     svg = data.get("image/svg+xml", "")
-    if _OPENED not in os.environ or "text/html" in data or not str(svg).startswith(SVG_BEGINS):
+    if not is_opened() or "text/html" in data or not str(svg).startswith(SVG_BEGINS):
         return dict(data)
     return {"text/html": in_page(svg, data.get("text/plain", "")), **data}

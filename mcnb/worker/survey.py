@@ -10,7 +10,7 @@ import hashlib
 import math
 import types
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from IPython.core.interactiveshell import InteractiveShell
@@ -19,11 +19,15 @@ from mcnb._text import array_type
 from mcnb.lockstep.values import Replicas
 from mcnb.lockstep.wire import Message
 from mcnb.messages import Leaf, Variable
+from mcnb.pictures.scene import Scene
 from mcnb.worker.introspection import has_plain_text, layout
 from mcnb.worker.rpc import interruptible
 
 # The most leaves of a PyTree that are compared, and the longest text that is sent of a value.
 MOST_LEAVES, MOST_TEXT = 10_000, 60
+# The most bytes of arrays that are digested for an overview, which nobody asked for, and the most
+# meshes that are drawn.
+MOST_BYTES, MOST_MESHES = 32_000_000, 4
 # What is no data of the learner's.
 _CODE = (
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type),
@@ -46,12 +50,103 @@ def variables(shell: InteractiveShell, number: int) -> tuple[Variable, ...]:
         number: The number of the cell that the call counts as.
     """
     with interruptible(shell, number):
-        hidden = shell.user_ns_hidden
-        return tuple(
-            _described(name, value, whole=False)
-            for name, value in sorted(shell.user_ns.items())
-            if not (name.startswith("_") or name in hidden or _is_code(value))
-        )
+        return tuple(_described(name, value, whole=False) for name, value in _data(shell))
+
+
+class Overview(NamedTuple):
+    """What a process holds between cells.
+
+    Attributes:
+        variables: Its variables that hold data; values that are large, or not computed yet, are not
+            digested.
+        memory: For each of its devices, the bytes in use, and the bytes that it has; 0 if unknown.
+        meshes: Pictures of the meshes in its variables, by the name of the variable.
+    """
+
+    variables: tuple[Variable, ...]
+    memory: tuple[tuple[int, int], ...]
+    meshes: dict[str, Scene]
+
+
+def overview(shell: InteractiveShell) -> Overview:
+    """Return what a process holds, without waiting for a computation."""
+    found = []
+    left = float(MOST_BYTES)
+    for name, value in _data(shell):
+        cost = sum(_cost(leaf) for _, leaf in _leaves(value))
+        found.append(_described(name, value, whole=False, digested=cost <= left))
+        left -= cost if cost <= left else 0
+    return Overview(tuple(found), _memory(), _meshes(shell))
+
+
+def _data(shell: InteractiveShell) -> list[tuple[str, Any]]:
+    """Return the learner's variables that hold data, by name."""
+    hidden = shell.user_ns_hidden
+    return [
+        (name, value)
+        for name, value in sorted(shell.user_ns.items())
+        if not (name.startswith("_") or name in hidden or _is_code(value))
+    ]
+
+
+def _cost(leaf: Any) -> float:
+    """Return how many bytes a process digests of a leaf: infinitely many if it had to wait."""
+    import jax
+
+    if not isinstance(leaf, jax.Array):
+        return float(getattr(leaf, "nbytes", 0))
+    if leaf.is_deleted():
+        return 0
+    return len(leaf.addressable_shards) * _bytes(leaf) if leaf.is_ready() else math.inf
+
+
+def _memory() -> tuple[tuple[int, int], ...]:
+    """Return the bytes in use on each device of this process, and the bytes that it has."""
+    import jax
+
+    found = []
+    arrays: dict[Any, int] | None = None
+    for device in jax.local_devices():
+        known = device.memory_stats()
+        if known is None:  # of CPU devices, JAX does not know it
+            arrays = _bytes_of_arrays() if arrays is None else arrays
+            known = {"bytes_in_use": arrays.get(device, 0)}
+        found.append((int(known.get("bytes_in_use", 0)), int(known.get("bytes_limit", 0))))
+    return tuple(found)
+
+
+def _bytes_of_arrays() -> dict[Any, int]:
+    """Return the bytes of all arrays on each device of this process."""
+    import jax
+
+    # A part of an array that somebody has looked at is an array, too, with the same buffer.
+    buffers: dict[tuple[Any, int], int] = {}
+    for array in jax.live_arrays():
+        if array.is_deleted():
+            continue
+        ready = array.is_ready()
+        for shard in array.addressable_shards:
+            buffer = shard.data.unsafe_buffer_pointer() if ready else id(array)
+            buffers[shard.device, buffer] = int(shard.data.nbytes)
+    found: dict[Any, int] = {}
+    for (device, _), size in buffers.items():
+        found[device] = found.get(device, 0) + size
+    return found
+
+
+def _meshes(shell: InteractiveShell) -> dict[str, Scene]:
+    """Return pictures of the meshes in variables; of equal ones, that of the first name."""
+    import jax
+
+    meshes: dict[Any, str] = {}
+    for name, value in _data(shell):
+        if isinstance(value, jax.sharding.Mesh):
+            meshes.setdefault(value, name)
+    if not meshes:
+        return {}
+    from mcnb.pictures.show import scene_of
+
+    return {name: scene_of(mesh, name=name) for mesh, name in [*meshes.items()][:MOST_MESHES]}
 
 
 def variable(shell: InteractiveShell, number: int, name: str) -> Variable | None:
@@ -106,10 +201,10 @@ def _is_code(value: Any) -> bool:
     return isinstance(value, _CODE) or (callable(value) and hasattr(value, "__wrapped__"))
 
 
-def _described(name: str, value: Any, *, whole: bool) -> Variable:
+def _described(name: str, value: Any, *, whole: bool, digested: bool = True) -> Variable:
     leaves = list(_leaves(value))
     replicas = _replicas([leaf for _, leaf in leaves])
-    digests = replicas.digests(whole=whole)
+    digests = replicas.digests(whole=whole) if digested else {}
     by_leaf: dict[int, dict[str, str]] = {}
     for part, text in digests.items():
         by_leaf.setdefault(int(part.partition(" ")[0]), {})[part] = text

@@ -197,8 +197,9 @@ def test_the_live_view_says_at_once_how_a_cell_is_being_ended(
     shown: list[str] = []
     clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(live_views, "time", clock)
-    live = LiveView(4, InNotebook())
-    monkeypatch.setattr(live, "show", shown.append)
+    place = InNotebook()
+    monkeypatch.setattr(place, "show", shown.append)
+    live = LiveView(4, place)
     pending: Any = _Pending(clock.now, {1: mcnb.messages.Progress(line=3)})
     clock.now += 0.4 * FIRST_S
     live(pending)

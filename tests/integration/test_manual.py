@@ -218,6 +218,7 @@ ELSEWHERE = {
     ".venv/bin/mcnb lab --copy": (
         "integration/test_cli.py::test_lessons_are_copied_without_jupyterlab"
     ),
+    "mcnb.panel()": "integration/test_panel.py::test_a_panel_that_stays",
     'mcnb.explore((8, 4)).save("layouts.html")': (
         "unit/pictures/test_explore.py::test_jupyter_and_a_file_have_the_same_page"
     ),

@@ -16,8 +16,9 @@ import nbformat
 import pytest
 
 import mcnb
-from mcnb.notebook.panel import ENDED, GONE, INSTEAD
-from tests.conftest import once, wait_until
+from mcnb.notebook.overview import contents_of
+from mcnb.notebook.panel import ENDED, GONE, INSTEAD, NONE_RUNS
+from tests.conftest import Notebook, once, wait_until
 from tests.support.clients import HANG_S
 from tests.support.jupyterlab import SCREENSHOTS, browser_page, jupyterlab, set_theme
 
@@ -57,6 +58,47 @@ def test_where_the_processes_of_a_running_cell_are(prepared: mcnb.Cluster) -> No
     assert prepared.stacks() == ""
     assert results[0].interrupted
     assert prepared.run("1").ok
+
+
+HELD = """\
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+k = jax.process_index()
+mesh = jax.make_mesh((4, 2), ("a", "b"))
+x = jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P("a", "b")))
+own = jnp.ones(1000 * (1 + k // 3))
+large = np.ones(5_000_000)
+"""
+
+
+def test_what_the_processes_hold(notebook: Notebook) -> None:
+    cluster = mcnb.current_cluster()
+    cluster.restart()
+    assert contents_of(cluster).text == (
+        "4 processes x 2 CPU devices: ready\n"
+        "[all 4] memory in use: 0 B on each device\n\n"
+        "The processes have no variables that hold data"
+    )
+    cluster.run(HELD).raise_for_errors()
+    contents = contents_of(cluster)
+    assert contents.about == (
+        "4 processes x 2 CPU devices: ready\n"
+        "[0-2] memory in use: 4.02 KB on device 0, 16 B on device 1\n"
+        "[3] memory in use: 8.02 KB on device 0, 16 B on device 1"
+    )
+    [picture] = contents.pictures
+    assert picture.text() == mcnb.picture(cluster, "mesh").text()
+    rows = [re.split("  +", row) for row in contents.variables.splitlines()]
+    hidden = rows[3].pop(1)
+    assert hidden.startswith("Mesh(axis_sizes=(4, 2), axis_n… (")
+    assert rows == [
+        ["name", "what it is", "bytes per device", "on the processes"],
+        ["k", "int 0", "different on each"],
+        ["large", "NumPy float64[5000000]", "not compared"],
+        ["mesh", "same on all 4"],
+        ["own", "float32[1000]", "4,000", "differs on 3"],
+        ["x", "float32[8,4], P('a', 'b') on the mesh a=4, b=2", "16", "parts of one array"],
+    ]
 
 
 START = "%load_ext mcnb\n%mcjax start -n 4 -d 1"
@@ -237,6 +279,30 @@ def test_a_panel_that_was_stored_in_a_notebook_of_somebody_else(tmp_path: Path) 
         opened.open("theirs.ipynb")
         opened.page.wait_for_selector(f"text={INSTEAD}")
         assert not BROKEN.search(opened.shown())
+
+
+@pytest.mark.thorough("needs a browser")
+@once
+def test_a_panel_that_stays(tmp_path: Path) -> None:
+    """It shows the cell that runs, too, and is brought up to date when that has ended."""
+    with lab(tmp_path) as opened:
+        go, page = str(tmp_path / "go"), opened.page
+        opened.write("panel.ipynb", START, "import mcnb\nmcnb.panel()", CELL.format(go=go))
+        opened.open("panel.ipynb")
+        opened.choose("Run", "Run All Cells")
+        page.wait_for_selector(f":nth-match(.jp-CodeCell, 3) {RUNNING}")
+        page.wait_for_selector(f":nth-match(.jp-CodeCell, 2) {RUNNING}")
+        page.click(":nth-match(.jp-CodeCell, 2) .mcnb-panel [data-kind=late]")
+        page.wait_for_selector("text=/Others have waited for process 2 for \\d+[.]\\d s/")
+        opened.keep("beside")
+        opened.go()
+        page.wait_for_selector(":nth-match(.jp-CodeCell, 3) .mcnb-panel", state="detached")
+        page.wait_for_selector(f":nth-match(.jp-CodeCell, 2) >> text={NONE_RUNS}")
+        page.wait_for_selector(":nth-match(.jp-CodeCell, 2) svg:has-text(\"'a': 4\")")
+        said = page.inner_text(".jp-CodeCell >> nth=1")
+        assert "4 processes x 1 CPU device: ready\n[all 4] memory in use: 4 B" in said
+        assert re.search(r"^x +float32\[4\], P\('a',?\) .* parts of one array$", said, re.MULTILINE)
+        opened.keep("that_stays")
 
 
 # As many views as in a cell of 10 minutes.

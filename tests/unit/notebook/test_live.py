@@ -156,7 +156,7 @@ def test_new_output_is_shown_soon(screen: Screen) -> None:
     said[0] = Progress(Recent(2, ("step 0", "step 20")), 3)
     view(pending)
     assert screen.shown == (
-        "[all 2] step 0\n[0]     step 20\nBoth processes have been running for 0 s\n[all 2] line 3"
+        "[all 2] step 0\n[0]     step 20\nBoth processes have been running for 1 s\n[all 2] line 3"
     )
     # A process that has finished has said everything.
     pending.waiting.remove(1)

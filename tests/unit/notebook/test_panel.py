@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -39,6 +40,9 @@ class Widget:
     def close(self) -> None:
         self.closed = True
 
+    def hold_sync(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
 
 @pytest.fixture(autouse=True)
 def outputs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -49,7 +53,7 @@ def outputs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         def update(self, data: Any, raw: bool) -> None:
             shown.append(("update", data))
 
-    def display(data: Any, raw: bool, display_id: bool) -> Handle:
+    def display(data: Any, raw: bool, display_id: bool = False) -> Handle:
         shown.append(("display", data))
         return Handle()
 
@@ -175,6 +179,7 @@ def test_what_a_panel_holds(drawn: None) -> None:
         "rows": [("[0]", "pxj"), ("[1]", "pxj"), ("[2]", "ppp"), ("[3]", "pxw")],
         "period_s": 0.25,
         "longest": 240,
+        "running": True,
     }
 
 
@@ -204,3 +209,36 @@ def test_answers_to_buttons(drawn: None) -> None:
     place.draw(View((), ()))
     widget.say("late")
     assert widget.answer == NOBODY_LATE
+
+
+def test_a_panel_that_stands_by_itself(drawn: None, outputs: list[Any]) -> None:
+    """The panel below a running cell is another view of its widget."""
+    outputs.clear()
+    panel.stand()
+    [_, standing] = Widget.made
+    assert (standing.view["progress"], standing.view["running"]) == ([panel.NONE_RUNS], False)
+    in_another_thread(lambda: standing.say("here"))
+    assert standing.buttons == {}  # there is nothing to stop
+    place = in_panel()
+    place.draw(VIEW)
+    assert [model(data) for _, data in outputs] == ["model 1", "model 1"]
+    assert (len(Widget.made), standing.buttons) == (2, BUTTONS)
+    assert (standing.view["lines"], standing.view["running"]) == (["[all 4] step 0"], True)
+    pressed.clear()
+    standing.say("stop")
+    standing.say("late")
+    assert (pressed, standing.answer) == (["stop"], "Others have waited for process 2 for 0.5 s")
+    place.remove()
+    assert (standing.closed, standing.buttons, standing.answer) == (False, {}, "")
+    assert (standing.view["progress"], standing.view["running"]) == ([panel.NONE_RUNS], False)
+    assert standing.view["rows"][2] == ("[2]", "ppp")  # of the cell that has ended
+    standing.say("stop")
+    assert pressed == ["stop"]
+
+
+def test_the_newest_panel_that_stands_by_itself(drawn: None) -> None:
+    panel.stand()
+    panel.stand()
+    assert [one.closed for one in Widget.made] == [False, True, False]
+    in_panel().draw(VIEW)
+    assert Widget.made[2].view["lines"] == ["[all 4] step 0"]

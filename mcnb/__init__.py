@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mcnb.errors import OptionError as OptionError
     from mcnb.errors import PictureError as PictureError
     from mcnb.exercises import check as check
+    from mcnb.exercises.form import predict as predict
     from mcnb.lockstep.model import Verdict as Verdict
     from mcnb.messages import ProcessError as ProcessError
     from mcnb.notebook.overview import panel as panel
@@ -66,6 +67,7 @@ _HOMES = {
     "explore": "pictures.explore",
     "panel": "notebook.overview",
     "picture": "pictures.show",
+    "predict": "exercises.form",
     "show": "pictures.show",
 }
 __all__ = [*sorted(_HOMES), "load_ipython_extension"]

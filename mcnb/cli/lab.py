@@ -23,7 +23,11 @@ from mcnb.errors import McnbError
 
 LESSONS_FOLDER = "mcnb-lessons"
 # JupyterLab's short names for options that mcnb sets: it refuses an option that is given twice.
-_SHORT_NAMES = {"ip": "ServerApp.ip", "notebook-dir": "ServerApp.root_dir"}
+_SHORT_NAMES = {
+    "expose-app-in-browser": "LabApp.expose_app_in_browser",
+    "ip": "ServerApp.ip",
+    "notebook-dir": "ServerApp.root_dir",
+}
 # A page that leads to the lessons.
 FIRST_PAGE = "README.md"
 # The tag of cells that need the compiler for TPUs.
@@ -143,7 +147,9 @@ def _write_page(target: Path, page: str) -> bool:
 
 
 def _for_learners(path: Path) -> bytes:
-    """Return a file as a learner finds it: a notebook has no outputs and no twin."""
+    """Return a file as a learner finds it: a notebook asks, and has no outputs and no twin."""
+    from mcnb.exercises.predictions import with_forms
+
     if path.suffix != ".ipynb":
         return path.read_bytes()
     try:
@@ -157,6 +163,7 @@ def _for_learners(path: Path) -> bytes:
         # A cell that most machines can't execute keeps its output, to be read.
         if cell["cell_type"] == "code" and NEEDS_TPU not in cell["metadata"].get("tags", []):
             cell["outputs"], cell["execution_count"] = [], None
+    notebook["cells"] = with_forms(notebook["cells"], path.name[:2])
     return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
 
 
@@ -214,10 +221,19 @@ def command_line(folder: Path, arguments: Sequence[str] = ()) -> list[str]:
         arguments: The user's own arguments for JupyterLab, which take precedence.
 
     Example:
-        >>> command_line(Path("/home/ada/jax"), ["--ip=::1"])[1:]
-        ['-P', '-m', 'jupyterlab', '--ServerApp.root_dir=/home/ada/jax', '--ip=::1']
+        >>> for word in command_line(Path("/home/ada/jax"), ["--ip=::1"])[3:]:
+        ...     print(word)
+        jupyterlab
+        --ServerApp.root_dir=/home/ada/jax
+        --LabApp.expose_app_in_browser=True
+        --ip=::1
     """
-    options = {"ServerApp.ip": "127.0.0.1", "ServerApp.root_dir": str(folder)}
+    options = {
+        "ServerApp.ip": "127.0.0.1",
+        "ServerApp.root_dir": str(folder),
+        # The form of a question runs the next cell.
+        "LabApp.expose_app_in_browser": "True",
+    }
     given = {word[2:].partition("=")[0] for word in arguments if word.startswith("--")}
     given |= {_SHORT_NAMES[name] for name in given & _SHORT_NAMES.keys()}
     if (folder / FIRST_PAGE).exists() and "ServerApp.root_dir" not in given:

@@ -1,7 +1,8 @@
-"""The lessons' exercises, and their checker.
+"""The lessons' exercises and predictions, and what checks them.
 
 A learner solves an exercise in a `%%mcjax` cell, by setting a variable on every process, and then
-asks for `mcnb.check("01.1")`. Each lesson's exercises stand in a module of their own.
+asks for `mcnb.check("01.1")`. A prediction is the answer to a question that comes before a cell:
+`mcnb.predict("01.a")` asks it. Those of each lesson are in a module of their own.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from mcnb.output.text import entries
 LIMIT_S = 60.0
 # Holds a check's result on each process until it is fetched; unlikely to clash with user code.
 _SEEN = "__mcnb_seen__"
-_TICK = "\x1b[32m✓\x1b[0m"  # green
+TICK = "\x1b[32m✓\x1b[0m"  # green
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def check(name: str, cluster: Cluster | None = None, *, show: bool = False) -> N
     """
     graded = grade(name, cluster or current_cluster(), show=show)
     if graded.solved:
-        print(f"{_TICK} {graded.text}\n{following(name)}")
+        print(f"{TICK} {graded.text}\n{following(name)}")
         return
     print(shown(graded.text))
     if graded.tried and not show:

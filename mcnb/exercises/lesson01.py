@@ -5,6 +5,7 @@ from __future__ import annotations
 from mcnb.exercises import looks
 from mcnb.exercises.exercise import Exercise, hint_for
 from mcnb.exercises.looks import SeenArray
+from mcnb.exercises.predictions import Prediction
 
 
 def _foreign_hint(seen: object, _: object, processes: int, devices: int) -> str:
@@ -54,5 +55,52 @@ EXERCISES = {
         looks.number,
         lambda k, _, devices: sum(range(k * devices, (k + 1) * devices)),
         _own_sum_hint,
+    ),
+}
+
+PREDICTIONS = {
+    "01.a": Prediction(
+        "How many lines will you see?",
+        {
+            "Four: each process prints one": r"^\[0\] there are",
+            "One: identical output is shown once": r"^\[all \d+\] there are",
+            "None: only the notebook kernel can print": None,
+        },
+    ),
+    "01.b": Prediction(
+        "what are the two numbers, and is each of them the same on every process?",
+        {
+            "2 and 2, on every process": r"^\[all \d+\] \(2, 2\)",
+            "2 and 8, on every process": r"^\[all \d+\] \(2, 8\)",
+            "8 and 8, on every process": r"^\[all \d+\] \(8, 8\)",
+            "The first one differs between processes": r"^\[0\] \(",
+        },
+    ),
+    "01.c": Prediction(
+        "which numbers does process 1 see?",
+        {
+            "All eight": r"│ +0 +│ +1 +│",
+            "The 0 and the 1": None,
+            "The 2 and the 3, on its own devices": r"│ elsewhere │.*│ +2 +│ +3 +│",
+            "None of them": None,
+        },
+    ),
+    "01.d": Prediction(
+        "Does each process print the sum of its own two, or does only one process know the total, "
+        "or do all of them?",
+        {
+            "Each prints the sum of its own two": r"^\[0\] the sum.*^\[1\] the sum",
+            "Only one process knows the total": r"\A\[\d\] the sum[^\n]*\n\Z",
+            "All processes print the total": r"^\[all \d+\] the sum",
+        },
+    ),
+    "01.e": Prediction(
+        "What happens if only process 0 reaches that line, because one printed line is enough?",
+        {
+            "Process 0 prints the sum": r"^\[0\] \d",
+            "The cell hangs until you stop it": "The cell was interrupted",
+            "Process 0 prints the sum of its own two numbers": None,
+            "The cell fails, and says which process waits for which others": "is missing.*waiting",
+        },
     ),
 }

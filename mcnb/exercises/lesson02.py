@@ -9,6 +9,7 @@ import numpy as np
 
 from mcnb.exercises import looks
 from mcnb.exercises.exercise import Exercise, hint_for
+from mcnb.exercises.predictions import Prediction
 
 SCORES = "float32[8@row,8@col], here with the values 4.0"
 
@@ -195,4 +196,73 @@ EXERCISES = {
     "02.2": Exercise("backbone", _mesh_look, _backbone, _backbone_hint),
     "02.3": Exercise("scores", _scores_look, lambda *_: SCORES, _scores_hint),
     "02.4": Exercise("crossing", _crossing_look, _crossing, _crossing_hint),
+}
+
+PREDICTIONS = {
+    "02.a": Prediction(
+        "Which processes hold the array's first row?",
+        {
+            "Process 0": None,
+            "Processes 0 and 1": r"┐\n│ P0\.0 │ P0\.1 │ P1\.0 │ P1\.1 │\n",
+            "Processes 0 and 2": r"┐\n│ P0\.0 │ P0\.1 │ P2\.0 │ P2\.1 │\n",
+            "All four": r"┐\n│ P0\.0 │ P1\.0 │ P2\.0 │ P3\.0 │\n",
+        },
+    ),
+    "02.b": Prediction(
+        "How many different pictures does it draw?",
+        {
+            "One": r"^\[all \d+\]\s+Mesh",
+            "Two": None,
+            "Four": r"^\[0\]\s+Mesh.*^\[1\]\s+Mesh.*^\[2\]\s+Mesh.*^\[3\]\s+Mesh",
+            "Eight": None,
+        },
+    ),
+    "02.c": Prediction(
+        "all four processes run the first cell below, but only three get the second one, which "
+        "adds the elements of the array. What happens?",
+        {
+            "The three processes wait for process 3": "Processes diverged|was interrupted",
+            "The three processes print the sum": r"^\[0-2\] \d+$",
+            "Each of the three prints the sum of its own elements": r"^\[0\] .*^\[1\] ",
+        },
+    ),
+    "02.d": Prediction(
+        "Which two does process 0 hold on `wide`, and which on `tall`?",
+        {
+            "0 and 1 on both": r"^\[0\] wide \[0, 1\]\n +tall \[0, 1\]",
+            "0 and 4 on both": r"^\[0\] wide \[0, 4\]\n +tall \[0, 4\]",
+            "0 and 4 on wide, 0 and 1 on tall": r"^\[0\] wide \[0, 4\]\n +tall \[0, 1\]",
+            "0 and 1 on wide, 0 and 4 on tall": r"^\[0\] wide \[0, 1\]\n +tall \[0, 4\]",
+        },
+    ),
+    "02.e": Prediction(
+        "**Predict** which processes communicate, first on `wide`, then on `tall`:",
+        {
+            "All four with each other, on both": None,
+            "Two pairs of processes on wide; on tall, none with another": (
+                r"'x' +P0 P2; P1 P3 .*'x' +each process by itself"
+            ),
+            "On wide, none with another; two pairs of processes on tall": (
+                r"'x' +each process by itself .*'x' +P\d P\d; P\d P\d"
+            ),
+        },
+    ),
+    "02.f": Prediction(
+        "Which does JAX choose, or does it choose none?",
+        {
+            "It leaves the columns whole": None,
+            "It splits the columns over col": None,
+            "It chooses none, and raises an error": "ShardingTypeError",
+        },
+    ),
+    "02.g": Prediction(
+        "what happens if it runs the computation, too?",
+        {
+            "All four print the sum": r"^\[all \d+\] the sum",
+            "Three print the sum, and process 3 raises an error": (
+                r"^\[0-2\] the sum.*^\[3\] RuntimeError"
+            ),
+            "The processes diverge": "Processes diverged",
+        },
+    ),
 }

@@ -12,6 +12,7 @@ from typing import Any
 from mcnb.exercises import looks
 from mcnb.exercises.exercise import Exercise, hint_for
 from mcnb.exercises.looks import SeenSharding
+from mcnb.exercises.predictions import Prediction
 
 
 @dataclass(frozen=True)
@@ -162,4 +163,91 @@ EXERCISES = {
     "03.2": Exercise("bounds", looks.items(looks.items(looks.number)), _bounds, _bounds_hint),
     "03.3": Exercise("striped", looks.sharding, _striped, _striped_hint),
     "03.4": Exercise("kept", _look_kept, _kept, _kept_hint),
+}
+
+PREDICTIONS = {
+    "03.a": Prediction(
+        "how many rows and columns does each device hold, and which are those of `P2.1`?",
+        {
+            "2 rows and 4 columns; rows 4:6": None,
+            "2 rows and 2 columns; rows 2:4, columns 0:2": None,
+            "2 rows and 2 columns; rows 4:6, columns 2:4": r"2:4\n.*^4:6 │ P2\.0 │ P2\.1 │",
+            "4 rows and 1 column; rows 4:8, column 2": r"^4:8 .*│ P2\.1 │",
+        },
+    ),
+    "03.b": Prediction(
+        "what shape do the shards have, and what does process 2 hold?",
+        {
+            "(4, 1); process 2 holds a column": r"│ P2\.0 │ P3\.0 │\n.*│ P2\.1 │ P3\.1 │.*\[4,1\]",
+            "(4, 1); process 2 holds a row": None,
+            "(2, 2); process 2 holds two rows": r"│ P2\.0 │ P2\.1 │.*\[2,2\]",
+        },
+    ),
+    "03.c": Prediction(
+        "What do the remaining four devices hold?",
+        {
+            "Nothing": r"On 4 devices",
+            "Other columns of the four parts": None,
+            "Copies of the four parts": r"│ P0\.0 P0\.1 │.*each part lies on 2 devices",
+        },
+    ),
+    "03.d": Prediction(
+        'do `P("a")` and `P("a", None)` place the array in the same way, and is `P("a") == '
+        'P("a", None)`?',
+        {
+            "The same layout, and the specs are equal": "^[^\n]*True True$",
+            "The same layout, but the specs are not equal": "^[^\n]*False True$",
+            "Different layouts, and the specs are not equal": "^[^\n]*False False$",
+        },
+    ),
+    "03.e": Prediction(
+        "how many copies are there now, and on which processes?",
+        {
+            "Two, on each of two processes": "each part lies on 2 devices",
+            "Four, one on each process": r"│ P0\.0 │ P0\.1 │\n│ P1\.0 │.*lies on 4 devices",
+            "Four, all on one process": None,
+            "Eight, one on each device": "each device holds all of it",
+        },
+    ),
+    "03.f": Prediction(
+        "How many does each device hold with an empty spec?", number=r"of (\d+) B on each"
+    ),
+    "03.g": Prediction(
+        "which device holds row 1?",
+        {
+            "P0.0": r"^1:2 │ P0\.0 │",
+            "P1.0": r"^1:2 │ P1\.0 │",
+            "P0.1": r"^1:2 │ P0\.1 │",
+            "P1.1": r"^1:2 │ P1\.1 │",
+        },
+    ),
+    "03.h": Prediction(
+        "do the four processes print the same numbers?",
+        {
+            "Yes": r"^\[all \d+\] \d+ \d+ ",
+            "No: the number of addressable devices differs": r"^\[0\] \d+ \d+ ",
+            "No: process 0 has all of the devices": None,
+        },
+    ),
+    "03.i": Prediction(
+        "how many pictures does the next cell draw?",
+        {
+            "One": r"^\[all \d+\]\s+float32",
+            "Two": None,
+            "Four": r"^\[0\]\s+float32.*^\[1\]\s+float32.*^\[2\]\s+float32.*^\[3\]\s+float32",
+            "Eight": None,
+        },
+    ),
+    "03.j": Prediction(
+        "How many bytes do the shards of one process have together?",
+        number=r"^\[all \d+\] \d+ (\d+)$",
+    ),
+    "03.k": Prediction(
+        'from `P("a", "b")` to `P("b", "a")`, how many bytes stay on their devices?',
+        number=r"; (\d+) B stay where they are",
+    ),
+    "03.l": Prediction(
+        "**Predict** how many bytes are sent between processes.",
+        number=r"(\d+) B have to go between processes",
+    ),
 }

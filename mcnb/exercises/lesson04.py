@@ -12,6 +12,7 @@ import numpy as np
 
 from mcnb.exercises import looks
 from mcnb.exercises.exercise import Exercise, hint_for, mesh_of, sharded
+from mcnb.exercises.predictions import Prediction
 
 Split = tuple[tuple[str, ...], ...]
 
@@ -239,4 +240,98 @@ EXERCISES = {
     ),
     "04.2": Exercise("factors", _product, _numbers_squared, _product_hint),
     "04.3": Exercise("variance", _result, _variance, _variance_hint),
+}
+
+PREDICTIONS = {
+    "04.a": Prediction(
+        "which layout does `jnp.sin(x)` have, and what has to be communicated for it?",
+        {
+            "That of x, and nothing": r"sin: no communication.*P\('a', 'b'\)",
+            "That of x, after an all-gather": r"collective.*P\('a', 'b'\)",
+            "Every device has the whole array, after an all-gather": r"collective.*P\(\)",
+        },
+    ),
+    "04.b": Prediction(
+        "which device has both, and which layout does the result have?",
+        {
+            "None: the rows have to be gathered first": r"all-gather",
+            "The device in row i and column j of the mesh; the result is whole": r"no comm.*P\(\)",
+            "The device that is to hold the element; P('a', 'b')": r"no comm.*P\('a', 'b'\)",
+        },
+    ),
+    "04.c": Prediction(
+        "what has to be communicated, and among which devices?",
+        {
+            "An all-gather among all devices": r"all-gather +'[ab]' +P0-3",
+            "An all-reduce among all devices": r"all-reduce +'[ab]' +P0-3",
+            "An all-reduce between the two devices of each process": (
+                "all-reduce +'b' +each process by itself"
+            ),
+            "Nothing": "no communication",
+        },
+    ),
+    "04.d": Prediction(
+        "Which layout does the product have, and is there communication?",
+        {
+            "Rows split over a, with an all-reduce": r"float32\[8@a,8\].*all-reduce",
+            "Rows split over a, without communication": r"float32\[8@a,8\].*no communication",
+            "JAX raises an error, because it can't choose": "ShardingTypeError",
+        },
+    ),
+    "04.e": Prediction(
+        "now the names of the axes are swapped. Which devices communicate?",
+        {
+            "The two devices of each process": "all-reduce +'[ab]' +each process by itself",
+            "Devices of all four processes": "all-reduce +'a' +P0-3",
+            "None: no device needs a part of another one": "no communication",
+        },
+    ),
+    "04.f": Prediction(
+        "How many of its 256 bytes can stay on their devices?",
+        number=r"; (\d+) B stay where they are",
+    ),
+    "04.g": Prediction(
+        "which collective does XLA insert, if each device keeps only a tile of the product?",
+        {
+            "An all-gather": r"all-gather +'",
+            "A reduce-scatter": r"reduce-scatter +'",
+            "An all-reduce, of which each device keeps a part": r"all-reduce +'",
+            "An all-to-all": r"all-to-all +'",
+        },
+    ),
+    "04.h": Prediction(
+        "which spec does the relu have if the product before it must have `P('a', 'b')`?",
+        {
+            "P('a', 'b'), too": r"^\[all \d+\] P\('a', 'b'\)$",
+            "P(), because nothing says otherwise": r"^\[all \d+\] P\(\)$",
+            "P('a', None)": r"^\[all \d+\] P\('a',( None)?\)$",
+        },
+    ),
+    "04.i": Prediction(
+        "one array is on processes 0 and 1, and the other on 2 and 3. What is their sum?",
+        {
+            "An array on processes 0 and 1": r"^\[0,1\] ",
+            "An array on all four processes": r"^\[all \d+\] Array",
+            "An error, on every process": r"^\[all \d+\] ValueError",
+            "A wait without end": "was interrupted",
+        },
+    ),
+    "04.j": Prediction(
+        "process 3 multiplies its factors in the wrong order, and all shapes fit. What happens?",
+        {
+            "The results differ between the processes": None,
+            "JAX raises an error on process 3": r"^\[3\] \w+Error",
+            "The cell stops before the launch: the layouts differ": "do not match.*sharding",
+            "The program hangs": "was interrupted",
+        },
+    ),
+    "04.k": Prediction(
+        "what is the sum?",
+        {
+            "0 on all elements: the array of process 0 counts": r"\[0 0 0 0 0 0 0 0\]",
+            "6 on all elements: the four arrays are added": r"\[6 6 6 6 6 6 6 6\]",
+            "Each process adds its own array to its own part": r"\[0 0 1 1 2 2 3 3\]",
+            "An error": r"Error",
+        },
+    ),
 }

@@ -9,6 +9,7 @@ import numpy as np
 
 from mcnb.exercises import looks
 from mcnb.exercises.exercise import Exercise, hint_for, mesh_of, of_function, sharded
+from mcnb.exercises.predictions import Prediction
 
 NOTHING = "nothing"
 
@@ -189,4 +190,49 @@ EXERCISES = {
     "05.2": Exercise("means", _means, _true_means, _means_hint),
     "05.3": Exercise("together", _together, _all_tokens, _together_hint),
     "05.4": Exercise("train", _train, _trained, _train_hint),
+}
+
+PREDICTIONS = {
+    "05.a": Prediction(
+        "what happens after the same mistake without a check?",
+        {
+            "Process 0 prints the sum": r"^\[0\] \d",
+            "Process 0 waits until mcnb aborts the computation": "the processes hung until",
+            "JAX raises an error at once": r"^\[0\] \w+Error",
+        },
+    ),
+    "05.b": Prediction(
+        "what does this cell show?",
+        {
+            "All numbers, because print gathers them": r"\[\[",
+            "An error, because no process has all numbers": "Error",
+            "Only the shape and the type": r"Array\(shape=",
+        },
+    ),
+    "05.c": Prediction(
+        "does the cell hang or crash, or does it print numbers, and are they right?",
+        {
+            "It hangs": "processes hung until mcnb aborted",
+            "A process crashes": "was killed by",
+            "It prints numbers, which may be wrong": "they ran and exchanged data",
+            "It prints the right numbers": None,
+        },
+    ),
+    "05.d": Prediction(
+        "which verdict do you get for a loop over this set that gathers one number for each layer?",
+        {
+            "The launches do not match": "their launches do not match",
+            "A participant is missing": "a participant is missing",
+            "None, and the numbers are wrong": r"8 \[8\. 0\. 0\. 0\.\]",
+        },
+    ),
+    "05.e": Prediction(
+        "which process diverges?",
+        {
+            "Process 0, with the fewest tokens": r"^\[0\] +is waiting",
+            "Process 3, because of its padding": r"^\[3\] +is waiting",
+            "All, because all have different numbers of tokens": r"^\[1\] +is waiting",
+            "None, because all numbers are padded": r"^\[all",
+        },
+    ),
 }

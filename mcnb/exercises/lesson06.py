@@ -15,6 +15,7 @@ import numpy as np
 from mcnb.exercises import looks
 from mcnb.exercises.exercise import Exercise, hint_for, mesh_of
 from mcnb.exercises.looks import SeenArray
+from mcnb.exercises.predictions import Prediction
 
 Bounds: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 Table: TypeAlias = tuple[tuple[Any, ...], ...]
@@ -159,4 +160,55 @@ EXERCISES = {
     "06.2": Exercise("feed", _feed_look, _feed, _feed_hint),
     "06.3": Exercise("spread", _spread_look, _rows, _spread_hint),
     "06.4": Exercise("assemble", _assemble_look, _assembled, _assemble_hint),
+}
+
+PREDICTIONS = {
+    "06.a": Prediction(
+        "what is the shape of the global array?",
+        {
+            "(2, 4)": r"^\[all \d+\] \(2, 4\)",
+            "(4, 8)": r"^\[all \d+\] \(4, 8\)",
+            "(8, 4)": r"^\[all \d+\] \(8, 4\)",
+            "(8, 8)": r"^\[all \d+\] \(8, 8\)",
+        },
+    ),
+    "06.b": Prediction(
+        "how many bytes have to be sent between processes to get the layout `tiled`?",
+        number=r"(\d+) B have to go between processes",
+    ),
+    "06.c": Prediction(
+        "how often is the function called if both devices of a process hold the same two rows?",
+        {
+            "Once; once, too, if each device holds all": r"'a',?\) 1 calls.*P\(\) 1 calls",
+            "Twice; once if each device holds all": r"'a',?\) 2 calls.*P\(\) 1 calls",
+            "Twice; twice, too, if each device holds all": r"'a',?\) 2 calls.*P\(\) 2 calls",
+        },
+    ),
+    "06.d": Prediction(
+        "this takes two changes of layout. Which of them sends data between processes?",
+        {
+            "The first one": (r"^1 [^\n]*P0-3[^\n]*\n2 [^\n]*each process by itself"),
+            "The second one": (r"^1 [^\n]*each process by itself[^\n]*\n2 [^\n]*P0-3"),
+            "Both": r"^1 [^\n]*P0-3[^\n]*\n2 [^\n]*P0-3",
+            "None": r"^1 [^\n]*each process by itself[^\n]*\n2 [^\n]*each process by itself",
+        },
+    ),
+    "06.e": Prediction(
+        "is there an error?",
+        {
+            "Yes, from the function": None,
+            "Yes, a verdict": "Processes diverged",
+            "No, and the array is right": r"^\[all \d+\] True",
+            "No, but the array is wrong": r"^\[all \d+\] False",
+        },
+    ),
+    "06.f": Prediction(
+        "what is the sum on each process, and who notices?",
+        {
+            "0, 32, 64 and 96; mcnb adds a note": r"^\[0\] +0\n.*^\[3\] +96\n.*^Note: ",
+            "192 on every process; nobody": r"^\[all \d+\] 192",
+            "0, 32, 64 and 96; JAX raises an error": None,
+            "0 on every process; nobody": r"^\[all \d+\] 0",
+        },
+    ),
 }

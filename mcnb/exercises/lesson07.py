@@ -15,6 +15,7 @@ import numpy as np
 from mcnb.exercises import looks
 from mcnb.exercises.exercise import Exercise, hint_for, mesh_of, sharded
 from mcnb.exercises.looks import SeenArray
+from mcnb.exercises.predictions import Prediction
 
 Values = np.ndarray[Any, Any]
 # From the number of devices: a value, and which of its dimensions is split over all of them.
@@ -218,5 +219,61 @@ EXERCISES = {
     "07.3": Exercise("matvec", _tried(_FLAT, _matrix, _vector), _product, _matvec_hint),
     "07.4": Exercise(
         "my_all_gather", _tried(_FLAT, _tens, prescribed=True), _gathered, _gather_hint
+    ),
+}
+
+PREDICTIONS = {
+    "07.a": Prediction(
+        "What shape is printed, and how often on each process, which has two devices?",
+        {
+            "(8, 8), once": r"shape \(8, 8\)\n\Z",
+            "(1, 8), once": r"\A[^\n]*shape \(1, 8\)\n\Z",
+            "(1, 8), twice": r"shape \(1, 8\)\n[^\n]*shape \(1, 8\)\n\Z",
+            "(2, 8), once": r"shape \(2, 8\)\n\Z",
+        },
+    ),
+    "07.b": Prediction(
+        "how many collectives has `ring_sum`, and which of the three sends the most?",
+        {
+            "1; psum sends the most": None,
+            "7; ring_sum sends the most": r"ring_sum: 7 collectives, 224 B",
+            "7; two_steps sends the most": None,
+            "8; ring_sum sends the most": r"ring_sum: 8 collectives",
+        },
+    ),
+    "07.c": Prediction(
+        "which of the two sums sends data between processes?",
+        {
+            "in_process": r"in_process:[^:]*'local' +P0-3",
+            "across": r"in_process:.*'local' +each process by itself.*across:.*'process' +P0-3",
+            "Both": None,
+            "None of them": r"across:.*'process' +each process by itself",
+        },
+    ),
+    "07.d": Prediction("what is the sum of these ones?", number=r"Array\(\[(\d+)\."),
+    "07.e": Prediction(
+        "the rows differ; what happens with `out_specs=P()`?",
+        {
+            "The result is the first row": None,
+            "The result differs between processes": None,
+            "JAX raises an error before anything runs": "ValueError",
+        },
+    ),
+    "07.f": Prediction(
+        "what does device 0 get: its own number, a zero, or an error?",
+        {
+            "Its own number, 1": r"\[ *1 +1 ",
+            "A zero": r"\[ *0 +1 ",
+            "An error": "Error",
+        },
+    ),
+    "07.g": Prediction(
+        "only the first device reaches the sum. Does it wait?",
+        {
+            "Yes, until you stop the cell": "was interrupted",
+            "Yes, until there is a verdict": "Processes diverged",
+            "No: JAX raises an error while it traces the function": "TypeError",
+            "No: it gets its own block": None,
+        },
     ),
 }

@@ -16,6 +16,7 @@ import numpy as np
 
 from mcnb.exercises import looks
 from mcnb.exercises.exercise import Exercise, hint_for, mesh_of, sharded
+from mcnb.exercises.predictions import Prediction
 
 SIZES = (16, 64, 64, 64, 4)
 BIG_SIZES = (784, 8192, 8192, 8192, 10)
@@ -313,4 +314,58 @@ EXERCISES = {
         "momentum", _tried, lambda *_: SeenUpdate(params=True, velocity=True), _momentum_hint
     ),
     "08.3": Exercise("leaner", _laid_out, _lean, _lean_hint),
+}
+
+PREDICTIONS = {
+    "08.a": Prediction(
+        "is W2 still split by columns, and W3 by rows?",
+        {
+            "Yes, both": r"W2:[^\n]*P\(None, 'model'\).*W3:[^\n]*P\('model'",
+            "No: both are whole on every device": r"W2:[^\n]*P\(\).*W3:[^\n]*P\(\)",
+            "Only W2": r"W2:[^\n]*P\(None, 'model'\).*W3:[^\n]*P\(\)",
+            "Only W3": r"W2:[^\n]*P\(\).*W3:[^\n]*P\('model'",
+        },
+    ),
+    "08.b": Prediction(
+        "what has to be sent in a step now, besides the gradients?",
+        {
+            "Nothing": r"'all-gather': 0",
+            "The parameters: a device gathers those that it needs": r"'all-gather': [1-9]",
+            "The rows of the batch": None,
+        },
+    ),
+    "08.c": Prediction(
+        "is it an eighth?",
+        {
+            "Yes, exactly": r"8-way: 8\.0 times less",
+            "No, a bit more": r"8-way: [4-7]\.\d times less",
+            "No, a bit less": r"8-way: (8\.[1-9]|9\.\d) times less",
+            "No, about half": r"8-way: [1-3]\.\d times less",
+        },
+    ),
+    "08.d": Prediction(
+        "is there an error, or do the processes have different losses?",
+        {
+            "The losses differ between the processes": r"^\[0,1,3\] +from",
+            "There is a verdict": "Processes diverged",
+            "Neither: the losses are equal, but of another batch": r"^\[all \d+\] from.*Assertion",
+        },
+    ),
+    "08.e": Prediction(
+        "which processes wait, and at which step?",
+        {
+            "Process 2, at the second step": r"^\[2\] +is waiting",
+            "Processes 0, 1 and 3, at the second step": r"^\[0,1,3\] are waiting.*the 2nd time",
+            "Processes 0, 1 and 3, at the third step": r"^\[0,1,3\] are waiting.*the 3rd time",
+            "None: process 2 only makes a step less": None,
+        },
+    ),
+    "08.f": Prediction(
+        "after one step, does every array still have its layout?",
+        {
+            "Yes": None,
+            "No: W4 becomes whole": r"W4: ",
+            "No: another array is split after the step": r"b3: P\(\) became P\('model',\)",
+        },
+    ),
 }

@@ -11,6 +11,7 @@ import numpy as np
 from mcnb.exercises import looks
 from mcnb.exercises.exercise import Exercise, hint_for, mesh_of, of_function, sharded, shared_folder
 from mcnb.exercises.looks import SeenArray
+from mcnb.exercises.predictions import Prediction
 
 # 09.1: the rows of step 2, with batches of one row for each device, on a mesh of two rows.
 STEP = 2
@@ -273,4 +274,64 @@ EXERCISES = {
     "09.2": Exercise("real", _mask_look, _mask, _mask_hint),
     "09.3": Exercise("my_rows", _my_rows_look, _epochs, _my_rows_hint),
     "09.4": Exercise("load", _load_look, _loaded, _load_hint),
+}
+
+PREDICTIONS = {
+    "09.a": Prediction(
+        "which rows does process 1 need if the mesh is 2 by 4?",
+        {
+            "2:4": r"^\[1\] \{\(2, 4\)\}",
+            "0:4, as process 0 does": r"^\[0,1\] \{\(0, 4\)\}",
+            "4:8": r"^\[1[^\n]*\] \{\(4, 8\)\}",
+            "All eight": r"^\[all \d+\] \{\(0, 8\)\}",
+        },
+    ),
+    "09.b": Prediction(
+        "is there an error, a verdict, or neither?",
+        {
+            "An error": r"Error in line",
+            "A verdict": "Processes diverged",
+            "Neither: some rows are used twice, and some never": "never: ",
+        },
+    ),
+    "09.c": Prediction(
+        "**Predict** the verdict.",
+        {
+            "The launches do not match": "their launches do not match",
+            "A participant is missing, in the second round": "missing.*the 2nd time",
+            "A participant is missing, in the third round": "missing.*the 3rd time",
+            "None: all processes have as many rows": None,
+        },
+    ),
+    "09.d": Prediction(
+        "how many rows does one epoch use, and how many do two epochs use together?",
+        {
+            "22, and 44": r"22 rows: 22 used.*44 rows: 44 used",
+            "16, and 32": r"22 rows: 16 used.*44 rows: 32 used",
+            "16, and 40": r"22 rows: 16 used.*44 rows: 40 used",
+        },
+    ),
+    "09.e": Prediction(
+        "does the sum over all rows, divided by 24, give that mean?",
+        {
+            "Yes": None,
+            "No: the padding counts, too": r"without the mask ([\d.]+), with it (?!\1)",
+        },
+    ),
+    "09.f": Prediction(
+        "how much more memory does that take, and on which processes?",
+        {
+            "Four times as much, on process 0": None,
+            "Four times as much, on every process": r"^\[all \d+\] 131072 bytes.* 524288 were",
+            "Twice as much, on every process": r"^\[all \d+\] 262144 bytes.* 524288 were",
+        },
+    ),
+    "09.g": Prediction(
+        "can the checkpoint be loaded without a layout?",
+        {
+            "Yes, with the layout that it was saved with": r"\A\Z",
+            "Yes, as NumPy arrays": None,
+            "No: the devices are not those that saved it": "refused: ",
+        },
+    ),
 }

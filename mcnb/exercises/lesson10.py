@@ -12,6 +12,7 @@ import numpy as np
 
 from mcnb.exercises import looks
 from mcnb.exercises.exercise import Exercise, hint_for, mesh_of, of_function, sharded, shared_folder
+from mcnb.exercises.predictions import Prediction
 
 # 10.1: a death while a checkpoint is being written.
 SAVED_EVERY, WRITING, DONE = 8, 3, 25
@@ -262,4 +263,15 @@ EXERCISES = {
     "10.2": Exercise("every", looks.number, lambda *_: _best(DAYS * 86400 / MACHINES), _every_hint),
     "10.3": Exercise("run", _run_look, lambda *_: SeenRun(KEPT, KEPT, LAST), _run_hint),
     "10.4": Exercise("last_good", _last_good_look, _last_good, _last_good_hint),
+}
+
+PREDICTIONS = {
+    "10.a": Prediction(
+        "do the processes survive, and is `v` still there?",
+        {
+            "All survive, and v is still there": "The cluster is intact; all variables are kept",
+            "All survive, but v is lost": None,
+            "Process 2 ends, and v is lost": "processes are being restarted",
+        },
+    ),
 }

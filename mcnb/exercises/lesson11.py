@@ -10,6 +10,7 @@ from typing import Any
 from mcnb._text import size
 from mcnb.exercises import looks
 from mcnb.exercises.exercise import Exercise, hint_for, mesh_of, of_function
+from mcnb.exercises.predictions import Prediction
 
 # 11.1: tasks of Slurm's for hosts with several GPUs each.
 HOSTS, GPUS = 3, 4
@@ -239,4 +240,24 @@ EXERCISES = {
     ),
     "11.2": Exercise("join", _join_look, _join, _join_hint),
     "11.3": Exercise("place", _place_look, _places, _place_hint),
+}
+
+PREDICTIONS = {
+    "11.a": Prediction(
+        "does the verdict depend on what started the processes?",
+        {
+            "Yes: with mpirun, the program hangs": "was interrupted",
+            "Yes: it can't say the line any more": r"a participant is missing(?!.*line 3)",
+            "No: it is the same": r"a participant is missing.*^\[3\] +is waiting in max, line 3",
+        },
+    ),
+    "11.b": Prediction(
+        "What shape does their mesh have?",
+        {
+            "1 by 8": r"'across': 1, 'inside': 8",
+            "8 by 1": r"'across': 8, 'inside': 1",
+            "4 by 2": r"'across': 4, 'inside': 2",
+            "2 by 4": r"'across': 2, 'inside': 4",
+        },
+    ),
 }

@@ -161,10 +161,10 @@ def stand() -> None:
     if before is not None:
         before.widget.close()
     _front_end.standing = _Standing()
-    display(_data_of(_front_end.standing.widget), raw=True)
+    display(data_of(_front_end.standing.widget), raw=True)
 
 
-def _data_of(widget: Any, instead: str = "") -> dict[str, Any]:
+def data_of(widget: Any, instead: str = "") -> dict[str, Any]:
     """Return the data by which a widget is displayed; the text is for those who draw none."""
     model = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
     return {"text/plain": instead, "application/vnd.jupyter.widget-view+json": model}
@@ -198,7 +198,7 @@ class InPanel(InNotebook):
             standing = _front_end.standing
             new = _new_widget if standing is None else standing.show
             self._widget = new(view, self._count, self._hear)
-            self._put(_data_of(self._widget, INSTEAD))
+            self._put(data_of(self._widget, INSTEAD))
         else:
             self._widget.view = _as_data(view, self._count)
 
@@ -208,7 +208,7 @@ class InPanel(InNotebook):
         self._end()
         if self._question is None and _front_end.may_be_asked():
             self._question = display(
-                _data_of(_new_widget(View((), ()), 0, _drawn)), raw=True, display_id=True
+                data_of(_new_widget(View((), ()), 0, _drawn)), raw=True, display_id=True
             )
 
     def leave(self, text: str) -> None:

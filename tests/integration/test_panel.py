@@ -8,11 +8,8 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-import nbformat
 import pytest
 
 import mcnb
@@ -20,7 +17,7 @@ from mcnb.notebook.overview import contents_of
 from mcnb.notebook.panel import ENDED, GONE, INSTEAD, NONE_RUNS
 from tests.conftest import Notebook, once, wait_until
 from tests.support.clients import HANG_S
-from tests.support.jupyterlab import SCREENSHOTS, browser_page, jupyterlab, set_theme
+from tests.support.jupyterlab import IDLE, Lab, opened_lab
 
 # Native code keeps Python's lock on process 1; process 2 has ended when the others are asked.
 ELSEWHERE = """\
@@ -115,45 +112,19 @@ for step in range(3):
     slow(step)
     print("step", step, float(jnp.sum(x)))
 """
-IDLE = "text=/ [|] Idle$/"
 RUNNING = ".mcnb-panel .mcnb-w"  # a part of a strip, in which a process waits
 BROKEN = re.compile("Error (displaying|creating) widget|model not found|Loading widget")
 
 
-class Lab:
-    """JupyterLab in a browser, with a notebook of a cell that waits until it may go on."""
+class PanelLab(Lab):
+    """A JupyterLab with notebooks of a cell that waits until it may go on."""
 
-    def __init__(self, page: Any, about: dict[str, Any], folder: Path) -> None:
-        self.page = page
-        self._about = about
-        self._folder = folder
-        self._go = folder / "go"
-        self.failed: list[str] = []
-        page.on("pageerror", lambda error: self.failed.append(str(error)))
-
-    def write(self, name: str, *sources: str, output: Mapping[str, Any] | None = None) -> None:
-        """Write a notebook of these cells; the last one has an output."""
-        cells = [nbformat.v4.new_code_cell(source) for source in sources]
-        if output is not None:
-            cells[-1].outputs = [nbformat.v4.new_output("display_data", dict(output))]
-        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-        notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
-        nbformat.write(notebook, self._folder / "lessons" / name)
-
-    def open(self, name: str) -> None:
-        """Open a notebook in a new workspace."""
-        about = self._about
-        self.page.goto(f"{about['url']}lab/tree/{name}?reset&token={about['token']}")
-        self.page.wait_for_selector(IDLE)
-
-    def choose(self, menu: str, entry: str) -> None:
-        """Choose an entry of a menu."""
-        self.page.click(f"text={menu} >> nth=0")
-        self.page.click(f".lm-Menu >> text=/^{entry}/ >> nth=0")
+    def go_file(self) -> Path:
+        return self.folder / "go"
 
     def run(self, name: str = "panel.ipynb") -> None:
         """Write and open a notebook, and run it until its panel shows who waits."""
-        self.write(name, START, CELL.format(go=str(self._go)))
+        self.write(name, START, CELL.format(go=str(self.go_file())))
         self.open(name)
         self.choose("Run", "Run All Cells")
         self.page.wait_for_selector(RUNNING)
@@ -163,27 +134,16 @@ class Lab:
 
     def go(self) -> None:
         """Let the cell go on, and wait until it has ended."""
-        self._go.touch()
+        self.go_file().touch()
         self.page.wait_for_selector(IDLE)
-
-    def shown(self) -> str:
-        """What the cell that is opened shows, with all notebooks that are visible."""
-        return str(self.page.inner_text(".jp-Notebook:visible"))
 
     def keep(self, name: str) -> None:
         """Leave a picture, to be looked at."""
-        self.page.screenshot(path=SCREENSHOTS / f"jupyterlab_panel_{name}.png")
+        super().keep(f"panel_{name}")
 
 
-@contextlib.contextmanager
-def lab(folder: Path, theme: str = "light") -> Iterator[Lab]:
-    """Open JupyterLab; at the end, nothing on the page has failed."""
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    set_theme(folder, theme)
-    with browser_page(height=1000) as page, jupyterlab(folder) as about:
-        opened = Lab(page, about, folder)
-        yield opened
-        assert opened.failed == []
+def lab(folder: Path, theme: str = "light") -> contextlib.AbstractContextManager[PanelLab]:
+    return opened_lab(folder, theme, PanelLab)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -9,10 +9,11 @@ import shutil
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import nbformat
 import psutil
 import pytest
 
@@ -33,6 +34,9 @@ OPTIONS = (
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # Where pictures of the browser's window are left, to be looked at.
 SCREENSHOTS = ROOT / "build" / "screenshots"
+# Before it has a kernel, the indicator beside a notebook's name says idle, too: the status bar does
+# not.
+IDLE = "text=/ [|] Idle$/"
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -143,8 +147,7 @@ def run_notebook(page: Any, about: dict[str, Any], path: str, timeout_s: float =
     """Open a notebook in JupyterLab, run all of its cells, and wait until they have run."""
     page.goto(f"{about['url']}lab/tree/{path}?reset&token={about['token']}")
     page.wait_for_selector(".jp-Notebook .jp-CodeCell")
-    # Before it has a kernel, the indicator beside its name says idle, too: the status bar does not.
-    page.wait_for_selector("text=/ [|] Idle$/")
+    page.wait_for_selector(IDLE)
     page.click("text=Run >> nth=0")
     page.click("text=Run All Cells >> nth=0")
     page.wait_for_function(
@@ -155,3 +158,62 @@ def run_notebook(page: Any, about: dict[str, Any], path: str, timeout_s: float =
         }""",
         timeout=timeout_s * 1000,
     )
+
+
+class Lab:
+    """JupyterLab in a browser.
+
+    Attributes:
+        page: The browser's page.
+        folder: Where its lessons are, in `lessons`.
+        failed: What failed on the page.
+    """
+
+    def __init__(self, page: Any, about: dict[str, Any], folder: Path) -> None:
+        self.page = page
+        self.folder = folder
+        self._about = about
+        self.failed: list[str] = []
+        page.on("pageerror", lambda error: self.failed.append(str(error)))
+
+    def write(self, name: str, *sources: str, output: Mapping[str, Any] | None = None) -> None:
+        """Write a notebook of these cells; the last one has an output."""
+        cells = [nbformat.v4.new_code_cell(source) for source in sources]
+        if output is not None:
+            cells[-1].outputs = [nbformat.v4.new_output("display_data", dict(output))]
+        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+        notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
+        nbformat.write(notebook, self.folder / "lessons" / name)
+
+    def open(self, name: str) -> None:
+        """Open a notebook in a new workspace."""
+        about = self._about
+        self.page.goto(f"{about['url']}lab/tree/{name}?reset&token={about['token']}")
+        self.page.wait_for_selector(IDLE)
+
+    def choose(self, menu: str, entry: str) -> None:
+        """Choose an entry of a menu."""
+        self.page.click(f"text={menu} >> nth=0")
+        self.page.click(f".lm-Menu >> text=/^{entry}/ >> nth=0")
+
+    def shown(self) -> str:
+        """Return what the notebooks show that are visible."""
+        return str(self.page.inner_text(".jp-Notebook:visible"))
+
+    def keep(self, name: str) -> None:
+        """Leave a picture, to be looked at."""
+        self.page.screenshot(path=SCREENSHOTS / f"jupyterlab_{name}.png")
+
+
+_Opened = TypeVar("_Opened", bound=Lab)
+
+
+@contextlib.contextmanager
+def opened_lab(folder: Path, theme: str, kind: type[_Opened]) -> Iterator[_Opened]:
+    """Open JupyterLab; at the end, nothing on the page has failed."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    set_theme(folder, theme)
+    with browser_page(height=1000) as page, jupyterlab(folder) as about:
+        opened = kind(page, about, folder)
+        yield opened
+        assert opened.failed == []

@@ -141,6 +141,24 @@ def test_lessons_are_copied_without_outputs_and_twins(shipped: Path, tmp_path: P
     assert {path: path.stat().st_mtime_ns for path in target.rglob("*")} == times
 
 
+def test_a_copy_asks_below_each_question(shipped: Path, tmp_path: Path) -> None:
+    lesson = json.loads(notebook("01_hello", stored=True))
+    lesson["cells"][0]["source"] = ["So: ", "**Predict:** How many lines will you see?"]
+    (shipped / "01_hello.ipynb").write_text(json.dumps(lesson))
+    lab.copy_lessons(shipped, tmp_path / "mine")
+    copied = json.loads((tmp_path / "mine" / "01_hello.ipynb").read_text())["cells"]
+    asking = copied.pop(1)
+    assert asking == {
+        "cell_type": "code",
+        "execution_count": None,
+        "id": "predict-01-a",
+        "metadata": {},
+        "outputs": [],
+        "source": 'import mcnb\n\nmcnb.predict("01.a")',
+    }
+    assert [cell["source"] for cell in copied] == [cell["source"] for cell in lesson["cells"]]
+
+
 def test_pictures_of_the_package_are_trusted_and_those_of_others_are_not(
     shipped: Path, tmp_path: Path
 ) -> None:
@@ -294,23 +312,36 @@ def test_describe_folder(changed: int, text: str) -> None:
         (
             [],
             "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER "
-            "--LabApp.default_url=/lab/tree/README.md",
+            "--LabApp.expose_app_in_browser=True --LabApp.default_url=/lab/tree/README.md",
         ),
         (
             ["--no-browser", "--port=9999"],
             "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER "
-            "--LabApp.default_url=/lab/tree/README.md",
+            "--LabApp.expose_app_in_browser=True --LabApp.default_url=/lab/tree/README.md",
         ),
         (
             ["--ip=0.0.0.0"],
-            "--ServerApp.root_dir=FOLDER --LabApp.default_url=/lab/tree/README.md",
+            "--ServerApp.root_dir=FOLDER --LabApp.expose_app_in_browser=True "
+            "--LabApp.default_url=/lab/tree/README.md",
         ),
         (
             ["--ServerApp.ip", "::1"],
-            "--ServerApp.root_dir=FOLDER --LabApp.default_url=/lab/tree/README.md",
+            "--ServerApp.root_dir=FOLDER --LabApp.expose_app_in_browser=True "
+            "--LabApp.default_url=/lab/tree/README.md",
         ),
-        (["--notebook-dir=/x"], "--ServerApp.ip=127.0.0.1"),
-        (["--LabApp.default_url=/lab"], "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER"),
+        (
+            ["--notebook-dir=/x"],
+            "--ServerApp.ip=127.0.0.1 --LabApp.expose_app_in_browser=True",
+        ),
+        (
+            ["--LabApp.default_url=/lab"],
+            "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER "
+            "--LabApp.expose_app_in_browser=True",
+        ),
+        (
+            ["--LabApp.default_url=/lab", "--expose-app-in-browser"],
+            "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER",
+        ),
     ],
 )
 def test_command_line(arguments: list[str], ours: str, shipped: Path) -> None:
@@ -320,7 +351,10 @@ def test_command_line(arguments: list[str], ours: str, shipped: Path) -> None:
 
 
 def test_a_folder_without_the_first_page_is_opened_all_the_same(tmp_path: Path) -> None:
-    assert lab.command_line(tmp_path)[-1] == f"--ServerApp.root_dir={tmp_path}"
+    assert lab.command_line(tmp_path)[-2:] == [
+        f"--ServerApp.root_dir={tmp_path}",
+        "--LabApp.expose_app_in_browser=True",
+    ]
 
 
 def test_jupyterlab_missing(monkeypatch: pytest.MonkeyPatch) -> None:

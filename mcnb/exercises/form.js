@@ -1,0 +1,70 @@
+// Draws a question of the course; see form.py for what the model holds.
+
+function make(tag, parent, attributes = {}, text = "") {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.textContent = text;
+  parent.append(made);
+  return made;
+}
+
+// The notebook that an element is in, and the position of its cell. JupyterLab has them if it was
+// started with LabApp.expose_app_in_browser, as `mcnb lab` does.
+function place(el) {
+  const notebook = window.jupyterapp?.shell?.currentWidget?.content;
+  const at = (notebook?.widgets ?? []).findIndex((cell) => cell.node?.contains(el));
+  return at >= 0 && at + 1 < notebook.widgets.length ? { notebook, at } : null;
+}
+
+function runNext({ notebook, at }) {
+  notebook.deselectAll();
+  notebook.activeCellIndex = at + 1;
+  window.jupyterapp.commands.execute("notebook:run-cell");
+}
+
+function render({ model, el }) {
+  el.classList.add("mcnb-form");
+  const form = make("form", el);
+  const fields = make("fieldset", form);
+  make("legend", fields, {}, model.get("question"));
+  for (const choice of model.get("choices")) {
+    const label = make("label", fields);
+    make("input", label, { type: "radio", name: "answer", value: choice, required: "" });
+    make("span", label, {}, choice);
+  }
+  if (model.get("choices").length === 0) {
+    const label = make("label", fields);
+    make("span", label, {}, "A number:");
+    make("input", label, { type: "number", name: "answer", step: "1", required: "" });
+  }
+  const button = make("button", form, { type: "submit" });
+  // Only the view in which the learner answers runs the next cell.
+  let asked = false;
+  const status = make("div", el, { class: "mcnb-form-status", role: "status" });
+  const draw = () => {
+    form.hidden = model.get("locked");
+    button.textContent = place(el) ? "Lock it, and run the next cell" : "Lock it";
+    status.textContent = model.get("said");
+    if (!form.hidden || !asked) return;
+    asked = false;
+    const here = place(el);
+    if (here) runNext(here);
+  };
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    asked = true;
+    model.send({ answer: new FormData(form).get("answer") });
+  });
+  model.on("change:locked", draw);
+  model.on("change:said", draw);
+  draw();
+  // What a notebook says of its cells is known a moment after it is drawn.
+  form.addEventListener("pointerenter", draw);
+  form.addEventListener("focusin", draw);
+  return () => {
+    model.off("change:locked", draw);
+    model.off("change:said", draw);
+  };
+}
+
+export default { render };

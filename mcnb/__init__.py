@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mcnb.notebook.overview import panel as panel
     from mcnb.pictures.explore import explore as explore
     from mcnb.pictures.picture import Picture as Picture
+    from mcnb.pictures.play import play as play
     from mcnb.pictures.show import picture as picture
     from mcnb.pictures.show import show as show
     from mcnb.pods.pod import Pod as Pod
@@ -67,6 +68,7 @@ _HOMES = {
     "explore": "pictures.explore",
     "panel": "notebook.overview",
     "picture": "pictures.show",
+    "play": "pictures.play",
     "predict": "exercises.form",
     "show": "pictures.show",
 }

@@ -46,33 +46,63 @@ class Moves:
         return sum(count for (source, target), count in self.moved if source == target)
 
 
-def moves(before: Layout, after: Layout) -> Moves:
-    """Compute the minimum data that must move between two layouts.
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A part of an array that a device needs after a change of layout.
+
+    Attributes:
+        bounds: Begin and end of the part in each dimension.
+        device: The device that needs it.
+        source: The process from which it comes; None if the device has it.
+    """
+
+    bounds: tuple[tuple[int, int], ...]
+    device: Device
+    source: int | None
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return math.prod(end - begin for begin, end in self.bounds)
+
+
+def needs(before: Layout, after: Layout) -> list[Need]:
+    """Return what each device needs after a change of layout, and from where it comes.
 
     Each device keeps the data that it has. Missing data comes from a device of the same process if
     one holds it, and otherwise from the holders in turn. Both layouts have the same shape.
     """
     own = {device: region for region in before.regions for device in region.devices}
-    stays = 0
-    moved: Counter[tuple[int, int]] = Counter()
+    found = []
     for region in after.regions:
         for turn, device in enumerate(region.devices):
             had = own.get(device)
             for source in before.regions:
-                count = _common(source, region) * (before.item_bytes or 1)
-                if not count:
-                    continue
-                if had is not None and source.bounds == had.bounds:
-                    stays += count
-                else:
-                    moved[_nearest(source.devices, device, turn), device.process] += count
+                bounds = _common(source, region)
+                if all(begin < end for begin, end in bounds):
+                    stays = had is not None and source.bounds == had.bounds
+                    nearest = None if stays else _nearest(source.devices, device, turn)
+                    found.append(Need(bounds, device, nearest))
+    return found
+
+
+def moves(before: Layout, after: Layout) -> Moves:
+    """Compute the minimum data that must move between two layouts of the same shape."""
+    stays = 0
+    moved: Counter[tuple[int, int]] = Counter()
+    for need in needs(before, after):
+        count = need.count * (before.item_bytes or 1)
+        if need.source is None:
+            stays += count
+        else:
+            moved[need.source, need.device.process] += count
     return Moves(stays, tuple(sorted(moved.items())))
 
 
-def _common(one: Region, other: Region) -> int:
-    """Return the number of elements that two regions have in common."""
-    return math.prod(
-        max(0, min(end, last) - max(begin, first))
+def _common(one: Region, other: Region) -> tuple[tuple[int, int], ...]:
+    """Return the bounds of what two regions have in common, which may be empty."""
+    return tuple(
+        (max(begin, first), min(end, last))
         for (begin, end), (first, last) in zip(one.bounds, other.bounds, strict=True)
     )
 
@@ -104,7 +134,7 @@ def change_scene(
             if isinstance(part, Grid):
                 said = f"{title}: {layout.spec}" if layout.spec else title
                 parts.append(replace(part, title=f"{said} {part.title}".rstrip()))
-    rows = [] if _is_host_value(before, after) else _rows(found, before.item_bytes)
+    rows = [] if is_host_value(before, after) else _rows(found, before.item_bytes)
     if rows:
         unit = "bytes" if before.item_bytes else "elements"
         parts.append(Table(("from", "to", unit), tuple(rows[:MOST_ROWS]), numbers=(2,)))
@@ -116,7 +146,7 @@ def change_scene(
     return Scene(f"{title}  {arrow}", tuple(notes), tuple(parts))
 
 
-def _is_host_value(before: Layout, after: Layout) -> bool:
+def is_host_value(before: Layout, after: Layout) -> bool:
     """Return whether an array of one process is to be spread over several processes."""
     members = {device.process for device in before.devices}
     return len(members) == 1 and not {device.process for device in after.devices} <= members
@@ -142,7 +172,7 @@ def _amount(count: int, item_bytes: int, *, short: bool = False) -> str:
 def _notes(
     before: Layout, after: Layout, found: Moves, uses: Sequence[Use] | None, devices: DeviceOrder
 ) -> list[str]:
-    if _is_host_value(before, after):
+    if is_host_value(before, after):
         return [
             f"An array on P{before.devices[0].process} alone is treated as a value that every "
             "process has: each process keeps its own part, and no data is sent."
@@ -175,19 +205,18 @@ def _notes(
     return notes
 
 
-def change_of(before: Any, after: Any, more: Sequence[Any], **options: Any) -> Scene:
-    """Return the scene of an array before and after a move.
+def layouts_of_change(before: Any, after: Any, more: Sequence[Any]) -> tuple[Layout, Layout]:
+    """Return the layouts of an array before and after a move.
 
     Args:
         before: Array, `ShapeDtypeStruct` or sharding.
         after: Array, `ShapeDtypeStruct` or sharding.
         more: Shape, or an object that has one, if both are shardings.
-        options: Options of `change_scene`.
 
     Raises:
         PictureError: The shape is missing or ambiguous, or a sharding can't be applied to it.
     """
-    arrays = [one for one in (before, after) if not isinstance(one, jax.sharding.Sharding)]
+    arrays = [one for one in (before, after) if not _is_sharding(one)]
     if arrays and more:
         raise PictureError(
             "An array already has a shape, so the shape must be left out: mcnb.show(x, sharding)"
@@ -207,13 +236,35 @@ def change_of(before: Any, after: Any, more: Sequence[Any], **options: Any) -> S
             f"The two arrays have different shapes, but a move does not change the shape: {shape} "
             f"and {arrays[1].shape}"
         )
-    layouts = [
-        layout_of(one, shape, dtype) if isinstance(one, jax.sharding.Sharding) else layout_of(one)
+    old, new = (
+        layout_of(one, shape, dtype) if _is_sharding(one) else layout_of(one)
         for one in (before, after)
-    ]
+    )
+    return old, new
+
+
+def change_of(before: Any, after: Any, more: Sequence[Any], **options: Any) -> Scene:
+    """Return the scene of an array before and after a move.
+
+    Args:
+        before: Array, `ShapeDtypeStruct` or sharding.
+        after: Array, `ShapeDtypeStruct` or sharding.
+        more: Shape, or an object that has one, if both are shardings.
+        options: Options of `change_scene`.
+
+    Raises:
+        PictureError: The shape is missing or ambiguous, or a sharding can't be applied to it.
+    """
+    layouts = layouts_of_change(before, after, more)
     old, new = (getattr(one, "sharding", one) for one in (before, after))
-    uses = moving(jax.ShapeDtypeStruct(shape, dtype or "float32", sharding=old), new)
-    return change_scene(layouts[0], layouts[1], uses, devices=_compared(old, new), **options)
+    given = next((one for one in (before, after, *more) if not _is_sharding(one)), None)
+    dtype = getattr(given, "dtype", None) or "float32"
+    uses = moving(jax.ShapeDtypeStruct(layouts[0].shape, dtype, sharding=old), new)
+    return change_scene(*layouts, uses, devices=_compared(old, new), **options)
+
+
+def _is_sharding(one: Any) -> bool:
+    return isinstance(one, jax.sharding.Sharding)
 
 
 def _compared(old: Any, new: Any) -> DeviceOrder:

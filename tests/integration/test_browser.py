@@ -18,7 +18,15 @@ import pytest
 from mcnb.pictures.drawing import color_of
 from mcnb.pictures.pages import THEME
 from tests.conftest import ROOT, once
-from tests.support.jupyterlab import SCREENSHOTS, browser_page, jupyterlab, run_notebook, set_theme
+from tests.support.jupyterlab import (
+    SCREENSHOTS,
+    Lab,
+    browser_page,
+    jupyterlab,
+    opened_lab,
+    run_notebook,
+    set_theme,
+)
 
 pytestmark = [once, pytest.mark.thorough("needs a browser")]
 LESSONS = ROOT / "notebooks"
@@ -150,6 +158,39 @@ def test_a_layout_is_chosen_in_jupyterlab(theme: str, tmp_path: Path) -> None:
         assert "can't be split evenly into 8 parts" in first.locator(".view").inner_text()
         page.screenshot(path=SCREENSHOTS / f"explore_{theme}.png")
         assert not failed
+
+
+PLAYED = """%%mcjax
+import jax, mcnb
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((4, 2), ("a", "b"))
+before, after = NamedSharding(mesh, P("a", "b")), NamedSharding(mesh, P("b", "a"))
+mcnb.play(before, after, (8, 4), name="x")"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_change_of_layout_is_played_in_jupyterlab(theme: str, tmp_path: Path) -> None:
+    with opened_lab(tmp_path, theme, Lab) as opened:
+        opened.write("play.ipynb", CELLS[0], PLAYED)
+        opened.open("play.ipynb")
+        opened.choose("Run", "Run All Cells")
+        page = opened.page
+        page.wait_for_selector(".mcnb-play[data-begun]")
+        assert len(page.query_selector_all(".mcnb-play")) == 1  # all processes have the same one
+        said = page.locator(".mcnb-play [role=status]")
+        assert said.text_content() == "Before: P('a', 'b')."
+        page.focus(".mcnb-play input")
+        page.keyboard.press("ArrowRight")
+        assert str(said.text_content()).startswith("Step 1 of 3: 32 elements in all, from P0 to P1")
+        assert "+P1.0" in page.locator(".mcnb-play .view").inner_text()
+        opened.keep(f"play_{theme}")
+        page.click(".mcnb-play >> text=Play")
+        page.wait_for_function(
+            "() => document.querySelector('.mcnb-play [role=status]').textContent"
+            ".startsWith('After: ')"
+        )
+        page.wait_for_selector(".mcnb-play button >> text=Play")
+        opened.keep(f"play_{theme}_end")
 
 
 HELPED = """import jax, jax.numpy as jnp

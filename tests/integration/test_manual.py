@@ -79,6 +79,7 @@ SESSION = (
     ("%%mcjax\nmcnb.show(params)", r"\n\['w'\]  ndarray  on the host\n"),
     ("%%mcjax\nmcnb.show(params, full=True)", r"\n\['w'\]  ndarray  on the host\n"),
     ("%%mcjax\nmcnb.show(x, sharding)", r"P\('a'\)(.*\n)*.*P\('b', 'a'\)"),
+    ("%%mcjax\nmcnb.play(x, sharding)", r"P\('a'\) → P\('b', 'a'\)\nBefore: P\('a'\)\.\n"),
     ("%%mcjax\nmcnb.show(f, x, y)", r"1 collective, .*\n(.*\n)*1  all-reduce "),
     ("%%mcjax\nmcnb.show(f, x, y, full=True)", r"1 collective, .*\n(.*\n)*1  all-reduce "),
     ("%%mcjax\nmcnb.show(jnp.sum, x, axis=0)", r"1 collective, .*\n(.*\n)*1  all-reduce "),

@@ -24,6 +24,11 @@ function runNext({ notebook, at }) {
 
 function render({ model, el }) {
   el.classList.add("mcnb-form");
+  // JupyterLab has shortcuts for keys without modifiers, such as those that choose.
+  el.addEventListener("keydown", (event) => {
+    const modified = event.ctrlKey || event.metaKey || event.altKey || event.shiftKey;
+    if (!modified) event.stopPropagation();
+  });
   const form = make("form", el);
   const fields = make("fieldset", form);
   make("legend", fields, {}, model.get("question"));

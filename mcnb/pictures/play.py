@@ -232,7 +232,7 @@ def _amount(count: int, unit: int) -> str:
 
 
 # A page may have several of these, and one of them twice: the program finds those that have not
-# begun.
+# begun. JupyterLab has shortcuts for keys without modifiers, such as those that move a slider.
 _PAGE = """\
 <div class="mcnb-play" data-mcnb-play><style>$style$theme</style>
 <p><button type="button">Play</button> <input type="range" min="0" max="$last" value="0" \
@@ -265,6 +265,10 @@ for (const root of document.querySelectorAll("[data-mcnb-play]:not([data-begun])
     draw();
     if (Number(slider.value) === steps.length - 1 || !root.isConnected) pause();
   }};
+  root.addEventListener("keydown", (event) => {{
+    const modified = event.ctrlKey || event.metaKey || event.altKey || event.shiftKey;
+    if (!modified) event.stopPropagation();
+  }});
   slider.addEventListener("input", () => {{ pause(); draw(); }});
   button.addEventListener("click", () => {{
     if (timer) return pause();

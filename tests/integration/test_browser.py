@@ -181,7 +181,7 @@ def test_a_change_of_layout_is_played_in_jupyterlab(theme: str, tmp_path: Path) 
         assert said.text_content() == "Before: P('a', 'b')."
         page.focus(".mcnb-play input")
         page.keyboard.press("ArrowRight")
-        assert str(said.text_content()).startswith("Step 1 of 3: 32 elements in all, from P0 to P1")
+        assert str(said.text_content()).startswith("Step 1 of 3: 8 elements in all, from P0 to P1")
         assert "+P1.0" in page.locator(".mcnb-play .view").inner_text()
         opened.keep(f"play_{theme}")
         page.click(".mcnb-play >> text=Play")

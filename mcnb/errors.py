@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Self
 
 # A notebook breaks longer lines inside words.
-WIDTH = 80
+WIDTH = 68
 # The begin of the note that JAX adds to an error whose traceback it has shortened.
 _JAX_REMOVED = "For simplicity, JAX has removed its internal frames"
 

@@ -164,8 +164,8 @@ def shown(text: str) -> str:
 
     Example:
         >>> print(shown("[all 4] yours: " + "1, " * 30))
-        [all 4] yours: 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-                  1, 1, 1, 1, 1, 1, 1, 1, 1,
+        [all 4] yours: 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                  1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
     """
     return "\n".join(part for line in text.split("\n") for part in _wrapped(line))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterable, Sequence
+from html import escape
 from typing import TypeAlias
 
 from IPython.display import display
@@ -14,7 +15,7 @@ from mcnb.cluster.result import Result
 from mcnb.messages import Display
 from mcnb.output.fold import Block, Item, Line
 from mcnb.output.text import Entry, entries, label_width, text_of
-from mcnb.pictures.pages import for_notebook
+from mcnb.pictures.pages import for_notebook, is_opened
 
 # A notebook with more text is slow to scroll and to save; the result keeps all of it.
 MOST_LINES = 1000
@@ -50,6 +51,28 @@ def _show(entry: Entry) -> None:
     if entry.item is not None and not isinstance(entry.item, Line):
         data = for_notebook(entry.item.data)
         display(data, metadata=dict(entry.item.metadata), raw=True)
+
+
+# As text is in the outputs of JupyterLab's cells.
+_STYLE = "margin:0 0 8px;font-size:var(--jp-code-font-size,13px);line-height:1.3"
+
+
+def preformatted(text: str) -> str:
+    """Return a text as HTML whose lines a narrow page scrolls rather than breaks.
+
+    Example:
+        >>> preformatted("a < b")[-14:]
+        'a &lt; b</pre>'
+    """
+    return f'<pre style="{_STYLE};white-space:pre;overflow-x:auto">{escape(text)}</pre>'
+
+
+def show_table(text: str) -> None:
+    """Show a table as text, in a notebook that somebody has open so that it scrolls sideways."""
+    if is_opened():
+        display({"text/html": preformatted(text), "text/plain": text}, raw=True)
+    else:
+        print(text)
 
 
 def shortened(blocks: Sequence[Block]) -> tuple[list[Block], int, list[Block]]:

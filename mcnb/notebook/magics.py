@@ -26,7 +26,7 @@ from mcnb.cluster.result import Result
 from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.launchers.forkserver_client import close_idle
 from mcnb.notebook.assistance import Assistance
-from mcnb.notebook.display import show
+from mcnb.notebook.display import show, show_table
 from mcnb.notebook.live import LiveView, cell_id, is_hidden, place_of, somebody_looks
 from mcnb.notebook.names import hint_on_name, holders
 from mcnb.notebook.overview import refresh_soon
@@ -369,12 +369,12 @@ class McjaxMagics(Magics):
     def _log(self, args: Any) -> None:
         last = self._last()
         if last.launches:
-            print(log_text(last.launches, last.count, full=args.full))
+            show_table(log_text(last.launches, last.count, full=args.full))
         else:
             print("The last cell launched nothing that spans processes")
 
     def _vars(self, _: Any) -> None:
-        print(clusters.current_cluster().variables())
+        show_table(clusters.current_cluster().variables())
 
     def _auto(self, args: Any) -> None:
         if args.operand not in ("", ON, OFF):

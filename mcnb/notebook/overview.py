@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING
 
 from IPython.core.getipython import get_ipython
@@ -14,6 +13,7 @@ from IPython.display import display
 from mcnb._text import grouped, label, name_processes, size
 from mcnb.cluster import cluster as clusters
 from mcnb.cluster.cluster import Cluster, current_cluster
+from mcnb.notebook.display import preformatted
 from mcnb.notebook.live import somebody_looks
 from mcnb.notebook.panel import is_available, stand
 from mcnb.pictures.pages import is_opened
@@ -30,8 +30,6 @@ PATIENCE_S = 2.0
 NO_CLUSTER = "No cluster. To start one: %mcjax start"
 # The most pictures of meshes: where each process has one of its own devices, they are many.
 MOST_PICTURES = 4
-# As text is in the outputs of JupyterLab's cells.
-STYLE = "margin:0 0 8px;font-size:var(--jp-code-font-size,13px);line-height:1.3"
 
 
 @dataclass(frozen=True)
@@ -59,10 +57,7 @@ class Contents:
         if not is_opened():
             return {"text/plain": self.text}
         pictures = "".join(one.html() for one in self.pictures)
-        above, below = (
-            f'<pre style="{STYLE}">{escape(text)}</pre>' if text else ""
-            for text in (self.about, self.variables)
-        )
+        above, below = (preformatted(text) if text else "" for text in (self.about, self.variables))
         return {"text/html": f"<div>{above}{pictures}{below}</div>", "text/plain": self.text}
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from string import Template
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from mcnb._text import plural, size
@@ -145,44 +144,61 @@ def player_of(before: Layout, after: Layout, *, name: str = "") -> Player:
     rounds = [] if hosted else _rounds(found)
     # Of the parts that have one place before and one afterwards.
     old = {bounds: _holders(before, bounds) for bounds in sorted({one.bounds for one in found})}
-    steps = [_step(title, before, old, f"Before: {before.spec or 'as it is'}.")]
-    held: dict[Bounds, tuple[Device, ...]] = dict(old)
+    frames = [_Frame(before, f"Before: {before.spec or 'as it is'}.", old)]
     for number, moved in enumerate(rounds, 1):
+        text = f"Step {number} of {len(rounds)}: {_text(moved, unit)}."
         new: dict[Bounds, tuple[Device, ...]] = {}
         for one in moved:
             new[one.bounds] = (*new.get(one.bounds, ()), one.device)
-        text = f"Step {number} of {len(rounds)}: {_text(moved, unit)}."
-        steps.append(_step(title, before, held, text, new))
-        held |= {bounds: (*held[bounds], *devices) for bounds, devices in new.items()}
+        frames.append(_Frame(before, text, frames[-1].all(), new))
     stayed = _amount(sum(one.count for one in found if one.source is None), unit)
     text = f"After: {after.spec or 'as given'}. "
     text += HOSTED if hosted else f"{stayed} stayed on their devices."
     ends = {bounds: _holders(after, bounds) for bounds in old}
-    steps.append(_step(title, after, ends, f"{text} {ORDER}" if len(rounds) > 1 else text))
-    return Player(title, tuple(steps))
+    frames.append(_Frame(after, f"{text} {ORDER}" if len(rounds) > 1 else text, ends))
+    # Boxes of one size in all steps.
+    width = max(len(line) for frame in frames for bounds in old for line in frame.lines(bounds))
+    return Player(title, tuple(frame.step(title, width) for frame in frames))
 
 
-def _step(
-    title: str,
-    layout: Layout,
-    held: Mapping[Bounds, Sequence[Device]],
-    text: str,
-    new: Mapping[Bounds, Sequence[Device]] = MappingProxyType({}),
-) -> Step:
-    """Return a step in which some devices get parts, beside those that have them."""
-    regions = tuple(
-        Region(bounds, (*sorted(devices), *sorted(new.get(bounds, ()))))
-        for bounds, devices in held.items()
-    )
+@dataclass(frozen=True)
+class _Frame:
+    """What is drawn of a step.
 
-    def lines(region: Region) -> tuple[str, ...]:
-        had, gets = held[region.bounds], new.get(region.bounds, ())
-        names = [*map(str, sorted(had)), *(f"+{device}" for device in sorted(gets))]
+    Attributes:
+        layout: The layout before or after the change, for the array's shape and type.
+        text: What happens.
+        held: Which devices have each part.
+        new: Which devices get it in this step.
+    """
+
+    layout: Layout
+    text: str
+    held: Mapping[Bounds, Sequence[Device]]
+    new: Mapping[Bounds, Sequence[Device]] = field(default_factory=dict)
+
+    def all(self) -> dict[Bounds, tuple[Device, ...]]:
+        """Return which devices have each part when the step has ended."""
+        return {
+            bounds: (*sorted(devices), *sorted(self.new.get(bounds, ())))
+            for bounds, devices in self.held.items()
+        }
+
+    def lines(self, bounds: Bounds) -> tuple[str, ...]:
+        """Return the names of the devices that have a part, as lines of its box."""
+        gets = (f"+{device}" for device in sorted(self.new.get(bounds, ())))
+        names = [*map(str, sorted(self.held[bounds])), *gets]
         beside = 2 if len(names) <= MOST_NAMES else MOST_NAMES
         return tuple(" ".join(names[i : i + beside]) for i in range(0, len(names), beside))
 
-    drawn = layout_scene(replace(layout, regions=regions, spec="", split=()), label=lines)
-    return Step(text, Picture(Scene(title, (text,), drawn.parts)))
+    def step(self, title: str, width: int) -> Step:
+        """Return the step, with lines of at least so many characters in its boxes."""
+        regions = tuple(Region(bounds, devices) for bounds, devices in self.all().items())
+        drawn = layout_scene(
+            replace(self.layout, regions=regions, spec="", split=()),
+            label=lambda region: tuple(line.center(width) for line in self.lines(region.bounds)),
+        )
+        return Step(self.text, Picture(Scene(title, (self.text,), drawn.parts)))
 
 
 def _holders(layout: Layout, bounds: Bounds) -> tuple[Device, ...]:

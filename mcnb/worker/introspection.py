@@ -205,8 +205,7 @@ def _card_of_array(array: Any) -> str:
     if array.is_deleted():
         fields["Deleted"] = "its elements were donated to a computation, or deleted"
     else:
-        fields["Sharding"] = layout(array)
-        fields["Bytes"] = _bytes(array)
+        fields |= _placement(array)
     return _text_of_fields(fields)
 
 
@@ -230,11 +229,20 @@ def with_layout(value: Any, text: str) -> str:
 
     if not isinstance(value, jax.Array) or value.is_deleted():
         return text
-    return f"{text}\n{_text_of_fields({'Sharding': layout(value), 'Bytes': _bytes(value)})}"
+    return f"{text}\n{_text_of_fields(_placement(value))}"
+
+
+def _placement(array: Any) -> dict[str, str]:
+    """Return where the parts of an array are, and how large it is, by title."""
+    devices = array.sharding.device_set
+    fields = {"Sharding": layout(array)}
+    if len(devices) > 1:
+        fields["Devices"] = f"{len(devices)}, of {_owners(devices)}"
+    return fields | {"Bytes": _bytes(array)}
 
 
 def layout(array: Any) -> str:
-    """Return where the parts of an array are, in words."""
+    """Return how the parts of an array are placed, in words."""
     sharding, devices = array.sharding, array.sharding.device_set
     memory = getattr(sharding, "memory_kind", None)
     kept = f", in {memory} memory" if memory not in (None, "device", "unpinned_host") else ""
@@ -242,10 +250,9 @@ def layout(array: Any) -> str:
         return f"all of it on one device of {_owners(devices)}{kept}"
     spec = getattr(sharding, "spec", None)
     if spec is None:
-        return f"{type(sharding).__name__}, {_owners(devices)}{kept}"
+        return f"{type(sharding).__name__}{kept}"
     mesh = ", ".join(f"{name}={size}" for name, size in sharding.mesh.shape.items())
-    parts = str(spec).replace("PartitionSpec", "P")
-    return f"{parts} on the mesh {mesh}: {len(devices)} devices of {_owners(devices)}{kept}"
+    return f"{str(spec).replace('PartitionSpec', 'P')} on the mesh {mesh}{kept}"
 
 
 def _owners(devices: Any) -> str:

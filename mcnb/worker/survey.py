@@ -253,7 +253,7 @@ def _kind(leaf: Any) -> tuple[str, str]:
         if leaf.is_deleted():
             return f"{kind}, deleted", ""
         split = len(leaf.sharding.device_set) > 1
-        return f"{kind}, {layout(leaf).partition(':')[0]}" if split else kind, ""
+        return f"{kind}, {layout(leaf)}" if split else kind, ""
     kind = type(leaf).__qualname__
     if not has_plain_text(leaf):
         return kind, ""

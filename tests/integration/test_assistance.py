@@ -40,7 +40,8 @@ CARD = (
     "Type:     jax.Array\n"
     "Shape:    (8, 4)\n"
     "Dtype:    float32\n"
-    "Sharding: P('a', 'b') on the mesh a=4, b=2: 8 devices of 4 processes\n"
+    "Sharding: P('a', 'b') on the mesh a=4, b=2\n"
+    "Devices:  8, of 4 processes\n"
     "Bytes:    128, of which 16 on each device"
 )
 

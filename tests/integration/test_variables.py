@@ -48,7 +48,8 @@ def test_an_array_without_its_elements_says_where_they_are(
     del prepared_cluster
     assert notebook.run("%%mcjax\nx").stdout == (
         "[all 4] Array(shape=(8, 4), dtype=float32)\n"
-        "        Sharding: P('a', 'b') on the mesh a=4, b=2: 8 devices of 4 processes\n"
+        "        Sharding: P('a', 'b') on the mesh a=4, b=2\n"
+        "        Devices:  8, of 4 processes\n"
         "        Bytes:    128, of which 16 on each device\n"
     )
     assert notebook.run("%%mcjax\n[x, 1]").stdout == (

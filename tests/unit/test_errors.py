@@ -15,23 +15,23 @@ from mcnb.errors import (
     wrapped,
 )
 
-LONG = "word " * 15 + "last!"  # 80 characters
+LONG = "word " * 12 + "the last"  # 68 characters
 
 
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
         (LONG, [LONG]),
-        (f"{LONG}!", [LONG.removesuffix(" last!"), "last!!"]),
+        (f"{LONG}!", [LONG.removesuffix(" last"), "last!"]),
         (f"    {LONG}", [f"    {LONG}"]),
         (f"----> 5 {LONG}", [f"----> 5 {LONG}"]),
         (f"\x1b[31m{LONG}\x1b[0m", [f"\x1b[31m{LONG}\x1b[0m"]),
         ("x" * 90, ["x" * 90]),
-        (f"{'word ' * 15}co-hosts", ["word " * 14 + "word", "co-hosts"]),
+        (f"{'word ' * 13}co-hosts", ["word " * 12 + "word", "co-hosts"]),
         ("one\ntwo", ["one", "two"]),
         ("", [""]),
     ],
-    ids=["80", "81", "code", "the line", "colours", "one word", "a hyphen", "two lines", "empty"],
+    ids=["68", "69", "code", "the line", "colours", "one word", "a hyphen", "two lines", "empty"],
 )
 def test_lines_are_wrapped_for_a_notebook_unless_they_are_code(line: str, shown: list[str]) -> None:
     assert len(LONG) == WIDTH

@@ -112,14 +112,14 @@ def test_long_lines_are_wrapped_at_words() -> None:
         "processes."
     )
     assert shown(text) == (
-        "[0]     expected: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,\n"
-        "          18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34,\n"
-        "          35, 36, 37, 38, 39\n"
+        "[0]     expected: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,\n"
+        "          15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,\n"
+        "          29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39\n"
         f"printed by the program: {numbers}\n"
-        "Hint: whole.addressable_shards has the parts on this process's devices;\n"
-        "part.data is one of them, and holds its values.\n"
-        "mcnb used sum_of_all_parts_on_this_process to check it, with the result above on\n"
-        "the processes."
+        "Hint: whole.addressable_shards has the parts on this process's\n"
+        "devices; part.data is one of them, and holds its values.\n"
+        "mcnb used sum_of_all_parts_on_this_process to check it, with the\n"
+        "result above on the processes."
     )
 
 
@@ -198,15 +198,15 @@ def test_a_check_prints_lines_that_are_not_too_long(
     monkeypatch.setattr(checker, "current_cluster", lambda: Processes({"own_sum": 3}))
     check("01.3")
     hint = (
-        "Hint: whole.addressable_shards has the parts on this process's devices;\n"
-        "part.data is one.\n"
+        "Hint: whole.addressable_shards has the parts on this process's\n"
+        "devices; part.data is one.\n"
     )
     offer = 'mcnb.check("01.3", show=True) shows what is expected.\n'
     assert capsys.readouterr().out == f"{HEAD}[0] yours: 3\n{hint}{offer}"
     check("01.3", show=True)
     assert capsys.readouterr().out == f"{HEAD}[0] yours: 3\n    expected: 1\n{hint}"
     check("01.3", Processes({}))
-    assert capsys.readouterr().out.endswith("%%mcjax; process\n0 has none.\n")
+    assert capsys.readouterr().out.endswith("begins with\n%%mcjax; process 0 has none.\n")
     own: Any = Processes({"own_sum": 1})
     check("01.3", own)
     assert capsys.readouterr().out == (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mcnb.cluster.result import Result
 from mcnb.messages import Display, Event, ProcessError, Reply, Stream, Text
 from mcnb.notebook import display as showing
-from mcnb.notebook.display import MOST_CHARACTERS, MOST_LINES, shortened, show
+from mcnb.notebook.display import MOST_CHARACTERS, MOST_LINES, shortened, show, show_table
 from mcnb.output.fold import Block, Item, Line
 from mcnb.output.text import text_of
 
@@ -195,3 +195,20 @@ def test_pictures_without_text_count_as_lines() -> None:
     picture = Display({"image/png": "iVBO"})
     head, omitted, tail = shortened([Block((0,), (picture,) * (MOST_LINES + 1))])
     assert (len(flat(head)), omitted, len(flat(tail))) == (MOST_LINES // 2, 1, MOST_LINES // 2)
+
+
+def test_a_table_is_not_broken_where_somebody_looks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    displayed: list[tuple[dict[str, str], bool]] = []
+    monkeypatch.setattr(showing, "display", lambda data, raw: displayed.append((data, raw)))
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    show_table("a <b>  c")
+    assert (capsys.readouterr().out, displayed) == ("a <b>  c\n", [])
+    monkeypatch.setenv("JPY_SESSION_NAME", "one.ipynb")
+    show_table("a <b>  c")
+    [(data, raw)] = displayed
+    assert raw
+    assert data["text/plain"] == "a <b>  c"
+    assert data["text/html"].endswith(';white-space:pre;overflow-x:auto">a &lt;b&gt;  c</pre>')
+    assert capsys.readouterr().out == ""

@@ -14,7 +14,8 @@ from mcnb.cluster import cluster as clusters
 from mcnb.errors import ClusterError
 from mcnb.messages import Leaf, Variable
 from mcnb.notebook import overview, panel
-from mcnb.notebook.overview import MOST_PICTURES, NO_CLUSTER, STYLE, contents_of
+from mcnb.notebook.display import preformatted
+from mcnb.notebook.overview import MOST_PICTURES, NO_CLUSTER, contents_of
 from mcnb.pictures.scene import Scene
 from mcnb.pictures.show import scene_of
 from mcnb.worker.survey import Overview
@@ -105,7 +106,7 @@ def test_html_is_for_a_notebook_that_somebody_has_open(monkeypatch: pytest.Monke
     assert contents.data() == {"text/plain": contents.text}
     monkeypatch.setenv("JPY_SESSION_NAME", "one.ipynb")
     page = contents.data()["text/html"]
-    assert page.startswith(f'<div><pre style="{STYLE}">4 processes x 2 CPU devices: ready\n[0] mem')
+    assert page.startswith(f"<div>{preformatted(contents.about)}<div")
     assert page.count("<svg") == 1
     assert "&#x27;&lt;&#x27;" in page
     assert contents.data()["text/plain"] == contents.text

@@ -35,7 +35,7 @@ def texts(player: Player) -> list[str]:
 def boxes(player: Player, step: int) -> list[list[str]]:
     """Return the names in the boxes of a step, row by row."""
     [grid] = [part for part in player.steps[step].picture.scene.parts if isinstance(part, Grid)]
-    return [[" ".join(cell.lines) for cell in row if cell] for row in grid.rows]
+    return [[" ".join(map(str.strip, cell.lines)) for cell in row if cell] for row in grid.rows]
 
 
 def test_each_process_sends_to_each_other_one() -> None:

@@ -219,10 +219,11 @@ def test_an_array_of_several_processes() -> None:
         shard_shape=lambda shape: (shape[0] // 4, shape[1]),
     )
     array = SimpleNamespace(sharding=sharding, shape=(8, 2), dtype=np.dtype(np.float32))
-    assert introspection.layout(array) == (
-        "P('a', None) on the mesh a=4, b=2: 8 devices of 4 processes, in pinned_host memory"
-    )
-    assert introspection._bytes(array) == "64, of which 16 on each device"
+    assert introspection._placement(array) == {
+        "Sharding": "P('a', None) on the mesh a=4, b=2, in pinned_host memory",
+        "Devices": "8, of 4 processes",
+        "Bytes": "64, of which 16 on each device",
+    }
     sharding.device_set = devices[:1]
     assert introspection.layout(array) == (
         "all of it on one device of process 0, in pinned_host memory"

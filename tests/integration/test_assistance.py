@@ -143,9 +143,10 @@ def test_where_a_name_is(prepared_notebook: Notebook) -> None:
 
 def test_a_name_that_is_misspelled(prepared_notebook: Notebook) -> None:
     shown = prepared_notebook.run("%%mcjax\nparms['w']").stdout.splitlines()
-    assert shown[-1] == (
-        "Hint: did you mean params? If not, first run the %%mcjax cell that defines parms"
-    )
+    assert shown[-2:] == [
+        "Hint: did you mean params? If not, first run the %%mcjax cell that",
+        "defines parms",
+    ]
 
 
 @pytest.mark.parametrize("cell", ["%%mcjax\nonly_on_2", "%%mcjax\nonly_on_2; x.sum()"])

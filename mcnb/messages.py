@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from mcnb.errors import CellError
 from mcnb.lockstep.model import Caught, LaunchRecord
 from mcnb.lockstep.trace import Trace
 
@@ -71,6 +73,12 @@ class ProcessError:
     undefined: str = ""
     close: str = ""
 
+    @classmethod
+    def refusal(cls, message: str) -> ProcessError:
+        """Return an error of mcnb's own, that of a value which can't be sent or read."""
+        kind = CellError.__name__
+        return cls(kind, message, None, f"{kind}: {message}")
+
     def heading(self) -> str:
         """Return the error's name and place.
 
@@ -113,6 +121,30 @@ class Reply:
     busy: bool = False
     caught: tuple[Caught, ...] = ()
     trace: Trace | None = None
+
+
+_NO_CLASS = re.compile(r"Can't get attribute '([^']+)' on <module '__main__'")
+
+
+def unreadable(error: Exception, here: str, where: str) -> ProcessError:
+    """Describe why a value that was sent can't be read.
+
+    Args:
+        error: What was raised while the value was read.
+        here: Where it was read, such as `"on this process"`.
+        where: Where to define what is missing.
+
+    Example:
+        >>> error = AttributeError("Can't get attribute 'Config' on <module '__main__'>")
+        >>> print(unreadable(error, "on this process", "in a %%mcjax cell").message)
+        A value can't be read on this process, because its class Config is not defined there. \
+Define it in a %%mcjax cell, too
+    """
+    name = _NO_CLASS.search(str(error))
+    why = f": {type(error).__name__}: {error}"
+    if name is not None:
+        why = f", because its class {name[1]} is not defined there. Define it {where}, too"
+    return ProcessError.refusal(f"A value can't be read {here}{why}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ A view serializes the arguments for each engine, wakes the client's thread for e
 each engine's last status. A cell that does nothing takes two thirds of the time without.
 
 The module depends on these internals of ipyparallel's client: its stream for requests to engines,
-the event loop of its thread, the engines' identities, and the futures and metadata of its requests.
+the event loop of its thread, the engines' identities, the futures and metadata of its requests, and
+the handlers of their replies.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from ipyparallel.serialize import PrePickled
 
-__all__ = ["Answer", "apply_on_engines"]
+__all__ = ["Answer", "apply_on_engines", "describe_unreadable"]
 
 
 class Answer(Future[Any]):
@@ -53,6 +54,27 @@ class Answer(Future[Any]):
             self.set_exception(result)
         else:
             self.set_result(result)
+
+
+def describe_unreadable(client: Any, describe: Callable[[Exception], Any]) -> None:
+    """Replace results that can't be read; else their requests would never be answered.
+
+    Args:
+        client: ipyparallel's client.
+        describe: Returns the replacement, given what was raised while the result was read.
+    """
+    handle = client._queue_handlers["apply_reply"]
+
+    def handle_any(message: Any) -> None:
+        try:
+            handle(message)
+        except Exception as error:
+            future = client._futures.get(message["parent_header"]["msg_id"])
+            if future is None or future.done():
+                raise
+            future.set_result(describe(error))
+
+    client._queue_handlers["apply_reply"] = handle_any
 
 
 def apply_on_engines(

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import ipyparallel.engine.app as engine_app
 from ipyparallel.engine.datapub import publish_data
 from ipyparallel.engine.kernel import IPythonParallelKernel
-from ipyparallel.serialize import serialize_object, unpack_apply_message
+from ipyparallel.serialize import deserialize_object, serialize_object, unpack_apply_message
 from IPython.core.getipython import get_ipython
 
 from mcnb.errors import ClusterError
@@ -38,7 +38,15 @@ class Kernel(IPythonParallelKernel):
         raise NotImplementedError
 
     def describe(self, error: BaseException) -> Any:
-        """Return a replacement for a result that is missing or can't be sent."""
+        """Return a replacement for a result that is missing."""
+        raise NotImplementedError
+
+    def describe_unsendable(self, error: BaseException) -> Any:
+        """Return a replacement for a result that can't be sent."""
+        raise NotImplementedError
+
+    def describe_unreadable(self, error: Exception) -> Any:
+        """Return a replacement for a result, if the arguments of a call can't be read."""
         raise NotImplementedError
 
     def pre_handler_hook(self) -> None:
@@ -61,7 +69,7 @@ class Kernel(IPythonParallelKernel):
         self, content: Any, bufs: Any, msg_id: str, reply_metadata: Any
     ) -> tuple[dict[str, Any], list[Any]]:
         """Apply a function, or execute a call that `answers` accepts."""
-        function, args, kwargs = unpack_apply_message(bufs, self.shell.user_ns, copy=False)
+        function, _ = deserialize_object(list(bufs), self.shell.user_ns)
         if not self.answers(function):
             reply: tuple[dict[str, Any], list[Any]] = super().do_apply(
                 content, bufs, msg_id, reply_metadata
@@ -70,9 +78,18 @@ class Kernel(IPythonParallelKernel):
         self._answered = msg_id
         reply_metadata.pop("started", None)  # a date that the client would have to parse
         try:
-            return {"status": "ok"}, self._serialize(self.answer(function, args, kwargs))
+            # Without this, a call whose arguments can't be read would never be answered.
+            _, args, kwargs = unpack_apply_message(bufs, self.shell.user_ns, copy=False)
+        except Exception as error:
+            return {"status": "ok"}, self._serialize(self.describe_unreadable(error))
+        try:
+            answer = self.answer(function, args, kwargs)
         except (Exception, KeyboardInterrupt) as error:
-            return {"status": "ok"}, self._serialize(self.describe(error))
+            answer = self.describe(error)
+        try:
+            return {"status": "ok"}, self._serialize(answer)
+        except (Exception, KeyboardInterrupt) as error:
+            return {"status": "ok"}, self._serialize(self.describe_unsendable(error))
 
     def _serialize(self, answer: Any) -> list[Any]:
         buffers: list[Any] = serialize_object(

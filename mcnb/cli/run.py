@@ -410,13 +410,23 @@ class Running:
         elif code == 0 and notes:
             for note in notes:
                 print(f"mcnb run: {capital(note)}", file=sys.stderr)
-        elif code == 0 and len(endings) > 1 and not any(ending.joined for ending in endings):
+        apart = len(endings) > 1 and not any(ending.joined for ending in endings)
+        # One that fails may not have come to the call.
+        if apart and not notes and (code == 0 or not self._may_join()):
             print(
                 f"mcnb run: {self._command.program.short} never called "
                 f"jax.distributed.initialize(), so its {len(endings)} processes ran independently",
                 file=sys.stderr,
             )
         return code
+
+    def _may_join(self) -> bool:
+        """Return whether the program's own file has code that may connect its processes."""
+        program = self._command.program
+        try:
+            return program.is_module or "distributed" in Path(program.name).read_text()
+        except (OSError, ValueError):
+            return True
 
     def _start(self, k: int, environment: dict[str, str]) -> None:
         read, report = os.pipe()

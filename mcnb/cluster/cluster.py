@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -549,11 +550,12 @@ class Cluster:
             The result of the first cell that failed in the replay, or None.
 
         Raises:
-            OptionError: The text in `replay` names no cells.
+            OptionError: The text in `replay` names no cells, or cells that have not run.
             ClusterError: The processes could not be started, or died in the replay; or mcnb did not
                 start the processes, and so can't restart them.
         """
         ranges = _ranges(replay)
+        self._history.refuse(str(replay), ranges)
         if not self.options.ours:
             raise ClusterError(
                 "These processes were not started by mcnb. Restart them with the tool that "
@@ -569,30 +571,45 @@ class Cluster:
             if not replay:
                 return None
             history = self._history
-            before = history.left_out, history.endless, history.marked, history.replaced
-            left_out, endless, marked, replaced = map(tuple, before)
+            left_out = tuple(history.left_out(ranges))
+            before = history.endless, history.marked, history.replaced
+            endless, marked, replaced = map(tuple, before)
             ran: list[str] = []
             pushed: dict[str, None] = {}  # ordered and unique
             failed: Result | None = None
             failing: list[str] = []
             unnamed = history.unnamed(ranges)
+            failed_before = tuple(history.failed)
             ahead = history.replayed(ranges)
             count = sum(isinstance(step, Cell) for step in ahead)
-            steps = iter(ahead)
-            for step in steps:
-                if isinstance(step, Cell) and tell is not None:
-                    done = len(ran) + len(failing) + 1
-                    tell(f"Replaying {done} of {count}: In[{step.label}]")
-                if isinstance(step, Push):
-                    self.push(step.values, step.targets)
-                    pushed |= dict.fromkeys(step.values)
-                elif (result := self._run(self._lifetime.ready(), step, watcher)).ok:
-                    ran.append(step.label)
-                else:
+            steps = collections.deque(ahead)
+            try:
+                while steps:
+                    step = steps[0]
+                    if isinstance(step, Push):
+                        self.push(step.values, step.targets)
+                        pushed |= dict.fromkeys(step.values)
+                        steps.popleft()
+                        continue
+                    if tell is not None:
+                        done = len(ran) + len(failing) + 1
+                        tell(f"Replaying {done} of {count}: In[{step.label}]")
+                    result = self._run(self._lifetime.ready(), step, watcher, remembered=False)
+                    steps.popleft()
+                    if result.ok:
+                        history.add(step)
+                        ran.append(step.label)
+                        continue
+                    if step in failed_before:
+                        history.leave_out(step)
+                    else:  # another replay may have more luck
+                        history.keep(step)
                     failed = failed or result
                     failing.append(step.label)
                     if not keep_going or not result.outcome.intact:
                         break
+            finally:
+                history.keep(*steps)
             not_run = sum(isinstance(step, Cell) for step in steps)
             self.replay = Replay(
                 tuple(ran),

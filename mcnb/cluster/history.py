@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from mcnb._text import plural
+from mcnb.errors import OptionError
 
 # The comment in a cell that no replay is to run again.
 NO_REPLAY = re.compile(r"^[ \t]*#[ \t]*mcnb:[ \t]*no-replay\b", re.MULTILINE)
@@ -88,7 +89,8 @@ class Replay:
         Example:
             >>> print(Replay(("1",), ("n",), ("4",), 2, ("2", "3")))
             1 cell ran again: In[1]. Restored variables: n. In[4] failed, and 2 cells after it did \
-not run. Left out, because they had failed before: In[2], In[3]
+not run. Left out, because they had failed before: In[2], In[3]. To run all, name them: %mcjax \
+restart --keep-going --replay In[1-4]
         """
         said = [f"{plural(len(self.ran), 'cell', 'cells')} ran again{_listed(self.ran)}"]
         if self.pushed:
@@ -98,7 +100,12 @@ not run. Left out, because they had failed before: In[2], In[3]
             said.append(f"{_named(self.failed)} failed{rest if self.not_run else ''}")
         if self.left_out:
             they = "it" if len(self.left_out) == 1 else "they"
-            said.append(f"Left out, because {they} had failed before{_listed(self.left_out)}")
+            left_out = f"Left out, because {they} had failed before{_listed(self.left_out)}"
+            if self.failed:
+                numbers = sorted(map(_number, (*self.ran, *self.failed, *self.left_out)))
+                named = f"In[{numbers[0][0]}-{numbers[-1][0]}]" if all(numbers) else "In[...]"
+                left_out += f". To run all, name them: %mcjax restart --keep-going --replay {named}"
+            said.append(left_out)
         if self.endless:
             its = "its computation" if len(self.endless) == 1 else "their computations"
             said.append(f"Left out, because {its} had to be ended{_listed(self.endless)}")
@@ -123,6 +130,11 @@ def _listed(labels: Sequence[str]) -> str:
 
 def _named(labels: Sequence[str]) -> str:
     return ", ".join(f"In[{label}]" for label in labels)
+
+
+def _number(label: str) -> tuple[int, ...]:
+    """Return a cell's number, for sorting."""
+    return tuple(int(part) for part in label.split(".") if part.isdecimal())
 
 
 def is_named(label: str, ranges: Sequence[tuple[int, int]]) -> bool:
@@ -161,7 +173,7 @@ class History:
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
-        self.left_out: list[str] = []
+        self.failed: list[Cell] = []
         self.endless: list[str] = []
         self.marked: list[str] = []
         self.replaced: list[str] = []
@@ -186,10 +198,14 @@ class History:
                 return
         self.steps.insert(place, step)
 
+    def keep(self, *steps: Step) -> None:
+        """Keep steps that succeeded before, and that a replay has not run, or not to the end."""
+        self.steps += steps
+
     def leave_out(self, cell: Cell) -> None:
         """Record a cell that failed."""
         self._forget_old()
-        self.left_out.append(cell.label)
+        self.failed.append(cell)
 
     def exclude(self, labels: Collection[str]) -> None:
         """Exclude cells that succeeded, but whose computations did not end and were aborted."""
@@ -200,27 +216,66 @@ class History:
     def _forget_old(self) -> None:
         if self._old:
             self.steps, self._old = [], False
-            self.left_out, self.endless, self.marked, self.replaced = [], [], [], []
+            self.failed, self.endless, self.marked, self.replaced = [], [], [], []
 
     def ahead(self, ranges: Sequence[tuple[int, int]] = ()) -> str:
         """Return the cells that a replay will run again, in words; `ranges` as for `is_named`."""
-        cells = [step.label for step in self.steps if isinstance(step, Cell)]
-        cells = [label for label in cells if is_named(label, ranges)]
+        cells = [step.label for step in self._chosen(ranges) if isinstance(step, Cell)]
         return f"{plural(len(cells), 'cell', 'cells')}{_listed(cells)}"
+
+    def left_out(self, ranges: Sequence[tuple[int, int]] = ()) -> list[str]:
+        """Return the cells that had failed, and that a replay of these ranges leaves out."""
+        return [one.label for one in self.failed if not (ranges and is_named(one.label, ranges))]
 
     def unnamed(self, ranges: Sequence[tuple[int, int]]) -> list[str]:
         """Return the cells that a replay of these ranges leaves out."""
         cells = [step.label for step in self.steps if isinstance(step, Cell)]
         return [label for label in cells if not is_named(label, ranges)]
 
+    def refuse(self, given: str, ranges: Sequence[tuple[int, int]]) -> None:
+        """Refuse numbers of cells that have not run.
+
+        Args:
+            given: The ranges as they were typed.
+            ranges: The ranges, as for `is_named`.
+
+        Raises:
+            OptionError: In one of the ranges, no cell has run.
+        """
+        cells = [one.label for one in (*self.steps, *self.failed) if isinstance(one, Cell)]
+        cells += [*self.endless, *self.marked, *self.replaced]
+        for first, last in ranges:
+            if not any(is_named(label, [(first, last)]) for label in cells):
+                which = f"In[{first}]" if first == last else f"In[{first}-{last}]"
+                have = _named(sorted(dict.fromkeys(cells), key=_number)) or "none"
+                raise OptionError(
+                    f"--replay {given}: {which} has not run on these processes. Cells that have: "
+                    f"{have}"
+                )
+
     def replayed(self, ranges: Sequence[tuple[int, int]] = ()) -> list[Step]:
         """Clear the history, and return its steps, to be added again as they succeed.
 
         Args:
-            ranges: The cells to return, as for `is_named`; variables that were set always are.
+            ranges: The cells to return, as for `is_named`; variables that were set always are. A
+                cell that failed is returned only if it is named.
         """
-        steps, self.steps, self._old = self.steps, [], False
-        return [one for one in steps if isinstance(one, Push) or is_named(one.label, ranges)]
+        steps = self._chosen(ranges)
+        self.failed = [one for one in self.failed if one not in steps]
+        self.steps, self._old = [], False
+        return steps
+
+    def _chosen(self, ranges: Sequence[tuple[int, int]]) -> list[Step]:
+        steps = [one for one in self.steps if isinstance(one, Push) or is_named(one.label, ranges)]
+        for cell in self.failed if ranges else ():
+            if is_named(cell.label, ranges):
+                after = (
+                    i
+                    for i, one in enumerate(steps)
+                    if isinstance(one, Cell) and _number(one.label) > _number(cell.label)
+                )
+                steps.insert(next(after, len(steps)), cell)
+        return steps
 
     def ended(self) -> None:
         """Record that the user ended the processes, and so deleted their variables."""

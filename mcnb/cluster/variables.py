@@ -51,14 +51,26 @@ def table(by_process: Mapping[int, Sequence[Variable]], count: int) -> str:
 
 
 def _alike(found: Mapping[int, Variable]) -> list[tuple[object, list[int]]]:
-    """Return the processes grouped by equal variables, the largest group first."""
-    fingerprints = {k: _fingerprint(variable) for k, variable in found.items()}
+    """Return the processes grouped by equal variables, the largest group first.
+
+    Of arrays, only slices are compared that all of the processes have: two may have other slices in
+    common with others than with each other.
+    """
+    common = set.intersection(*({*_digests(variable)} for variable in found.values()))
+    fingerprints = {
+        k: (
+            variable.type,
+            *((one.path, one.kind, one.text) for one in variable.leaves),
+            *(item for item in sorted(_digests(variable).items()) if item[0] in common),
+        )
+        for k, variable in found.items()
+    }
     return sorted(grouped(fingerprints), key=lambda group: (-len(group[1]), group[1]))
 
 
-def _fingerprint(variable: Variable) -> tuple[object, ...]:
-    # Two processes may have other slices of an array in common with others than with each other.
-    return (variable.type, *((one.path, one.kind, one.text) for one in variable.leaves))
+def _digests(variable: Variable) -> dict[str, str]:
+    """Return the digest of each slice of a variable, by the slice's name."""
+    return {part: text for leaf in variable.leaves for part, text in leaf.digests.items()}
 
 
 def _what(variable: Variable) -> str:
@@ -159,23 +171,27 @@ def difference(
         missing = name_processes(sorted(found.keys() - held.keys()), count)
         return f"{name} is not defined on {missing}"
     who = name_processes(sorted(held), count)
-    if len(_alike(held)) > 1:
-        path, texts = _first_unequal(held)
-        return _in_words(f"{name}{path}", texts, count)
-    digests = {
-        k: {part: text for leaf in v.leaves for part, text in leaf.digests.items()}
-        for k, v in held.items()
-    }
-    comparison = Comparison(digests, exact=True)
-    while comparison.question is not None:
-        for k, answer in ask(comparison.question).items():
-            comparison.hear(k, answer)
-    if comparison.found:
-        value = next(iter(comparison.found.values()))
-        path = next(iter(held.values())).leaves[value.argument].path
-        at = f" at {[*value.index]}" if value.index else ""
-        texts = {k: one.text for k, one in comparison.found.items()}
-        return _in_words(f"{name}{path}{at}", texts, count)
+    if said := _other_structure(name, held, count):
+        return said
+    unequal = _unequal(held)
+    first = ""
+    others = []
+    for i, at in enumerate(unequal):
+        path = next(iter(held.values())).leaves[at].path
+        said = _difference_of(f"{name}{path}", at, held, count, ask)
+        if first and said:
+            others.append(f"{name}{path}")
+        first = first or said
+        if len(others) == MOST_TOLD:
+            if left := len(unequal) - i - 1:
+                others.append(f"{left} more")
+            break
+    if others:
+        *most, last = others
+        listed = f"{', '.join(most)} and {last} differ" if most else f"{last} differs"
+        return f"{first}. {listed}, too"
+    if first:
+        return first
     one = next(iter(held.values()))
     unknown = _unknown(held)
     if unknown and unknown[0].path == "":
@@ -193,22 +209,52 @@ def difference(
     return f"{name} is the same on {who}, but not all of it can be compared: {listed}"
 
 
-def _first_unequal(held: Mapping[int, Variable]) -> tuple[str, dict[int, str]]:
-    """Return the path of the first leaf that is not alike, and what is there on each process."""
+def _other_structure(name: str, held: Mapping[int, Variable], count: int) -> str:
+    """Return where types or the structures of PyTrees differ, in words; empty if they do not."""
     if len({variable.type for variable in held.values()}) > 1:
-        return "", {k: _what(variable) for k, variable in held.items()}
-    longest = max(len(variable.leaves) for variable in held.values())
-    for at in range(longest):
+        return _in_words(name, {k: _what(variable) for k, variable in held.items()}, count)
+    for at in range(max(len(variable.leaves) for variable in held.values())):
         leaves = {k: v.leaves[at] if at < len(v.leaves) else None for k, v in held.items()}
-        paths = {leaf and leaf.path for leaf in leaves.values()}
-        if len(paths) > 1:
-            return "", {k: f"{leaf.path} next" if leaf else "no more" for k, leaf in leaves.items()}
-        told = {k: f"{leaf.kind} {leaf.text}".rstrip() for k, leaf in leaves.items() if leaf}
-        if len({*told.values()}) > 1:
-            kinds = {leaf.kind for leaf in leaves.values() if leaf}
-            texts = {k: leaf.text for k, leaf in leaves.items() if leaf}
-            return next(iter(paths)) or "", texts if len(kinds) == 1 else told
-    raise AssertionError("the variables are alike")
+        if len({leaf and leaf.path for leaf in leaves.values()}) > 1:
+            texts = {k: f"{leaf.path} next" if leaf else "no more" for k, leaf in leaves.items()}
+            return _in_words(name, texts, count)
+    return ""
+
+
+def _unequal(held: Mapping[int, Variable]) -> list[int]:
+    """Return the positions of the leaves that differ between processes, which all have."""
+    parts = {int(part.partition(" ")[0]) for part in differing_parts(held)}
+    by_position = enumerate(zip(*(variable.leaves for variable in held.values()), strict=True))
+    return [
+        at
+        for at, leaves in by_position
+        if at in parts or len({(leaf.kind, leaf.text) for leaf in leaves}) > 1
+    ]
+
+
+def _difference_of(
+    what: str,
+    at: int,
+    held: Mapping[int, Variable],
+    count: int,
+    ask: Callable[[Question], Mapping[int, Message]],
+) -> str:
+    """Return where a leaf differs between processes, in words; empty if it does not."""
+    leaves = {k: variable.leaves[at] for k, variable in held.items()}
+    texts = {k: leaf.text for k, leaf in leaves.items()}
+    if len({leaf.kind for leaf in leaves.values()}) > 1:
+        texts = {k: f"{leaf.kind} {leaf.text}".rstrip() for k, leaf in leaves.items()}
+    if len({*texts.values()}) > 1:
+        return _in_words(what, texts, count)
+    comparison = Comparison({k: leaf.digests for k, leaf in leaves.items()}, exact=True)
+    while comparison.question is not None:
+        for k, answer in ask(comparison.question).items():
+            comparison.hear(k, answer)
+    if not comparison.found:
+        return ""
+    index = next(iter(comparison.found.values())).index
+    texts = {k: one.text for k, one in comparison.found.items()}
+    return _in_words(f"{what} at {[*index]}" if index else what, texts, count)
 
 
 def _in_words(what: str, texts: Mapping[int, str], count: int) -> str:

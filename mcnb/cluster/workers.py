@@ -27,7 +27,7 @@ from mcnb.launchers.exits import (
 from mcnb.lockstep.messages import exit_text
 from mcnb.lockstep.model import ProcessExit
 from mcnb.lockstep.server import Server, Waits
-from mcnb.messages import Healed, Pause, ProcessError, Progress, Stack
+from mcnb.messages import Healed, Pause, ProcessError, Progress, Stack, unreadable
 from mcnb.options import Options
 from mcnb.worker.capture import LastOutput, read_crash_log
 from mcnb.worker.gpus import share
@@ -281,6 +281,8 @@ class WorkerClient:
             self.where = [found[i] for i in order]
 
     def _new_client(self, clock: RunningClock) -> Any:
+        from mcnb._ipyparallel.calls import describe_unreadable
+
         for tries_left in reversed(range(CONNECT_TRIES)):
             # Hold the lock, so that the controller is not ended meanwhile: that would cost 10 s.
             with self._turn:
@@ -293,6 +295,12 @@ class WorkerClient:
                 else:
                     break
             self._check(clock, "start")
+        describe_unreadable(
+            self._client,
+            lambda error: unreadable(
+                error, "in the notebook kernel", "in a cell of the notebook kernel"
+            ),
+        )
         return self._client
 
     def _check_open(self) -> None:

@@ -55,6 +55,9 @@ function render({ model, el }) {
     const here = place(el);
     if (here) runNext(here);
   };
+  form.addEventListener("input", () => {
+    model.send({ chosen: new FormData(form).get("answer") });
+  });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     asked = true;

@@ -6,6 +6,7 @@ is text, and `mcnb.predict("01.a", 2)` answers it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ class _Form:
 
     def __init__(self, name: str, asked: Prediction, shell: Any) -> None:
         self.name = name
-        self.locked = ""
+        self.locked = self._chosen = ""
         self._asked = asked
         self._shell = shell
         self._before = _newest()
@@ -79,6 +80,10 @@ class _Form:
     def _hear(self, content: dict[str, Any]) -> None:
         if self.locked or self._widget is None:
             return
+        if "chosen" in content:  # it counts, should the next cell be run without the button
+            with contextlib.suppress(OptionError):
+                self._chosen = self._asked.accept(content["chosen"])
+            return
         try:
             self.locked = self._asked.accept(content.get("answer", ""))
         except OptionError as error:
@@ -94,7 +99,7 @@ class _Form:
             return
         shown = self._asked.answer_in(self._before.text())
         if shown is not None:
-            self.end(outcome_text(self.locked, shown))
+            self.end(outcome_text(self.locked or self._chosen, shown))
 
     def end(self, text: str) -> None:
         """Leave a text in place of the form."""

@@ -151,8 +151,8 @@ _NO_SHARD = (
     "shards in every process, make a mesh of all devices"
 )
 _EXPLICIT = (
-    "; or let the compiler choose, by a mesh whose axes are not explicit, as those of make_mesh "
-    "are since JAX 0.9: jax.make_mesh(shape, names, axis_types=(jax.sharding.AxisType.Auto,) * "
+    "; or let the compiler choose, by a mesh with Auto axes (since JAX 0.9, make_mesh makes "
+    "Explicit ones): jax.make_mesh(shape, names, axis_types=(jax.sharding.AxisType.Auto,) * "
     "len(names))"
 )
 RULES = (

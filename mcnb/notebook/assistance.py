@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -11,6 +11,7 @@ from IPython.core import completer
 from IPython.utils.tokenutil import token_at_cursor
 
 from mcnb.cluster import cluster as clusters
+from mcnb.notebook.suggestions import Suggestions, suggestions
 from mcnb.worker.introspection import complete, describe
 
 # Google Colab has IPython 7, which passes a matcher no more than a word.
@@ -61,11 +62,17 @@ class Assistance:
         shell: The notebook kernel's shell.
         first_process: Returns the first process of a cell, given the text after `%%mcjax`.
         is_implied: Returns whether a cell without `%%mcjax` runs on the processes.
+        commands: The commands of `%mcjax`.
     """
 
     def __init__(
-        self, shell: Any, first_process: Callable[[str], int], is_implied: Callable[[str], bool]
+        self,
+        shell: Any,
+        first_process: Callable[[str], int],
+        is_implied: Callable[[str], bool],
+        commands: Collection[str] = (),
     ) -> None:
+        self._commands = commands
         self._shell = shell
         self._first_process = first_process
         self._is_implied = is_implied
@@ -91,9 +98,15 @@ class Assistance:
     @_matcher(identifier="mcnb.names", priority=1000)
     def names(self, context: Any) -> dict[str, Any]:
         """Return the completions at the cursor, as a matcher of IPython's."""
-        before = context.full_text.split("\n")[: context.cursor_line]
+        lines = context.full_text.split("\n")
+        before = lines[: context.cursor_line]
         cursor = sum(len(line) + 1 for line in before) + context.cursor_position
         body = self._body_of(context.full_text)
+        if body is None or cursor < body.start:
+            line = lines[context.cursor_line][: context.cursor_position]
+            offered = suggestions(line, self._commands, self._shell.user_ns)
+            if offered is not None and not offered.files:
+                return self._offer(offered)
         found = None
         if body is not None and cursor >= body.start:
             cursor -= body.start
@@ -103,6 +116,22 @@ class Assistance:
         return {
             "completions": [completer.SimpleCompletion(o.text, type=o.kind) for o in found],
             "matched_fragment": body.source[found[0].start : cursor],
+            "suppress": True,
+            "ordered": True,
+        }
+
+    def _offer(self, offered: Suggestions) -> dict[str, Any]:
+        """Return what may follow in a line of the magics, as a matcher of IPython's."""
+        fragment, found = offered.fragment, [completer.SimpleCompletion(w) for w in offered.words]
+        if offered.expression:
+            expression = offered.expression
+            body = Body("", 0, expression)
+            answer = self._ask(body, complete, expression, len(expression)) or ()
+            found = [completer.SimpleCompletion(one.text, type=one.kind) for one in answer]
+            fragment = expression[answer[0].start :] if answer else fragment
+        return {
+            "completions": found,
+            "matched_fragment": fragment,
             "suppress": True,
             "ordered": True,
         }

@@ -144,7 +144,9 @@ def _place(pending: Pending, k: int, now: float) -> str:
     progress = pending.progress(k)
     where = "" if progress.line is None else f"line {progress.line}"
     if progress.waits_s:
-        return f"waiting for {progress.waits_s:.0f} s inside JAX{where and ', '}{where}"
+        # Of native code that a line calls, it is not known whether it is JAX's.
+        inside = "inside JAX" if progress.inside_jax else "in native code"
+        return f"waiting for {progress.waits_s:.0f} s {inside}{where and ', '}{where}"
     return where
 
 

@@ -59,6 +59,7 @@ _T = TypeVar("_T")
 # How many frames above a line magic that of the cell is, whose variables IPython puts into lines.
 _CELL_FRAME = 2
 _A_STEP = "the number of a step"
+HELP = ("--help", "-h", "help")
 _IMPORTS_JAX = re.compile(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
 
 
@@ -89,7 +90,7 @@ class McjaxMagics(Magics):
         # The number in the prompt of the running cell. execution_count can't be used: newer
         # versions of IPython increment it before the cell.
         self.number = max(int(shell.displayhook.prompt_count), 1)
-        self.assistance = Assistance(shell, first_process, self._is_implied)
+        self.assistance = Assistance(shell, first_process, self._is_implied, self._commands)
         # Whether cells without a magic run on the processes, and whether the running cell is one.
         self.auto = False
         self._implied = False
@@ -190,6 +191,9 @@ class McjaxMagics(Magics):
         Example:
           %mcjax start -n 4 -d 2
         """
+        if line.strip() in HELP:
+            self.shell.run_line_magic("pinfo", "%mcjax")
+            return
         parser = line_parser()
         if not line.lstrip().startswith(EXPRESSIONS):
             line = self.shell.var_expand(line, _CELL_FRAME)
@@ -440,9 +444,12 @@ class McjaxMagics(Magics):
         names = _names(PULL, args.operand)
         cluster = clusters.current_cluster()
         values = {name: cluster.pull(name) for name in names}
-        self.shell.user_ns.update(values)
         for name in names:
-            print(f"{name}: a dictionary with the value on each process, such as {name}[0]")
+            instead = ". It replaces what it was here before" * (name in self.shell.user_ns)
+            print(
+                f"{name}: a dictionary with the value on each process, such as {name}[0]{instead}"
+            )
+        self.shell.user_ns.update(values)
 
     def _timeline(self, args: Any) -> None:
         given = {"--step": args.step, "--from": getattr(args, "from"), "--to": args.to}
@@ -607,7 +614,10 @@ def _names(command: str, given: str) -> list[str]:
         )
     for name in names:
         if not name.isidentifier():
-            raise OptionError(f"%mcjax {command} {given}: {name} is not the name of a variable")
+            value = f". Its value: mcnb.current_cluster().pull({name!r})" * (command == PULL)
+            raise OptionError(
+                f"%mcjax {command} {given}: {name} is not the name of a variable{value}"
+            )
     return names
 
 

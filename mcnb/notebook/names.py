@@ -60,7 +60,7 @@ def hint_on_name(
     if name in notebook:
         return (
             f"Hint: {name} is defined in the notebook kernel, but not on these processes. Define "
-            "it in a cell that begins with %%mcjax"
+            f"it in a cell that begins with %%mcjax, or copy it: %mcjax push {name}"
         )
     run = f"first run the %%mcjax cell that defines {name}"
     close = {error.close for error in errors.values()}

@@ -21,7 +21,7 @@ from traitlets import Type
 
 from mcnb._ipyparallel.engine import Engine, Kernel, adopt_engine, publish_data
 from mcnb.errors import LockstepError
-from mcnb.messages import STREAMS, Stack, Stream
+from mcnb.messages import STREAMS, ProcessError, Stack, Stream, unreadable
 from mcnb.worker import signals
 from mcnb.worker.breakpoints import Breakpoints
 from mcnb.worker.capture import CrashLog, NativeOutput, Record, RecordedStream
@@ -54,6 +54,19 @@ class WorkerKernel(Kernel):
     def describe(self, error: BaseException) -> Any:
         """Return a description of an error."""
         return describe_error(error, "")
+
+    def describe_unsendable(self, error: BaseException) -> Any:
+        """Return a description of why a result can't be sent."""
+        if isinstance(error, KeyboardInterrupt):
+            return self.describe(error)
+        return ProcessError.refusal(
+            f"This value can't be sent to the notebook kernel: {error}. Pull a part of it that can "
+            "be sent, such as an array, a number or a text"
+        )
+
+    def describe_unreadable(self, error: Exception) -> Any:
+        """Return a description of why the arguments of a call can't be read here."""
+        return unreadable(error, "on this process", "in a cell that begins with %%mcjax")
 
 
 class WorkerEngine(Engine):

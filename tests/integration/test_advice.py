@@ -40,8 +40,8 @@ FEWER = (
 )
 READ = "if h.sharding.addressable_devices: print(multihost_utils.process_allgather(h, tiled=True))"
 AUTO = (
-    "; or let the compiler choose, by a mesh whose axes are not explicit, as those of make_mesh "
-    "are since JAX 0.9: jax.make_mesh(shape, names, axis_types=(jax.sharding.AxisType.Auto,) * "
+    "; or let the compiler choose, by a mesh with Auto axes (since JAX 0.9, make_mesh makes "
+    "Explicit ones): jax.make_mesh(shape, names, axis_types=(jax.sharding.AxisType.Auto,) * "
     "len(names))"
 )
 DEVICES = (

@@ -77,6 +77,22 @@ def test_names_of_the_processes_are_completed(prepared_notebook: Notebook) -> No
     assert mcnb.current_cluster().last is before
 
 
+def test_what_may_follow_a_magic(prepared_notebook: Notebook) -> None:
+    """Nothing of IPython's is offered beside it."""
+    prepared_notebook.shell.user_ns["params_of_the_kernel"] = 1
+    for typed, completed in {
+        "%mcjax comp": ["%mcjax compare"],
+        "%mcjax restart --": ["%mcjax restart --keep-going", "%mcjax restart --replay"],
+        "%mcjax auto ": ["%mcjax auto off", "%mcjax auto on"],
+        "%mcjax compare para": ["%mcjax compare params"],
+        "%mcjax compare params['w'].sharding.sp": ["%mcjax compare params['w'].sharding.spec"],
+        "%mcjax pull only_on": [],
+        "%mcjax push params_": ["%mcjax push params_of_the_kernel"],
+        "%%mcjax --unch": ["%%mcjax --unchecked"],
+    }.items():
+        assert sorted(completions(prepared_notebook, typed)) == completed, typed
+
+
 @pytest.mark.usefixtures("prepared_notebook")
 def test_arrays_are_described() -> None:
     shell = SimpleNamespace(enable_html_pager=True)

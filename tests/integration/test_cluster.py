@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import numpy as np
@@ -207,10 +208,48 @@ x = jax.jit(lambda: jnp.arange(8), out_shardings=NamedSharding(mesh, P("i")))()
     )
     with pytest.raises(mcnb.CellError) as unsendable:
         cluster.pull("lambda: 1 + (yield)" if False else "open('/dev/null')")
-    assert str(unsendable.value).startswith("all 4 processes raised TypeError: cannot pickle")
+    assert str(unsendable.value) == (
+        "all 4 processes raised CellError: This value can't be sent to the notebook kernel: cannot "
+        "pickle '_io.TextIOWrapper' object. Pull a part of it that can be sent, such as an array, "
+        "a number or a text"
+    )
     with pytest.raises(mcnb.CellError) as bad_name:
         cluster.push({"not a name": 1})
     assert str(bad_name.value) == "'not a name' is not a valid variable name"
+
+
+class Config:
+    """A class of the notebook kernel, which the processes do not have."""
+
+
+def test_classes_that_only_one_side_has(
+    cluster: mcnb.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The value is refused at once; the processes and their variables stay."""
+    # As it is after the start; another test may have emptied the namespace.
+    cluster.run("__name__ = '__main__'").raise_for_errors()
+    cluster.run("class Setting: pass\nsetting, kept = Setting(), 7").raise_for_errors()
+    with pytest.raises(mcnb.CellError) as unreadable:
+        cluster.pull("setting")
+    assert str(unreadable.value) == (
+        "all 4 processes raised CellError: A value can't be read in the notebook kernel, because "
+        "its class Setting is not defined there. Define it in a cell of the notebook kernel, too"
+    )
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(Config, "__module__", "__main__")
+    monkeypatch.setattr(main, "Config", Config, raising=False)
+    with pytest.raises(mcnb.CellError) as refused:
+        cluster.push({"config": Config()})
+    assert str(refused.value) == (
+        "all 4 processes raised CellError: A value can't be read on this process, because its "
+        "class Config is not defined there. Define it in a cell that begins with %%mcjax, too"
+    )
+    assert cluster.pull("kept") == dict.fromkeys(range(4), 7)
+    # With the class on both sides, it works.
+    cluster.run("class Config: pass").raise_for_errors()
+    cluster.push({"config": Config()})
+    assert cluster.run("type(config).__name__").text() == "[all 4] 'Config'\n"
+    assert type(cluster.pull("config")[0]) is Config
 
 
 def test_status_and_repr(cluster: mcnb.Cluster) -> None:

@@ -93,7 +93,7 @@ def test_a_name_that_the_processes_do_not_know(notebook: Notebook) -> None:
     shown = without_escapes(notebook.run("%%mcjax\nonly_here").stdout).splitlines()
     assert " ".join(shown[-2:]) == (
         "Hint: only_here is defined in the notebook kernel, but not on these processes. Define it "
-        "in a cell that begins with %%mcjax"
+        "in a cell that begins with %%mcjax, or copy it: %mcjax push only_here"
     )
     one = "%%mcjax\nimport jax\nif jax.process_index() == 1: nobody_made_me"
     assert last(one) == "NameError: name 'nobody_made_me' is not defined"
@@ -234,7 +234,7 @@ def test_the_live_view_says_who_runs_since_when() -> None:
         "Processes 0-2 have been running for 12 s",
         "[0] line 3",
         "[1] waiting for 4 s in sum, line 4, until processes 0,2 reach it",
-        "[2] waiting for 2 s inside JAX, line 5",
+        "[2] waiting for 2 s in native code, line 5",
     ]
 
 

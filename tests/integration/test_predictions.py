@@ -130,6 +130,8 @@ def test_forms_in_jupyterlab(theme: str, tmp_path: Path) -> None:
             '%%mcjax\nimport jax\nprint("there are", jax.process_count(), "processes")',
             'mcnb.predict("03.f")',
             SHOWS_BYTES,
+            'mcnb.predict("03.e")',
+            '%%mcjax\nprint("each part lies on 2 devices")',
         )
         opened.open("form.ipynb")
         page.click(".jp-CodeCell >> nth=0 >> .jp-InputArea-editor")
@@ -152,5 +154,13 @@ def test_forms_in_jupyterlab(theme: str, tmp_path: Path) -> None:
         page.keyboard.press("Enter")
         page.wait_for_selector("text=/Your prediction: 64\\s+The cell shows: +128/")
         page.wait_for_selector(".jp-CodeCell >> nth=4 >> text=[all 4] of 128 B on each")
+        # What was chosen counts without the button, too.
+        page.keyboard.press("Escape")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Shift+Enter")
+        page.click(".mcnb-form >> text=Two, on each of two processes")
+        page.click(".jp-CodeCell >> nth=6 >> .jp-InputArea-editor")
+        page.keyboard.press("Shift+Enter")
+        page.wait_for_selector("text=Your prediction is right: Two, on each of two processes")
         page.wait_for_selector(IDLE)
         opened.keep(f"form_{theme}_compared")

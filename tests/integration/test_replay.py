@@ -76,6 +76,25 @@ def test_a_replay_stops_at_the_first_that_fails(fresh: mcnb.Cluster, tmp_path: o
         r"run",
         str(fresh.replay),
     )
+    # Neither the one that failed nor those after it are lost for the next replay.
+    fresh.run(f"import os; os.remove({gone!r} + '2')", processes=0).raise_for_errors()
+    assert fresh.replayable.startswith("6 cells: ")
+
+
+def test_cells_are_named(fresh: mcnb.Cluster) -> None:
+    """One that had failed runs again if it is named, and one that never ran is refused."""
+    fresh.run("made.append('one'); 1 / zero", label="7")
+    fresh.run("zero = 1", label="8").raise_for_errors()
+    before = fresh.pull("made")
+    with pytest.raises(mcnb.OptionError) as raised:
+        fresh.restart(replay="In[99]")
+    assert "--replay In[99]: In[99] has not run on these processes. Cells that have: " in str(
+        raised.value
+    )
+    assert fresh.pull("made") == before
+    failed = fresh.restart(replay="In[7-8]", keep_going=True)
+    assert failed is not None
+    assert re.match(r"1 cell ran again: In\[8\]\. In\[7\] failed", str(fresh.replay))
 
 
 def test_what_ran_before_a_death_is_replayed(fresh: mcnb.Cluster) -> None:

@@ -434,6 +434,17 @@ def test_programs_that_never_joined(tmp_path: Path) -> None:
         "mcnb run: train.py never called jax.distributed.initialize(), so its 3 processes ran "
         "independently"
     ]
+    # What fails for want of the other processes' devices is told so, too.
+    code, _, err = run(tmp_path, "import jax\njax.make_mesh((jax.device_count() + 1,), ('x',))\n")
+    assert code == 1
+    assert err[-2].startswith("mcnb run: all 3 processes raised ValueError: Number of devices ")
+    assert err[-1] == (
+        "mcnb run: train.py never called jax.distributed.initialize(), so its 3 processes ran "
+        "independently"
+    )
+    # One that did not come to its call is not.
+    code, _, err = run(tmp_path, "import jax\n1 / 0\njax.distributed.initialize()\n")
+    assert err[-1].startswith("mcnb run: all 3 processes raised ZeroDivisionError: ")
 
 
 def test_a_program_that_contradicts_who_it_is(tmp_path: Path) -> None:

@@ -275,14 +275,14 @@ def test_a_cell_that_ctrl_c_ended_is_neither_history_nor_a_failure(
     with pytest.raises(KeyboardInterrupt):
         cluster.run("a")
     assert cluster.last is not None
-    assert (cluster.replayable, cluster._history.left_out) == ("0 cells", [])
+    assert (cluster.replayable, cluster._history.left_out()) == ("0 cells", [])
 
 
 def test_code_of_mcnbs_own_is_not_remembered(cluster: Cluster) -> None:
     last = cluster.run("a")
     assert cluster.examine("fails", timeout=1.0).errors
     assert (cluster.last, cluster.replayable) == (last, "1 cell: In[1]")
-    assert cluster._history.left_out == []
+    assert cluster._history.left_out() == []
 
 
 def test_values_are_pulled_and_pushed_by_process(cluster: Cluster, ran: list[Any]) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcnb.cluster.history import Cell, History, Push, Replay, Step
+from mcnb.errors import OptionError
 
 FIRST = Cell("n = 3", (0, 1), "1")
 SECOND = Push({"m": 4}, (0,))
@@ -173,7 +174,7 @@ def test_a_cell_that_fails_after_a_restart_forgets_what_came_before() -> None:
     history.leave_out(FIRST)
     history.ended()
     history.leave_out(THIRD)
-    assert (history.steps, history.left_out) == ([], ["2"])
+    assert (history.steps, history.left_out()) == ([], ["2"])
 
 
 def test_a_replay_remembers_which_cells_had_failed() -> None:
@@ -182,7 +183,52 @@ def test_a_replay_remembers_which_cells_had_failed() -> None:
     history.ended()
     for step in history.replayed():
         history.add(step)
-    assert (history.steps, history.left_out) == ([FIRST], ["2"])
+    assert (history.steps, history.left_out()) == ([FIRST], ["2"])
+
+
+def test_a_cell_that_failed_is_replayed_if_it_is_named() -> None:
+    history = of(FIRST, Cell("m = 1", (0,), "3"))
+    history.leave_out(THIRD)
+    assert history.ahead([(1, 3)]) == "3 cells: In[1], In[2], In[3]"
+    assert history.left_out([(1, 3)]) == []
+    assert history.left_out([(1, 1)]) == ["2"]
+    assert history.replayed([(2, 2)]) == [THIRD]
+    assert history.failed == []
+
+
+def test_what_a_replay_did_not_run_can_be_replayed_again() -> None:
+    history = of(FIRST, SECOND, THIRD)
+    history.ended()
+    first, *rest = history.replayed()
+    history.add(first)
+    history.keep(*rest)
+    assert history.replayed() == [FIRST, SECOND, THIRD]
+
+
+def test_cells_that_have_not_run_are_refused() -> None:
+    history = of(FIRST, THIRD, Cell("# mcnb: no-replay", (0,), "12"))
+    history.leave_out(Cell("1 / 0", (0,), "10"))
+    history.refuse("True", ())
+    history.refuse("In[2-9],In[10],In[12]", [(2, 9), (10, 10), (12, 12)])
+    for ranges, named in (([(1, 1), (99, 99)], "In[99]"), ([(3, 9)], "In[3-9]")):
+        with pytest.raises(OptionError) as raised:
+            history.refuse("...", ranges)
+        assert str(raised.value) == (
+            f"--replay ...: {named} has not run on these processes. Cells that have: In[1], In[2], "
+            "In[10], In[12]"
+        )
+    with pytest.raises(OptionError) as raised:
+        History().refuse("In[1]", [(1, 1)])
+    assert str(raised.value) == (
+        "--replay In[1]: In[1] has not run on these processes. Cells that have: none"
+    )
+
+
+def test_how_to_run_cells_that_had_failed() -> None:
+    assert str(Replay((), failed=("3",), left_out=("2",))) == (
+        "0 cells ran again. In[3] failed. Left out, because it had failed before: In[2]. To run "
+        "all, name them: %mcjax restart --keep-going --replay In[2-3]"
+    )
 
 
 def test_only_cells_are_announced_for_a_replay() -> None:

@@ -328,6 +328,7 @@ class Engines(dict[int, Any]):
     def __init__(self, *ids: int) -> None:
         super().__init__({k: SimpleNamespace(targets=k) for k in ids})
         self.ids = list(ids)
+        self._queue_handlers: dict[str, Any] = {"apply_reply": None}
 
 
 class Located(WorkerClient):

@@ -38,6 +38,14 @@ MIXED = tree(
     array([1]).leaves[0],
     *(Leaf(f"['{name}']", "Mine") for name in "xyz"),
 )
+
+
+def pair(number: int, element: int) -> Variable:
+    """Return a PyTree of an array and a number."""
+    w = array([element]).leaves[0]
+    return tree(replace(w, path="['w']"), Leaf("['s']", "int", str(number)))
+
+
 LARGE = replace(array([1, 2, 3]), sampled=True)
 
 
@@ -61,6 +69,9 @@ def agreement(*found: Variable | None) -> str:
         ((one("1"), one("2")), "different on each"),
         ((one("1"), one("2"), one("2"), one("1")), "differs: 0,3 | 1,2"),
         ((one("1"), one("1", kind="bool"), one("1")), "differs on 1"),
+        # By a number on two of them, and by an array on one of these.
+        ((pair(5, 1), pair(5, 1), pair(6, 2), pair(6, 1)), "differs on 2,3"),
+        ((pair(5, 1), pair(5, 2), pair(6, 2), pair(6, 1)), "different on each"),
         ((one("1"), None, one("1")), "only on 0,2"),
         ((array([1, 2, 3]), array([1, 2, 4]), array([1, 2, 3])), "differs on 1"),
         ((array([1]), array([2]), array([3])), "different on each"),
@@ -190,3 +201,31 @@ def test_the_first_element_that_differs(values: list[list[int]], said: str) -> N
 
     found = {k: array(value) for k, value in held.items()}
     assert difference("v", found, len(values), ask) == said
+
+
+def test_all_differences_are_told() -> None:
+    pairs = {k: (5 + (k > 1), 1 + (k == 2)) for k in range(4)}
+
+    def ask(question: Question) -> dict[int, Message]:
+        assert question.name == "0"
+        each = {k: np.array([pairs[k][1]], np.int32) for k in question.processes}
+        if question.blocks is None:
+            return {k: ["int32", [1], [digest(value)]] for k, value in each.items()}
+        return {k: ["int32", [1], [value.tobytes().hex()]] for k, value in each.items()}
+
+    assert difference("v", {k: pair(*both) for k, both in pairs.items()}, 4, ask) == (
+        "v['w'] at [0] differs: 1 on processes 0,1,3 and 2 on process 2. v['s'] differs, too"
+    )
+
+
+def test_of_many_differences_some_are_named() -> None:
+    def numbers(count: int, value: int) -> Variable:
+        return tree(*(Leaf(f"[{i}]", "int", str(value)) for i in range(count)), type="list")
+
+    first = "v[0] differs: 1 on process 0 and 2 on process 1"
+    assert difference("v", {0: numbers(3, 1), 1: numbers(3, 2)}, 2, nobody) == (
+        f"{first}. v[1] and v[2] differ, too"
+    )
+    assert difference("v", {0: numbers(9, 1), 1: numbers(9, 2)}, 2, nobody) == (
+        f"{first}. v[1], v[2], v[3] and 5 more differ, too"
+    )

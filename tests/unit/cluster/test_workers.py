@@ -49,6 +49,7 @@ class Client(dict[int, Any]):
         super().__init__({k: SimpleNamespace(targets=k) for k in ids})
         self.ids = ids
         self.closed = False
+        self._queue_handlers: dict[str, Any] = {"apply_reply": None}
 
     def close(self) -> None:
         self.closed = True

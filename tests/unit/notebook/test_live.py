@@ -174,14 +174,16 @@ def test_where_each_process_is() -> None:
         {
             0: Progress(line=12),
             3: Progress(line=12),
-            10: Progress(waits_s=3.2),
+            10: Progress(waits_s=3.2, inside_jax=True),
             11: Progress(),
+            12: Progress(line=4, waits_s=1.0),  # such as for a lock
         }
     )
     assert progress_lines(pending, 161.2, 16) == [
-        "Processes 0,3,10,11 have been running for 61 s",
+        "Processes 0,3,10-12 have been running for 61 s",
         "[0,3] line 12",
         "[10]  waiting for 3 s inside JAX",
+        "[12]  waiting for 1 s in native code, line 4",
     ]
 
 

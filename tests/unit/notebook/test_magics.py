@@ -429,7 +429,11 @@ def test_variables_are_copied(magics: McjaxMagics, cluster: FakeCluster, capsys:
             "pull",
             "%mcjax pull: the variable's name is missing. For example: %mcjax pull params",
         ),
-        ("pull a b.c", "%mcjax pull a b.c: b.c is not the name of a variable"),
+        (
+            "pull a b.c",
+            "%mcjax pull a b.c: b.c is not the name of a variable. Its value: "
+            "mcnb.current_cluster().pull('b.c')",
+        ),
         ("push nobody", "%mcjax push nobody: nobody is not defined in the notebook kernel"),
     ],
 )

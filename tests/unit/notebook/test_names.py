@@ -14,7 +14,7 @@ UNKNOWN = ProcessError("NameError", "name 'x' is not defined", 2, "", "x")
 RUN_FIRST = "Hint: first run the %%mcjax cell that defines x"
 IN_THE_KERNEL = (
     "Hint: x is defined in the notebook kernel, but not on these processes. Define it in a cell "
-    "that begins with %%mcjax"
+    "that begins with %%mcjax, or copy it: %mcjax push x"
 )
 ASSIGN = (
     "Assign it on all processes: under no condition that depends on the process, and in a cell "

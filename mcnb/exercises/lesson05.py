@@ -214,7 +214,7 @@ PREDICTIONS = {
         {
             "It hangs": "processes hung until mcnb aborted",
             "A process crashes": "was killed by",
-            "It prints numbers, which may be wrong": "they ran and exchanged data",
+            "It prints numbers, which may be wrong": "they ran and",
             "It prints the right numbers": None,
         },
     ),

@@ -369,6 +369,7 @@ def test_magics_of_the_pages(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "training.ipynb").write_text(json.dumps(NOTEBOOK))
+    monkeypatch.setattr(empty_notebook.shell, "execution_count", 1)  # some cells name others
     for cell, pattern in SESSION:
         typed[:] = re.findall(r"\(pdb\\\) (.*?)\\n", pattern)
         result = empty_notebook.run(cell)

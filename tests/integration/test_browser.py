@@ -226,7 +226,7 @@ def test_names_of_the_processes_are_offered_in_jupyterlab(tmp_path: Path) -> Non
         page.keyboard.press("Escape")
         page.keyboard.press("Backspace")
         page.keyboard.press("Shift+Tab")
-        page.wait_for_selector(".jp-Tooltip >> text=8 devices of 4 processes")
+        page.wait_for_selector(".jp-Tooltip >> text=8, of 4 processes")
         page.screenshot(path=SCREENSHOTS / "tooltip.png")
 
 

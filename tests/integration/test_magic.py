@@ -91,7 +91,7 @@ def test_a_name_that_the_processes_do_not_know(notebook: Notebook) -> None:
     )
     notebook.run("only_here = 1")
     shown = without_escapes(notebook.run("%%mcjax\nonly_here").stdout).splitlines()
-    assert " ".join(shown[-2:]) == (
+    assert " ".join(shown[-3:]) == (
         "Hint: only_here is defined in the notebook kernel, but not on these processes. Define it "
         "in a cell that begins with %%mcjax, or copy it: %mcjax push only_here"
     )

@@ -87,7 +87,10 @@ def test_a_table_of_variables(prepared_cluster: mcnb.Cluster, notebook: Notebook
 def test_variables_are_copied(prepared_cluster: mcnb.Cluster, notebook: Notebook) -> None:
     notebook.run("batch = [1, 2]\n%mcjax push batch")
     assert notebook.run("%%mcjax\nbatch.append(k)").success
-    said = "batch: a dictionary with the value on each process, such as batch[0]\n"
+    said = (
+        "batch: a dictionary with the value on each process, such as batch[0]. It replaces what it "
+        "was here before\n"
+    )
     assert notebook.run("%mcjax pull batch").stdout == said
     assert notebook.run("print(batch)").stdout == f"{ {k: [1, 2, k] for k in range(4)} }\n"
     notebook.run("%%mcjax\nprint('said once')")

@@ -9,7 +9,7 @@ from mcnb.lockstep.comparison import Comparison, Question
 from mcnb.lockstep.wire import Message
 from mcnb.messages import Leaf, Variable
 
-TITLES = ("name", "what it is", "bytes per device", "on the processes")
+TITLES = ("name", "on the processes", "bytes per device", "what it is")
 # The most columns of the texts in a table, and of a value in a sentence.
 WIDEST = 60
 # The most values of a PyTree that a sentence names.
@@ -28,8 +28,8 @@ def table(by_process: Mapping[int, Sequence[Variable]], count: int) -> str:
         >>> from mcnb.messages import Leaf
         >>> found = {k: [Variable("n", "int", (Leaf("", "int", str(k // 3)),))] for k in range(4)}
         >>> print(table(found, 4))
-        name  what it is  bytes per device  on the processes
-        n     int 0                         differs on 3
+        name  on the processes  bytes per device  what it is
+        n     differs on 3                        int 0
     """
     named: dict[str, dict[int, Variable]] = {}
     for k, variables in by_process.items():
@@ -41,12 +41,13 @@ def table(by_process: Mapping[int, Sequence[Variable]], count: int) -> str:
     for name, found in sorted(named.items()):
         one = found[_alike(found)[0][1][0]]
         agreement = _agreement(found, [*by_process], count)
-        rows.append((name, _what(one), f"{one.bytes:,}" if one.bytes else "", agreement))
+        size = f"{one.bytes:,}" if one.bytes else ""
+        rows.append((name, agreement, size, _what(one)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
-    for name, what, size, agreement in rows:
+    for name, agreement, size, what in rows:
         size = size.ljust(widths[2]) if size == TITLES[2] else size.rjust(widths[2])
-        lines.append(f"{name:<{widths[0]}}  {what:<{widths[1]}}  {size}  {agreement}".rstrip())
+        lines.append(f"{name:<{widths[0]}}  {agreement:<{widths[1]}}  {size}  {what}".rstrip())
     return "\n".join(lines)
 
 

@@ -63,22 +63,22 @@ def test_a_table_of_variables(prepared_cluster: mcnb.Cluster, notebook: Notebook
     lines = notebook.run("%mcjax vars").stdout.splitlines()
     rows = [re.split(" {2,}", line) for line in lines]
     assert [row for row in rows if row[0] in NAMES] == [
-        ["name", "what it is", "bytes per device", "on the processes"],
-        ["biases", "float32[5000], P() on the mesh a=4, b=2", "20,000", "differs on 2"],
-        ["columns", "float32[8,4], P(None, 'b') on the mesh a=4, b=2", "64", "same on all 4"],
-        ["counted", "NumPy float32[5000]", "differs on 2"],
-        ["host", "NumPy float64[3]", "different on each"],
-        ["k", "int 0", "different on each"],
-        ["mesh", MESH, "same on all 4"],
-        ["model", "Model", "not compared"],
-        ["only", "int 1", "only on 1"],
-        ["params", "dict of 4 values", "20,016", "differs on 2"],
-        ["rng", "key<fry>[]", "8", "differs on 3"],
-        ["x", "float32[8,4], P('a', 'b') on the mesh a=4, b=2", "16", "parts of one array"],
+        ["name", "on the processes", "bytes per device", "what it is"],
+        ["biases", "differs on 2", "20,000", "float32[5000], P() on the mesh a=4, b=2"],
+        ["columns", "same on all 4", "64", "float32[8,4], P(None, 'b') on the mesh a=4, b=2"],
+        ["counted", "differs on 2", "NumPy float32[5000]"],
+        ["host", "different on each", "NumPy float64[3]"],
+        ["k", "different on each", "int 0"],
+        ["mesh", "same on all 4", MESH],
+        ["model", "not compared", "Model"],
+        ["only", "only on 1", "int 1"],
+        ["params", "differs on 2", "20,016", "dict of 4 values"],
+        ["rng", "differs on 3", "8", "key<fry>[]"],
+        ["x", "parts of one array", "16", "float32[8,4], P('a', 'b') on the mesh a=4, b=2"],
     ]
     assert prepared_cluster.last is last
     table = prepared_cluster.variables("0,1").splitlines()
-    assert [line.split()[0] for line in table if line.endswith("different on each")] == [
+    assert [line.split()[0] for line in table if "different on each" in line] == [
         "host",
         "k",
     ]

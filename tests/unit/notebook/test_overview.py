@@ -71,8 +71,8 @@ Abstract mesh 'a': 2
 2 places for devices, and no devices yet.
 Axis types: 'a' Auto.
 
-name  what it is  bytes per device  on the processes
-n     int 0                         differs on 3"""
+name  on the processes  bytes per device  what it is
+n     differs on 3                        int 0"""
     )
 
 
@@ -84,8 +84,8 @@ def test_processes_that_do_not_answer() -> None:
 Processes 1,2 did not answer within 2 s
 [0,3] memory in use: 96 B on each device
 
-name  what it is  bytes per device  on the processes
-n     int 1                         same on these 2"""
+name  on the processes  bytes per device  what it is
+n     same on these 2                     int 1"""
     )
     assert text_of(Cluster({})) == "4 processes x 2 CPU devices: ready"
 
@@ -155,7 +155,7 @@ def test_it_is_brought_up_to_date_when_cells_have_ended(shown: list[str]) -> Non
     assert (len(shown), cluster.asked) == (1, 2)  # the next cell runs already
     after_a_cell(False, False, False)
     assert (len(shown), cluster.asked) == (2, 3)  # of cells in a row, after the last one
-    assert shown[1].endswith("differs on 2")
+    assert shown[1].endswith("differs on 2                        int 1")
     clusters.current = None
     after_a_cell(False)
     assert shown[2:] == [NO_CLUSTER]

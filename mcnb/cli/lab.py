@@ -271,8 +271,11 @@ def start_jupyterlab(command: Sequence[str]) -> int:
         process = subprocess.Popen(command, env={**os.environ, **paths})
         before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         while process.returncode is None:
-            # The terminal also sends Ctrl-C to JupyterLab, which asks for confirmation.
-            with contextlib.suppress(KeyboardInterrupt):
+            try:
                 process.wait()
+            except KeyboardInterrupt:
+                # A terminal also sends Ctrl-C to JupyterLab, which asks there for confirmation.
+                if not (sys.stdin and sys.stdin.isatty()):
+                    process.terminate()
         signal.signal(signal.SIGTERM, before)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode

@@ -327,10 +327,12 @@ class Cluster:
         Raises:
             CellError: The expression can't be evaluated.
             ClusterError: The cluster is not running, or broke.
+            OptionError: It is neither a name nor an expression.
         """
-        from mcnb.cluster.variables import difference
+        from mcnb.cluster.variables import check_expression, difference
         from mcnb.worker import survey
 
+        check_expression(name)
         with self._lock:
 
             def ask(question: Question) -> Mapping[int, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from mcnb._text import grouped, index_ranges, name_processes, plural
+from mcnb.errors import OptionError
 from mcnb.lockstep.comparison import Comparison, Question
 from mcnb.lockstep.wire import Message
 from mcnb.messages import Leaf, Variable
@@ -82,7 +83,7 @@ def _what(variable: Variable) -> str:
         kind, text = leaves[0].kind, leaves[0].text
         what = text if text.startswith(kind) else f"{kind} {text}".rstrip()
     else:
-        what = f"{variable.type} of {plural(len(leaves), 'value', 'values')}"
+        what = f"{variable.type} of {plural(len(leaves), 'leaf', 'leaves')}"
     return what if len(what) <= WIDEST else f"{what[: WIDEST - 1]}…"
 
 
@@ -106,7 +107,7 @@ def _agreement(found: Mapping[int, Variable], asked: Sequence[int], count: int) 
     unknown, leaves = _unknown(found), len(next(iter(found.values())).leaves)
     if unknown and len(unknown) == leaves:
         return "parts of one array" if all(one.shared for one in unknown) else "not compared"
-    parts = [f"{leaves - len(unknown)} of {leaves} values"] if unknown else []
+    parts = [f"{leaves - len(unknown)} of {leaves} leaves"] if unknown else []
     if any(variable.sampled for variable in found.values()):
         parts.append("part of the elements")
     compared = f" (compared: {', '.join(parts)})" if parts else ""
@@ -149,6 +150,31 @@ def _fewest(found: Mapping[int, Variable], part: str) -> list[int]:
     held = {k: text for k, text in digests.items() if text is not None}
     groups = sorted(grouped(held), key=lambda group: (-len(group[1]), group[1]))
     return sorted(k for _, ks in groups[1:] for k in ks)
+
+
+def check_expression(text: str) -> None:
+    """Check what is to be compared before any process is asked.
+
+    Args:
+        text: The name of a variable, or an expression.
+
+    Raises:
+        OptionError: It is neither.
+
+    Example:
+        >>> check_expression("params['w']")
+        >>> check_expression("w b")
+        Traceback (most recent call last):
+        mcnb.errors.OptionError: Can't compare w b: it is neither a variable's name nor an
+        expression of Python. One is compared at a time. For example: %mcjax compare params
+    """
+    try:
+        compile(text, "<expression>", "eval")
+    except (SyntaxError, ValueError):  # the latter of a null character, on some versions
+        raise OptionError(
+            f"Can't compare {text}: it is neither a variable's name nor an expression of Python. "
+            "One is compared at a time. For example: %mcjax compare params"
+        ) from None
 
 
 def difference(

@@ -20,6 +20,7 @@ from mcnb.pictures.pages import for_notebook, is_opened
 # A notebook with more text is slow to scroll and to save; the result keeps all of it.
 MOST_LINES = 1000
 MOST_CHARACTERS = 200_000
+_FULL_TEXT = "full text: mcnb.current_cluster().last.text()"
 # An item with the processes that wrote it.
 _Said: TypeAlias = tuple[tuple[int, ...], Item]
 
@@ -31,8 +32,7 @@ def show(result: Result) -> None:
     for entry in entries(head, result.count, width):
         _show(entry)
     if omitted:
-        where = "mcnb.current_cluster().last.text()"
-        print(f"… {plural(omitted, 'more line', 'more lines')}; full text: {where} …")
+        print(f"… {plural(omitted, 'more line', 'more lines')}; {_FULL_TEXT} …")
     for entry in entries(tail, result.count, width):
         _show(entry)
     if result.ok:
@@ -119,10 +119,10 @@ def _clipped(item: Item, most_lines: int) -> Item:
     if lines > most_lines:
         kept = text.split("\n", most_lines // 2)[:-1]
         shown = "".join(f"{line}\n" for line in kept)
-        more = f"… {lines - len(kept)} more lines\n"
+        more = f"… {lines - len(kept)} more lines; {_FULL_TEXT}\n"
     if len(shown) > MOST_CHARACTERS // 8:
         shown = text[: MOST_CHARACTERS // 16]
-        more = f" … {len(text) - len(shown)} more characters\n"
+        more = f" … {len(text) - len(shown)} more characters; {_FULL_TEXT}\n"
     if not more:
         return item
     if isinstance(item, Line):

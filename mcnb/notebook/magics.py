@@ -28,7 +28,7 @@ from mcnb.launchers.forkserver_client import close_idle
 from mcnb.notebook.assistance import Assistance
 from mcnb.notebook.display import show, show_table
 from mcnb.notebook.live import LiveView, cell_id, is_hidden, place_of, somebody_looks
-from mcnb.notebook.names import hint_on_name, holders
+from mcnb.notebook.names import hint_on_name, hint_on_place, holders
 from mcnb.notebook.overview import refresh_soon
 from mcnb.notebook.parsing import (
     AUTO,
@@ -60,6 +60,8 @@ _T = TypeVar("_T")
 _CELL_FRAME = 2
 _A_STEP = "the number of a step"
 HELP = ("--help", "-h", "help")
+# A line that assigns what a command returns, and what that command is given.
+_ASSIGNED = re.compile(rf"^[^#%\n]+=[ \t]*%mcjax[ \t]+{PULL}\b(.*)$", re.MULTILINE)
 _IMPORTS_JAX = re.compile(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
 
 
@@ -94,6 +96,8 @@ class McjaxMagics(Magics):
         # Whether cells without a magic run on the processes, and whether the running cell is one.
         self.auto = False
         self._implied = False
+        # The names whose values the running cell assigns, as they stand in its lines.
+        self._assigned: set[str] = set()
         # Whether a cell runs. What it has IPython run in turn, as %%time does, belongs to it.
         self._runs = False
         # Whether it was said that the notebook kernel has a JAX of its own.
@@ -105,7 +109,9 @@ class McjaxMagics(Magics):
         """Count a cell that begins, also one without a history, which IPython does not count."""
         counted = getattr(info, "store_history", True)
         self.number = int(self.shell.displayhook.prompt_count) if counted else self.number + 1
-        self._implied = self._is_implied(str(getattr(info, "raw_cell", "")))
+        source = str(getattr(info, "raw_cell", ""))
+        self._implied = self._is_implied(source)
+        self._assigned = {found.strip() for found in _ASSIGNED.findall(source)}
         self._runs = True
 
     def _is_implied(self, cell: str) -> bool:
@@ -144,16 +150,12 @@ class McjaxMagics(Magics):
             return
         if found := holders(cluster, error.name):
             who = name_processes(found, cluster.options.processes)
-            print(
-                f"Hint: {error.name} is defined on {who}, but not in the notebook kernel. To use "
-                "it, begin the cell with %%mcjax",
-                file=sys.stderr,
-                flush=True,
-            )
+            hint = hint_on_place(error.name, who, source if self.auto else "")
+            print(hint, file=sys.stderr, flush=True)
 
     @line_magic
     @no_var_expand
-    def mcjax(self, line: str) -> None:
+    def mcjax(self, line: str) -> Any:
         """Start, look at and stop the JAX processes that `%%mcjax` cells run on.
 
         Usage:
@@ -178,7 +180,7 @@ class McjaxMagics(Magics):
                      Python's debugger: those that you type, or only COMMAND, such as where or p x
           push       copy variables of the notebook kernel to all processes
           pull       copy variables of the processes to the notebook kernel: of each a dictionary
-                     with the value on each process
+                     with the value on each process; under another name: y = %mcjax pull x
           timeline   draw what each process did in the last cell, and when: a lane for each process,
                      joined where processes launch a computation together
           interrupt  interrupt the running cell
@@ -193,7 +195,7 @@ class McjaxMagics(Magics):
         """
         if line.strip() in HELP:
             self.shell.run_line_magic("pinfo", "%mcjax")
-            return
+            return None
         parser = line_parser()
         if not line.lstrip().startswith(EXPRESSIONS):
             line = self.shell.var_expand(line, _CELL_FRAME)
@@ -212,7 +214,7 @@ class McjaxMagics(Magics):
                     f"{parser.given}: {option.flags[-1]} is only accepted by %mcjax "
                     f"{option.commands[0]}. Help: %mcjax?"
                 )
-        command(self, args)
+        return command(self, args)
 
     @cell_magic("mcjax")
     def mcjax_cell(self, line: str, cell: str) -> None:
@@ -440,16 +442,19 @@ class McjaxMagics(Magics):
         everybody = name_processes(range(cluster.options.processes), cluster.options.processes)
         print(f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} on {everybody} now")
 
-    def _pull(self, args: Any) -> None:
+    def _pull(self, args: Any) -> Any:
         names = _names(PULL, args.operand)
         cluster = clusters.current_cluster()
         values = {name: cluster.pull(name) for name in names}
+        if args.operand in self._assigned:
+            return values[names[0]] if len(names) == 1 else tuple(values.values())
         for name in names:
             instead = ". It replaces what it was here before" * (name in self.shell.user_ns)
             print(
                 f"{name}: a dictionary with the value on each process, such as {name}[0]{instead}"
             )
         self.shell.user_ns.update(values)
+        return None
 
     def _timeline(self, args: Any) -> None:
         given = {"--step": args.step, "--from": getattr(args, "from"), "--to": args.to}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable
 
 from mcnb._text import name_processes
@@ -10,6 +11,8 @@ from mcnb.cluster.result import Result
 from mcnb.lockstep.advice import IMPORTS
 from mcnb.notebook.assistance import PATIENCE_S
 from mcnb.worker.introspection import defines
+
+_MAGIC = re.compile(r"\s*(%%\w+)")
 
 
 def holders(cluster: Cluster, name: str) -> list[int]:
@@ -66,3 +69,24 @@ def hint_on_name(
     close = {error.close for error in errors.values()}
     meant = close.pop() if len(close) == 1 else ""
     return f"Hint: did you mean {meant}? If not, {run}" if meant else f"Hint: {run}"
+
+
+def hint_on_place(name: str, who: str, cell: str) -> str:
+    r"""Return a hint for a cell of the notebook kernel that lacks a name of the processes'.
+
+    Args:
+        name: The name.
+        who: The processes that have it, as they are named in sentences.
+        cell: The cell's code, if `%mcjax auto` is on; else an empty text.
+
+    Example:
+        >>> print(hint_on_place("w", "process 2", "%%time\nw + 1"))
+        Hint: w is defined on process 2, but not in the notebook kernel, where cells that begin
+        with %%time run. To use it, begin the cell with %%mcjax
+    """
+    magic = _MAGIC.match(cell)
+    where = f", where cells that begin with {magic[1]} run" if magic else ""
+    return (
+        f"Hint: {name} is defined on {who}, but not in the notebook kernel{where}. To use it, "
+        "begin the cell with %%mcjax"
+    )

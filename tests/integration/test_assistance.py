@@ -157,6 +157,14 @@ def test_where_a_name_is(prepared_notebook: Notebook) -> None:
         assert prepared_notebook.run(cell).stderr == ""
 
 
+def test_where_a_name_is_for_a_cell_of_another_magic(prepared_notebook: Notebook) -> None:
+    prepared_notebook.run("%mcjax auto on")
+    assert prepared_notebook.run("%%time\nparams['w']").stderr == (
+        "Hint: params is defined on all 4 processes, but not in the notebook kernel, where cells "
+        "that begin with %%time run. To use it, begin the cell with %%mcjax\n"
+    )
+
+
 def test_a_name_that_is_misspelled(prepared_notebook: Notebook) -> None:
     shown = prepared_notebook.run("%%mcjax\nparms['w']").stdout.splitlines()
     assert shown[-2:] == [

@@ -50,12 +50,27 @@ def test_ctrl_c_is_left_to_jupyterlab(tmp_path: Path) -> None:
         "subprocess.Popen = Process\n"
         f"exit(lab.start_jupyterlab({command!r}))"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, cwd=tmp_path)
-    assert wait_until(
-        lambda: {"up", "waits1"} <= {path.name for path in tmp_path.iterdir()}, HANG_S
+    # A person has a terminal, in which JupyterLab asks.
+    person, terminal = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], start_new_session=True, cwd=tmp_path, stdin=terminal
     )
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(HANG_S) == 5
+    try:
+        assert wait_until(
+            lambda: {"up", "waits1"} <= {path.name for path in tmp_path.iterdir()}, HANG_S
+        )
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(HANG_S) == 5
+    finally:
+        os.close(person)
+        os.close(terminal)
+
+
+@once
+def test_an_interrupt_ends_jupyterlab_where_nobody_can_be_asked(tmp_path: Path) -> None:
+    with jupyterlab(tmp_path, end_by=signal.SIGINT) as about:
+        pass
+    assert not psutil.pid_exists(about["pid"])
 
 
 @once

@@ -72,7 +72,7 @@ def test_a_table_of_variables(prepared_cluster: mcnb.Cluster, notebook: Notebook
         ["mesh", "same on all 4", MESH],
         ["model", "not compared", "Model"],
         ["only", "only on 1", "int 1"],
-        ["params", "differs on 2", "20,016", "dict of 4 values"],
+        ["params", "differs on 2", "20,016", "dict of 4 leaves"],
         ["rng", "differs on 3", "8", "key<fry>[]"],
         ["x", "parts of one array", "16", "float32[8,4], P('a', 'b') on the mesh a=4, b=2"],
     ]
@@ -93,6 +93,9 @@ def test_variables_are_copied(prepared_cluster: mcnb.Cluster, notebook: Notebook
     )
     assert notebook.run("%mcjax pull batch").stdout == said
     assert notebook.run("print(batch)").stdout == f"{ {k: [1, 2, k] for k in range(4)} }\n"
+    given = notebook.run("copy = %mcjax pull batch\n%mcjax pull k\na, b = %mcjax pull k  batch")
+    assert given.stdout == "k: a dictionary with the value on each process, such as k[0]\n"
+    assert notebook.run("print(copy == b == batch, a == k)").stdout == "True True\n"
     notebook.run("%%mcjax\nprint('said once')")
     assert notebook.run("%mcjax last").stdout == "[all 4] said once\n"
     assert notebook.error("%mcjax pull nothing") == (
@@ -123,6 +126,10 @@ def test_where_variables_differ(prepared_cluster: mcnb.Cluster, notebook: Notebo
     assert notebook.error("%mcjax compare") == (
         "OptionError: %mcjax compare: the variable's name is missing. For example: %mcjax compare "
         "params"
+    )
+    assert notebook.error("%mcjax compare host columns") == (
+        "OptionError: Can't compare host columns: it is neither a variable's name nor an "
+        "expression of Python. One is compared at a time. For example: %mcjax compare params"
     )
     assert notebook.error("%mcjax compare nothing.x") == (
         "CellError: all 4 processes raised NameError: name 'nothing' is not defined"

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -63,11 +64,12 @@ def set_theme(folder: Path, theme: str) -> None:
 
 
 @contextlib.contextmanager
-def jupyterlab(folder: Path) -> Iterator[dict[str, Any]]:
+def jupyterlab(folder: Path, end_by: signal.Signals = signal.SIGTERM) -> Iterator[dict[str, Any]]:
     """Run `mcnb lab` in a folder; yield what the server says of itself.
 
     Args:
         folder: Where its lessons, settings and log go.
+        end_by: The signal that ends it; it is sent to `mcnb lab` alone.
     """
     code = "from mcnb.cli.main import main; raise SystemExit(main())"
     options = ["--no-browser", "--allow-root", "--ServerApp.port=0"]
@@ -75,7 +77,12 @@ def jupyterlab(folder: Path) -> Iterator[dict[str, Any]]:
     log = folder / "log.txt"
     with log.open("w") as output:
         process = subprocess.Popen(
-            command, env=environment(folder), cwd=folder, stdout=output, stderr=output
+            command,
+            env=environment(folder),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
         )
     try:
         about: dict[str, Any] = {}
@@ -83,7 +90,7 @@ def jupyterlab(folder: Path) -> Iterator[dict[str, Any]]:
         yield about
     finally:
         # As a person ends it, also after an error: what is left would be another one.
-        process.terminate()
+        process.send_signal(end_by)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(HANG_S)
         if process.poll() is None:

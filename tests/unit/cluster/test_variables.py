@@ -80,12 +80,12 @@ def agreement(*found: Variable | None) -> str:
         ((array([1], ""), array([2], "")), "parts of one array"),
         ((one(kind="Mine"), one(kind="Mine")), "not compared"),
         ((tree(), tree()), "same on both"),
-        ((MIXED, MIXED, MIXED), "same on all 3 (compared: 2 of 6 values)"),
+        ((MIXED, MIXED, MIXED), "same on all 3 (compared: 2 of 6 leaves)"),
         ((LARGE, LARGE), "same on both (compared: part of the elements)"),
         ((LARGE, array([1, 2, 4])), "different on each"),
         (
             (replace(MIXED, sampled=True), MIXED),
-            "same on both (compared: 2 of 6 values, part of the elements)",
+            "same on both (compared: 2 of 6 leaves, part of the elements)",
         ),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_table() -> None:
         ["long", "same on these 2", f"str {'x' * 55}…"],
         ["mesh", "same on these 2", "Mesh('a': 4)"],
         ["nothing", "same on these 2", "None"],
-        ["params", "same on these 2 (compared: 1 of 2 values)", "dict of 2 values"],
+        ["params", "same on these 2 (compared: 1 of 2 leaves)", "dict of 2 leaves"],
         ["steps", "same on these 2", "int 3"],
         ["x", "same on these 2", "1,200,000", "int32[3]"],
     ]

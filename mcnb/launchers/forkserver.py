@@ -63,13 +63,24 @@ PROCESSES = (
     "jaxlib.mlir.dialects.builtin",
     "jaxlib.mlir.dialects.mhlo",
 )
-CELLS = ("matplotlib.pyplot", "matplotlib_inline.backend_inline")
+# In parts: a restart has to wait for the import of the part that has begun.
+CELLS = (
+    "pyparsing",
+    "matplotlib",
+    "matplotlib.text",
+    "matplotlib.axes",
+    "matplotlib.figure",
+    "matplotlib.pyplot",
+    "matplotlib_inline.backend_inline",
+)
 # The preloaded modules that a process needs, by the module that the process runs.
 NEEDED = {"mcnb.launchers.controller": CONTROLLER, "mcnb.worker": (*CONTROLLER, *PROCESSES)}
 GENTLE = 10  # the nice value of unawaited imports: a tenth of the usual share of a busy core
 THREAD_ENDS_S, THREAD_POLL_S = 5.0, 0.001
 PARENT_POLL_S = 1.0  # only if the operating system can't report that the notebook kernel ended
-IDLE_S = 1.0  # without an order, before the fork server imports rarely needed modules
+# Without an order, before the fork server imports rarely needed modules: the first cells, or a
+# restart, are not to wait for them.
+IDLE_S = 5.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 

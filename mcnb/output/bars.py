@@ -41,6 +41,8 @@ def settled(text: str) -> str:
     rows = overwritten(_WRITTEN.sub(lambda found: f"{found[0]}\x1b[K", text)).split("\n")
     if not rows[-1].strip():  # the row of an inner bar that is gone
         rows[-1] = ""
+    while len(rows) > 1 and not (rows[-1] or rows[-2].strip()):  # that of the outer one, too
+        del rows[-2]
     return "\n".join(f"\r{row}" if is_bar(f"\r{row}") else row for row in rows)
 
 

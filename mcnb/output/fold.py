@@ -54,6 +54,8 @@ def items_of(events: Iterable[Event]) -> list[Item]:
     Example:
         >>> items_of([Text("stdout", "a\n[[0]\n [1]]\n", joins=(6,))])
         [Line(stream='stdout', text='a\n'), Line(stream='stdout', text='[[0]\n [1]]\n')]
+        >>> items_of([Text("stderr", "\r 10%\r    \r")])  # a line that was erased
+        []
     """
     items: list[Item] = []
     for event in events:
@@ -74,7 +76,8 @@ def items_of(events: Iterable[Event]) -> list[Item]:
                     items.append(Line(event.stream, held))
                     held = ""
             rest = held + rest
-        if rest:
+        # tqdm.write erases the bars before it prints, on the other stream.
+        if rest and ("\r" not in rest or plain(rest)):
             items.append(Line(event.stream, rest))
     return items
 

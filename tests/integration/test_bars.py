@@ -58,6 +58,19 @@ def test_nested_bars_end_as_two_lines(shared_cluster: mcnb.Cluster) -> None:
     assert re.fullmatch(rf"\[all 4\] epochs: {BAR}\n", result.text()), result.text()
 
 
+def test_what_is_printed_above_bars_has_no_empty_lines_around_it(
+    shared_cluster: mcnb.Cluster,
+) -> None:
+    result = shared_cluster.run(
+        f"{SLEEPS}from tqdm import trange, tqdm\n"
+        "for epoch in trange(4, desc='epochs'):\n"
+        "    for _ in trange(4, desc='steps', leave=False):\n        time.sleep(pace)\n"
+        "    tqdm.write(f'epoch {epoch}')\n"
+    )
+    lines = "".join(f"        epoch {n}\n" for n in range(4)).replace(" " * 7, "[all 4]", 1)
+    assert re.fullmatch(rf"{re.escape(lines)}        epochs: {BAR}\n", result.text()), result.text()
+
+
 def test_what_a_bar_tells_of_a_process_is_shown(shared_cluster: mcnb.Cluster) -> None:
     result = shared_cluster.run(
         f"{SLEEPS}from tqdm import trange\n"

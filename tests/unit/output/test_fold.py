@@ -265,13 +265,19 @@ def test_many_different_lines_take_little_time() -> None:
     assert time.process_time() - start < 370 * known_work_s()
 
 
+def seen(text: str) -> str:
+    """Return a text without a line at its end that was erased."""
+    rest = text.rpartition("\n")[2]
+    return text[: len(text) - len(rest)] if "\r" in rest and not plain(rest) else text
+
+
 @given(some_events)
 def test_items_hold_all_that_was_said(events: list[Event]) -> None:
     items = items_of(events)
     for stream in ("stdout", "stderr"):
         assert "".join(
             item.text for item in items if isinstance(item, Line) and item.stream == stream
-        ) == "".join(e.text for e in events if isinstance(e, Text) and e.stream == stream)
+        ) == "".join(seen(e.text) for e in events if isinstance(e, Text) and e.stream == stream)
     assert [i for i in items if isinstance(i, Display)] == [
         e for e in events if isinstance(e, Display)
     ]
@@ -281,7 +287,7 @@ def test_items_hold_all_that_was_said(events: list[Event]) -> None:
 @given(st.text("ab\n\r\v\f\x1c\x85\u2028", max_size=30))
 def test_only_a_newline_ends_a_line(text: str) -> None:
     cut = [item.text for item in items_of([Text("stdout", text)]) if isinstance(item, Line)]
-    assert "".join(cut) == text
+    assert "".join(cut) == seen(text)
     assert all("\n" not in line[:-1] for line in cut)
     assert all(line.endswith("\n") for line in cut[:-1])
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mcnb.cluster.cluster import Cluster as Cluster
-    from mcnb.cluster.cluster import connect as connect
     from mcnb.cluster.cluster import current_cluster as current_cluster
+    from mcnb.cluster.connecting import connect as connect
     from mcnb.cluster.result import Result as Result
     from mcnb.errors import CellError as CellError
     from mcnb.errors import ClusterError as ClusterError
@@ -63,7 +63,7 @@ _HOMES = {
     "Verdict": "lockstep.model",
     "breakpoint": "worker.breakpoints",
     "check": "exercises",
-    "connect": "cluster.cluster",
+    "connect": "cluster.connecting",
     "current_cluster": "cluster.cluster",
     "explore": "pictures.explore",
     "panel": "notebook.overview",

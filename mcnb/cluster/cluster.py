@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from mcnb._system import RunningClock
-from mcnb.cluster.history import Cell, History, Push, Replay
+from mcnb.cluster.history import Cell, History, Push
 from mcnb.cluster.lifetime import Absence, Lifetime
+from mcnb.cluster.replay import Replay, replayed
 from mcnb.cluster.shielding import to_the_end
 from mcnb.errors import CellError, ClusterError
 from mcnb.options import (
-    CONNECTED,
     LOCAL,
     Options,
     cell_numbers,
@@ -572,57 +570,13 @@ class Cluster:
                 self._lifetime.start(tell)
             if not replay:
                 return None
-            history = self._history
-            left_out = tuple(history.left_out(ranges))
-            before = history.endless, history.marked, history.replaced
-            endless, marked, replaced = map(tuple, before)
-            ran: list[str] = []
-            pushed: dict[str, None] = {}  # ordered and unique
-            failed: Result | None = None
-            failing: list[str] = []
-            unnamed = history.unnamed(ranges)
-            failed_before = tuple(history.failed)
-            ahead = history.replayed(ranges)
-            count = sum(isinstance(step, Cell) for step in ahead)
-            steps = collections.deque(ahead)
-            try:
-                while steps:
-                    step = steps[0]
-                    if isinstance(step, Push):
-                        self.push(step.values, step.targets)
-                        pushed |= dict.fromkeys(step.values)
-                        steps.popleft()
-                        continue
-                    if tell is not None:
-                        done = len(ran) + len(failing) + 1
-                        tell(f"Replaying {done} of {count}: In[{step.label}]")
-                    result = self._run(self._lifetime.ready(), step, watcher, remembered=False)
-                    steps.popleft()
-                    if result.ok:
-                        history.add(step)
-                        ran.append(step.label)
-                        continue
-                    if step in failed_before:
-                        history.leave_out(step)
-                    else:  # another replay may have more luck
-                        history.keep(step)
-                    failed = failed or result
-                    failing.append(step.label)
-                    if not keep_going or not result.outcome.intact:
-                        break
-            finally:
-                history.keep(*steps)
-            not_run = sum(isinstance(step, Cell) for step in steps)
-            self.replay = Replay(
-                tuple(ran),
-                tuple(pushed),
-                tuple(failing),
-                not_run,
-                left_out,
-                endless,
-                marked,
-                replaced,
-                tuple(unnamed),
+            self.replay, failed = replayed(
+                self._history,
+                ranges,
+                lambda cell: self._run(self._lifetime.ready(), cell, watcher, remembered=False),
+                lambda push: self.push(push.values, push.targets),
+                keep_going=keep_going,
+                tell=tell or (lambda _: None),
             )
             return failed
 
@@ -725,68 +679,6 @@ def _answered(asked: Pending, within_s: float) -> bool:
             if left <= 0:
                 break
     return not asked.waiting
-
-
-def connect(
-    profile: str = "",
-    cluster_id: str = "",
-    devices_per_process: int = Options.devices_per_process,
-    env: Mapping[str, str] | None = None,
-    checked: bool = True,
-    listen: str = "",
-    values: bool | None = None,
-    arguments: str | Sequence[str] = (),
-    platform: str = Options.platform,
-    profile_dir: str = "",
-    processes: int | None = None,
-) -> Cluster:
-    """Connect to the engines of an ipyparallel cluster that mcnb did not start.
-
-    All engines become JAX processes. mcnb does not end them.
-
-    Args:
-        profile: The IPython profile under which the cluster was started; by default, the one that
-            is named `default`.
-        cluster_id: The cluster's id, if several clusters run under one profile.
-        devices_per_process: The number of devices per process.
-        env: Environment variables for the processes.
-        checked: Whether each launch waits until all its participants have reached it.
-        listen: The address of this machine at which the processes reach the notebook kernel;
-            determined automatically by default.
-        values: As for `Cluster`.
-        arguments: As for `Cluster`.
-        platform: As for `Cluster`.
-        profile_dir: The folder that `ipcontroller` was given as `--profile-dir`, instead of a
-            profile.
-        processes: The number of engines to wait for; by default, those that are there.
-
-    Returns:
-        The cluster, whose processes have joined.
-
-    Raises:
-        ClusterError: There is no such cluster, or an engine does not reply or has used JAX.
-        OptionError: A value is not allowed.
-    """
-    from mcnb.launchers.existing import engines_of
-
-    options = Options(
-        Options.processes if processes is None else processes,
-        devices_per_process,
-        platform=platform,
-        env=dict(env or {}),
-        checked=checked,
-        values=values,
-        launcher=CONNECTED,
-        listen=listen,
-        profile=profile,
-        profile_dir=profile_dir,
-        cluster_id=cluster_id,
-        arguments=words(arguments),
-    )
-    count = engines_of(options, None if processes is None else options.processes)
-    cluster = Cluster.of(replace(options, processes=count))
-    cluster.start()
-    return cluster
 
 
 def _ranges(replay: bool | str) -> tuple[tuple[int, int], ...]:

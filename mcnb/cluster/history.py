@@ -57,82 +57,27 @@ class Push:
 Step: TypeAlias = Cell | Push
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """Summary of a replay.
-
-    Attributes:
-        ran: The labels of the cells that ran again.
-        pushed: The names of the variables that were set again.
-        failed: The labels of the cells that failed: of the one that ended the replay, or of all.
-        not_run: The number of cells after the one that ended the replay.
-        left_out: The labels of cells that were left out because they had failed before.
-        endless: The labels of cells that were left out because their computations did not end.
-        marked: The labels of cells that were left out because a comment in them says so.
-        replaced: The labels of cells that were left out because they ran again after a change.
-        unnamed: The labels of cells that were left out because others were named.
-    """
-
-    ran: tuple[str, ...]
-    pushed: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
-    not_run: int = 0
-    left_out: tuple[str, ...] = ()
-    endless: tuple[str, ...] = ()
-    marked: tuple[str, ...] = ()
-    replaced: tuple[str, ...] = ()
-    unnamed: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        """Return the summary in words.
-
-        Example:
-            >>> print(Replay(("1",), ("n",), ("4",), 2, ("2", "3")))
-            1 cell ran again: In[1]. Restored variables: n. In[4] failed, and 2 cells after it did \
-not run. Left out, because they had failed before: In[2], In[3]. To run all, name them: %mcjax \
-restart --keep-going --replay In[1-4]
-        """
-        said = [f"{plural(len(self.ran), 'cell', 'cells')} ran again{_listed(self.ran)}"]
-        if self.pushed:
-            said.append(f"Restored variables: {', '.join(self.pushed)}")
-        if self.failed:
-            rest = f", and {plural(self.not_run, 'cell', 'cells')} after it did not run"
-            said.append(f"{_named(self.failed)} failed{rest if self.not_run else ''}")
-        if self.left_out:
-            they = "it" if len(self.left_out) == 1 else "they"
-            left_out = f"Left out, because {they} had failed before{_listed(self.left_out)}"
-            if self.failed:
-                numbers = sorted(map(_number, (*self.ran, *self.failed, *self.left_out)))
-                named = f"In[{numbers[0][0]}-{numbers[-1][0]}]" if all(numbers) else "In[...]"
-                left_out += f". To run all, name them: %mcjax restart --keep-going --replay {named}"
-            said.append(left_out)
-        if self.endless:
-            its = "its computation" if len(self.endless) == 1 else "their computations"
-            said.append(f"Left out, because {its} had to be ended{_listed(self.endless)}")
-        if self.marked:
-            said.append(f"Left out, as marked{_listed(self.marked)}")
-        if self.replaced:
-            said.append(f"Left out, as a newer version ran{_listed(self.replaced)}")
-        if self.unnamed:
-            said.append(f"Left out, as not named{_listed(self.unnamed)}")
-        return ". ".join(said)
-
-
 def _older(one: Cell, other: Cell) -> bool:
     """Return whether one cell is another one before its last change."""
     return bool(one.id) and one.id == other.id and one.source != other.source
 
 
-def _listed(labels: Sequence[str]) -> str:
+def listed(labels: Sequence[str]) -> str:
     """Return a colon and the cells' labels; empty if there are no cells."""
-    return f": {_named(labels)}" if labels else ""
+    return f": {named(labels)}" if labels else ""
 
 
-def _named(labels: Sequence[str]) -> str:
+def named(labels: Sequence[str]) -> str:
+    """Return the labels of cells as prompts have them.
+
+    Example:
+        >>> named(["1", "3"])
+        'In[1], In[3]'
+    """
     return ", ".join(f"In[{label}]" for label in labels)
 
 
-def _number(label: str) -> tuple[int, ...]:
+def number(label: str) -> tuple[int, ...]:
     """Return a cell's number, for sorting."""
     return tuple(int(part) for part in label.split(".") if part.isdecimal())
 
@@ -221,7 +166,7 @@ class History:
     def ahead(self, ranges: Sequence[tuple[int, int]] = ()) -> str:
         """Return the cells that a replay will run again, in words; `ranges` as for `is_named`."""
         cells = [step.label for step in self._chosen(ranges) if isinstance(step, Cell)]
-        return f"{plural(len(cells), 'cell', 'cells')}{_listed(cells)}"
+        return f"{plural(len(cells), 'cell', 'cells')}{listed(cells)}"
 
     def left_out(self, ranges: Sequence[tuple[int, int]] = ()) -> list[str]:
         """Return the cells that had failed, and that a replay of these ranges leaves out."""
@@ -247,7 +192,7 @@ class History:
         for first, last in ranges:
             if not any(is_named(label, [(first, last)]) for label in cells):
                 which = f"In[{first}]" if first == last else f"In[{first}-{last}]"
-                have = _named(sorted(dict.fromkeys(cells), key=_number)) or "none"
+                have = named(sorted(dict.fromkeys(cells), key=number)) or "none"
                 raise OptionError(
                     f"--replay {given}: {which} has not run on these processes. Cells that have: "
                     f"{have}"
@@ -272,7 +217,7 @@ class History:
                 after = (
                     i
                     for i, one in enumerate(steps)
-                    if isinstance(one, Cell) and _number(one.label) > _number(cell.label)
+                    if isinstance(one, Cell) and number(one.label) > number(cell.label)
                 )
                 steps.insert(next(after, len(steps)), cell)
         return steps

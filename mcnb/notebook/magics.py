@@ -20,7 +20,8 @@ from mcnb._cells import OFF, ON, is_implied, magic_first, with_magic
 from mcnb._lessons import read_notebook
 from mcnb._text import name_processes, plural
 from mcnb.cluster import cluster as clusters
-from mcnb.cluster.cluster import Cluster, connect
+from mcnb.cluster.cluster import Cluster
+from mcnb.cluster.connecting import connect
 from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of, starts_processes
 from mcnb.cluster.result import Result
 from mcnb.errors import CellError, ClusterError, OptionError

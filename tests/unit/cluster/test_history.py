@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcnb.cluster.history import Cell, History, Push, Replay, Step
+from mcnb.cluster.history import Cell, History, Push, Step
+from mcnb.cluster.replay import Replay
 from mcnb.errors import OptionError
 
 FIRST = Cell("n = 3", (0, 1), "1")

@@ -33,6 +33,8 @@ FIRST_LESSONS = ("01", "03", "05")
 # wait.
 WORKERS = max(2, (os.cpu_count() or 1) // 2)
 SIDE_BY_SIDE = ("-n", str(WORKERS), "--dist", "loadfile", "--no-loadscope-reorder")
+# One more for the thorough tests, of which more wait: with two, a seventh of two cores was idle.
+MORE_SIDE_BY_SIDE = ("-n", str(WORKERS + 1))
 failures: list[str] = []
 unsteady: list[Unsteady] = []
 
@@ -87,11 +89,13 @@ def types(extent: Extent) -> bool:
 def tests(extent: Extent) -> bool:
     """Unit tests, doctests, and tests on real processes."""
     command = [sys.executable, "-m", "pytest"]
+    options = SIDE_BY_SIDE
     if extent.thorough:
         command += ["--all", "--durations=100"]
+        options += MORE_SIDE_BY_SIDE
     else:
         command += ["--promises"] * extent.promises + ["--durations=15"]
-    return note(run_pytest(command, side_by_side=SIDE_BY_SIDE, cwd=ROOT), *command)
+    return note(run_pytest(command, side_by_side=options, cwd=ROOT), *command)
 
 
 def lessons(extent: Extent, folder: Path = ROOT / "notebooks") -> bool:

@@ -65,6 +65,9 @@ def items_of(events: Iterable[Event]) -> list[Item]:
         # Not splitlines: \r, \f and others do not end a line in a notebook.
         moves = moves_cursor(event.text)
         *lines, rest = (settled(event.text) if moves else event.text).split("\n")
+        # tqdm.write erases the bars before it prints, on the other stream.
+        if "\r" in rest and not plain(rest):
+            rest = ""
         if moves or not event.joins:
             items += [Line(event.stream, f"{line}\n") for line in lines]
         else:
@@ -76,8 +79,7 @@ def items_of(events: Iterable[Event]) -> list[Item]:
                     items.append(Line(event.stream, held))
                     held = ""
             rest = held + rest
-        # tqdm.write erases the bars before it prints, on the other stream.
-        if rest and ("\r" not in rest or plain(rest)):
+        if rest:
             items.append(Line(event.stream, rest))
     return items
 

@@ -65,6 +65,8 @@ Note = Callable[[str, FrameType], object]
 LASTING_FLOPS = 1e9
 # Programs of more bytes than this are shown without the values of larger constants.
 MOST_WRITTEN_BYTES = 4_000_000
+# Returns what is known of a call of a compiled function, given its frame and the computation.
+Recall = Callable[[FrameType, Any], Any]
 # Reaches a barrier, given its description, its time limit in seconds, and a function that waits at
 # it until a time, on the monotonic clock; may wait before, or raise.
 Meet = Callable[[Launch, float, Callable[[float], Any]], Any]
@@ -75,6 +77,7 @@ _meet: Meet | None = None
 _before: Before | None = None
 _note: Note | None = None
 _describe: Describe | None = None
+_recall: Recall | None = None
 _described: weakref.WeakKeyDictionary[Any, Launch | None] = weakref.WeakKeyDictionary()
 # Digests of the lowered computation, and of the constants that it is called with.
 _lowered: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
@@ -133,13 +136,17 @@ def install(
     describe: Describe,
     note: Note | None = None,
     meet: Meet | None = None,
+    recall: Recall | None = None,
 ) -> None:
     """Install a guard before each launch that spans processes, and each barrier.
+
+    What `recall` returns of the call for which JAX's C++ is told how to launch a computation is, in
+    later calls that are equal, `call` in the frame of `gate_code()`.
 
     Raises:
         UnsupportedJaxError: This version of JAX does not fit; nothing was changed.
     """
-    global _guard, _before, _describe, _note, _meet
+    global _guard, _before, _describe, _note, _meet, _recall
     try:
         originals = _check()
     except (ImportError, AttributeError, TypeError, ValueError, AssertionError) as error:
@@ -148,6 +155,7 @@ def install(
         _gates_work()  # tested now, not in the middle of a launch
         _replace(*originals)
     _guard, _before, _describe, _note, _meet = guard, before, describe, note, meet
+    _recall = recall
     _wrap_waits()
 
 
@@ -411,7 +419,8 @@ def _replace(pxla: Any, pjit: Any) -> None:
         if launch is not None and not launch.communicates and takes_own_arrays(args[1]):
             return None  # native code does not know the arguments, which are compared
         if launch is not None:
-            before = partial(_pass_gate, launch)
+            call = None if _recall is None else _recall(sys._getframe(1), execute)
+            before = partial(_pass_gate, launch, call)
         elif execute is not None and _lasting.get(execute):
             before = partial(_pass_note, str(execute.name))
         else:
@@ -560,7 +569,7 @@ def _gates_work() -> bool:
 
 
 # Both skip their own frame and the gate's; the gate's caller is native code.
-def _pass_gate(launch: Launch) -> None:
+def _pass_gate(launch: Launch, call: Any) -> None:  # noqa: ARG001  (read from the frame)
     if _before is not None:
         _before(launch, sys._getframe(2))
 
@@ -590,6 +599,11 @@ def call_code() -> CodeType | None:
     from jax._src.interpreters import pxla
 
     return getattr(pxla.ExecuteReplicated.__call__, "__code__", None)
+
+
+def gate_code() -> CodeType:
+    """Return the code of the function that C++ calls before it launches; see `install`."""
+    return _pass_gate.__code__
 
 
 def is_primitive(function: Any) -> bool:

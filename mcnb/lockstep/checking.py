@@ -133,7 +133,9 @@ def check_launches(
         return client.make(launch, place, lambda: reach(until), until=until)
 
     try:
-        _jax.install(make_launch, before_launch, programs.describe, note and locate, meet)
+        _jax.install(
+            make_launch, before_launch, programs.describe, note and locate, meet, programs.recall
+        )
     except _jax.UnsupportedJaxError as error:
         if gone is None:
             client.close()

@@ -116,9 +116,13 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
     details = [detail for ks, _ in waiting if (detail := detail_of(verdict, ks)) is not None]
     if len(details) < len(waiting):  # a process was too busy to send its details
         return Difference("the compiled program", "program")
-    for name in sorted({n for detail in details for n in detail.static}):
-        if say := told(detail.static.get(name, "none") for detail in details):
-            return Difference(f"the static argument {name}: {say}", "static")
+    static = [detail.static for detail in details if detail.static is not None]
+    if len(static) == len(details):
+        for name in sorted({n for known in static for n in known}):
+            if say := told(known.get(name, "none") for known in static):
+                return Difference(f"the static argument {name}: {say}", "static")
+    if not all(detail.program for detail in details):
+        return Difference("the compiled program", "program")
     for lines in itertools.zip_longest(*(detail.program for detail in details)):
         if told("nothing" if line is None else line for line in lines):
             texts = [line or "" for line in lines]

@@ -450,7 +450,7 @@ class Detail:
             parameter; `""` stands for the only one that does, of whatever parameter.
         library: The function of a library that the learner calls there, in the learner's words, if
             a library other than JAX makes the launch.
-        static: Static arguments of the function, by name, as text.
+        static: Static arguments of the function, by name, as text; None if they are not known.
         program: The compiled program, line by line.
         names: The names of the arguments, in the learner's words where JAX has its own.
         passed: The learner's expressions for arguments of the function, by its name in `names`.
@@ -466,7 +466,7 @@ class Detail:
     conditions: tuple[Condition, ...] = ()
     loops: tuple[str, ...] = ()
     skip: str = ""
-    static: Mapping[str, str] = field(default_factory=dict)
+    static: Mapping[str, str] | None = None
     program: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     handling: str = ""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -92,7 +93,7 @@ class Call(NamedTuple):
 
     Attributes:
         execute: The computation; None if it is not known.
-        static: The function's static arguments, by name.
+        static: The function's static arguments, by name; None if they are not known.
         names: The names of the computation's arguments.
         parameters: The names of the function's parameters, in order.
         given: The positional arguments by parameter.
@@ -100,7 +101,7 @@ class Call(NamedTuple):
     """
 
     execute: Any
-    static: dict[str, str]
+    static: dict[str, str] | None
     names: tuple[str, ...]
     parameters: tuple[str, ...]
     given: Mapping[str, Any]
@@ -112,7 +113,10 @@ def call_under_way(frame: FrameType | None) -> Call:
     execute = None
     while frame is not None:
         local = frame.f_locals
-        if frame.f_code is _jax.call_code():
+        if frame.f_code is _jax.gate_code():
+            if (known := local["call"]) is not None:
+                return cast("Recalled", known)()
+        elif frame.f_code is _jax.call_code():
             execute = local["self"]
         elif frame.f_code.co_name == COMPILED_CALL and "p" in local and "fun" in local:
             if _jax.is_primitive(local["fun"]):  # JAX calls its arguments args[0], args[1], ...
@@ -126,7 +130,42 @@ def call_under_way(frame: FrameType | None) -> Call:
             given = dict(zip(parameters, local["args"], strict=False))
             return Call(execute, static, names, parameters, given, of_jax)
         frame = frame.f_back
-    return Call(execute, {}, (), (), {}, of_jax=False)
+    return Call(execute, None, (), (), {}, of_jax=False)
+
+
+class Recalled:
+    """What is known of a call when JAX's C++ makes an equal one, which has no frames of JAX's.
+
+    Neither arguments nor the computation are kept alive.
+
+    Args:
+        call: The call, as it was made from Python.
+        execute: The computation.
+    """
+
+    def __init__(self, call: Call, execute: Any) -> None:
+        self._execute = weakref.ref(execute)
+        # The arguments of JAX's own functions are called by what the learner passes, and no
+        # expression is known here.
+        if call.of_jax:
+            call = call._replace(names=(), parameters=())
+        self._call = call._replace(execute=None, given={})
+
+    def __call__(self) -> Call:
+        """Return the call."""
+        return self._call._replace(execute=self._execute())
+
+
+def recall(frame: FrameType, execute: Any) -> Recalled:
+    """Keep what is known of a call, for equal ones that JAX's C++ makes.
+
+    Args:
+        frame: The frame in which JAX prepares them.
+        execute: The computation.
+    """
+    call = call_under_way(frame)
+    names = tuple(name for i, name in enumerate(call.names) if i in execute.kept_var_idx)
+    return Recalled(call._replace(names=names), execute)
 
 
 def _parameters(function: Any) -> tuple[str, ...]:
@@ -136,13 +175,13 @@ def _parameters(function: Any) -> tuple[str, ...]:
         return ()
 
 
-def _static(function: Any, args: Any, kwargs: Any, names: Sequence[str]) -> dict[str, str]:
+def _static(function: Any, args: Any, kwargs: Any, names: Sequence[str]) -> dict[str, str] | None:
     import jax
 
     try:
         given = inspect.signature(function).bind(*args, **kwargs).arguments
     except (TypeError, ValueError):
-        return {}
+        return None
     dynamic = {str(name).partition("[")[0].partition(".")[0] for name in names}
     return {
         name: repr(value)[:100]

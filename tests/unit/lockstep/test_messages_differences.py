@@ -190,6 +190,23 @@ def calls(*settings: str) -> dict[int, Detail]:
         (
             FULL,
             other(),
+            {
+                0: Detail(static={"z": "1"}, program=("a", "b")),
+                1: Detail(program=("a", "c")),  # its static arguments are not known
+            },
+            "the compiled program; first different line: `b` on process 0; `c` on process 1",
+            PROGRAM,
+        ),
+        (
+            FULL,
+            other(),
+            {0: Detail(static={}, program=("a", "b")), 1: Detail(static={})},
+            "the compiled program",
+            PROGRAM,
+        ),
+        (
+            FULL,
+            other(),
             {0: Detail(program=("a", "b", "c")), 1: Detail(program=("a", "d", "e"))},
             "the compiled program; first different line: `b` on process 0; `d` on process 1",
             PROGRAM,

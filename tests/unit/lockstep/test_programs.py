@@ -115,12 +115,12 @@ HELD = (np.ones(2), {"w": 1})
         (f, HELD, {}, {}),
         (f, HELD, {"weights": [jnp.ones(1)], "mode": (1, np.ones(1))}, {}),
         (f, HELD, {"mode": "x" * 200}, {"mode": "'" + "x" * 99}),
-        (f, (), {"other": 1}, {}),
-        (dict, (), {"mode": 1}, {}),  # it tells nobody its parameters
+        (f, (), {"other": 1}, None),
+        (dict, (), {"mode": 1}, None),  # it tells nobody its parameters
     ],
 )
 def test_the_arguments_of_a_call(
-    fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], static: dict[str, str]
+    fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], static: dict[str, str] | None
 ) -> None:
     found = cache_miss(EXECUTE, NAMES, fun, args, kwargs)
     parameters = () if fun is dict else ("x", "params", "n", "mode", "weights")
@@ -140,7 +140,7 @@ def test_the_arguments_of_an_operation_have_no_names() -> None:
     operation = xla_primitive_callable(jax.lax.neg_p)
     assert cache_miss(EXECUTE, ("args[0]",), operation, HELD[:1], {}) == (
         EXECUTE,
-        {},
+        None,
         (),
         (),
         {},
@@ -150,9 +150,9 @@ def test_the_arguments_of_an_operation_have_no_names() -> None:
 
 @pytest.mark.usefixtures("called_by_jax")
 def test_a_launch_that_no_compiled_function_makes() -> None:
-    assert call(EXECUTE) == (EXECUTE, {}, (), (), {}, False)
-    assert call_under_way(sys._getframe()) == (None, {}, (), (), {}, False)
-    assert call_under_way(None) == (None, {}, (), (), {}, False)
+    assert call(EXECUTE) == (EXECUTE, None, (), (), {}, False)
+    assert call_under_way(sys._getframe()) == (None, None, (), (), {}, False)
+    assert call_under_way(None) == (None, None, (), (), {}, False)
 
 
 FOLDER = jax.__file__.rpartition("/")[0]

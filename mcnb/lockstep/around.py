@@ -341,14 +341,18 @@ class _Search:
 
     def _with_origin(self, loop: _Loop, rounds: ast.expr) -> _Loop:
         """Return a loop with where what decides about its rounds begins to differ, if it does."""
-        asked = None
-        with contextlib.suppress(Exception):  # as in `_only_if`
-            asked = Search(varying=True).expression(rounds, self._scope_at(rounds))
+        asked = self._differs(rounds)
         if asked is None or (asked.filename, asked.line) in (
             (self.scope.filename, line) for line in (loop.line, loop.skip_line, rounds.lineno)
         ):
             return loop  # the loop's lines are shown in any case
         return replace(loop, rounds=ast.unparse(rounds)[:_LONGEST_SOURCE], asked=asked)
+
+    def _differs(self, node: ast.expr) -> Asked | None:
+        """Return where an expression begins to differ from process to process, if it does."""
+        with contextlib.suppress(Exception):  # as in `_only_if`
+            return Search(varying=True).expression(node, self._scope_at(node))
+        return None
 
     def _on(self, nodes: Sequence[ast.AST]) -> bool:
         return any(first_line(node) <= self.line <= last_line(node) for node in nodes)
@@ -366,8 +370,13 @@ class _Search:
         )
 
     def _in_loop(self, loop: ast.For | ast.AsyncFor | ast.While, found: _Found) -> _Found:
-        """Add a loop, and the first line of its body that may skip the line, if one does."""
+        """Add a loop, and a line of its body that may skip the line, if one does.
+
+        It is the first one that depends on the process. If none does, and how often the loop runs
+        does not either, it is the first one.
+        """
         words = _without_comment(self.lines[loop.lineno - 1])
+        first: _Loop | None = None
         for node, condition in itertools.chain.from_iterable(map(_of_this_loop, loop.body)):
             ends = isinstance(node, (ast.Break, ast.Return, ast.Raise))
             skips = isinstance(node, ast.Continue) and first_line(node) <= self.line
@@ -377,8 +386,12 @@ class _Search:
                 skip = _without_comment(self.lines[line - 1])
                 skipping = _Loop(words, loop.lineno, skip, line, ends)
                 test = None if condition is None else condition.test
-                return (*found, skipping if test is None else self._with_origin(skipping, test))
+                first = first or (skipping if test is None else self._with_origin(skipping, test))
+                if test is not None and self._differs(test) is not None:
+                    return (*found, self._with_origin(skipping, test))
         rounds = loop.test if isinstance(loop, ast.While) else loop.iter
+        if first is not None and self._differs(rounds) is None:
+            return (*found, first)
         return (*found, self._with_origin(_Loop(words, loop.lineno), rounds))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -136,6 +137,8 @@ _HINTS = {
 }
 # Advice that names no cause.
 WITHOUT_CAUSE = frozenset((_HINTS["branch"], _HINTS["order"]))
+# The first line of a loop that runs equally often everywhere.
+_CONSTANT = re.compile(r" in range\([-\d\s,]+\)\s*:?$")
 _OF_LOOPS = tuple(_HINTS[name].partition("{")[0] for name in ("loop", "loops", "skipped"))
 
 
@@ -394,6 +397,8 @@ def _of_loops(verdict: Verdict, details: list[Detail]) -> str:
         what = "end the loop" if detail.skip_ends else "skip this line"
         return _HINTS["skipped"].format(around[0], _quoted(detail.skip, detail.skip_at), what)
     if visits == {0} or len(visits) > 1 or not all(detail.direct for detail in details):
+        return ""
+    if all(map(_CONSTANT.search, detail.loops)):
         return ""
     if len(around) == 1:
         return _HINTS["loop"].format(*around, _how_often(detail.loops[0]))

@@ -151,7 +151,8 @@ def assigned_in(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Yield the targets and values of an assignment; `a, b = c, d` yields two pairs.
 
-    The value of `a += b` is `a + b`.
+    The value of `a += b` is `a + b`. A loop and a `with` assign, too; their value is the constant
+    `...`, because nobody knows it.
     """
     match node:
         case ast.Assign(targets=targets, value=value):
@@ -164,6 +165,16 @@ def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield target, ast.copy_location(ast.BinOp(target, op, value), node)
         case ast.AnnAssign() | ast.NamedExpr() if node.value is not None:
             yield node.target, node.value
+        case ast.For(target=target) | ast.AsyncFor(target=target):
+            yield from _unknown(target)
+        case ast.withitem(optional_vars=ast.expr() as target):
+            yield from _unknown(target)
+
+
+def _unknown(target: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+    for part in parts:
+        yield part, ast.copy_location(ast.Constant(...), target)
 
 
 def reaching(scope: ast.AST, name: str, line: int) -> tuple[int, int]:
@@ -196,8 +207,17 @@ def reaching(scope: ast.AST, name: str, line: int) -> tuple[int, int]:
                 first, last = node.lineno, line  # the loops around both pass it each time
         if isinstance(around, (ast.For, ast.AsyncFor, ast.While)):
             last = max(last, last_line(around))
+        if around is not None and first_line(around) < line and _rebinds(around, name):
+            first = first_line(around)
         block = _block_of(around, line)
     return first, last
+
+
+def _rebinds(node: ast.AST, name: str) -> bool:
+    """Return whether each round of a loop assigns to a name before its body."""
+    if not isinstance(node, (ast.For, ast.AsyncFor)):
+        return False
+    return any(is_name(at, name) for at, _ in assignments(node))
 
 
 def _block_of(node: ast.AST | None, line: int) -> Sequence[ast.AST]:

@@ -84,3 +84,17 @@ def test_a_new_cell_costs_what_is_new() -> None:
 
     first = took(OTHERS)
     assert min(took(OTHERS + 1 + k) for k in range(3)) < first / 5
+
+
+def test_a_loop_and_a_with_assign_their_names() -> None:
+    cell(1, "i = jax.process_index()\nf = jax.process_index()")
+    own = cell(2, "for i, _ in enumerate(x):\n    if i == 2: continue\nwith open(n) as f: f.read()")
+    assert asked("i == 2", own) is None
+    assert asked("f", own) is None
+    assert asked("i == 2", cell(3, "if i == 2: pass")) is None
+
+
+def test_what_is_assigned_before_a_loop_does_not_reach_its_body() -> None:
+    own = cell(1, "i = jax.process_index()\nfor i in x:\n    if i == 2: continue\n")
+    test = ast.parse("\n\nif i == 2: continue").body[0].test  # type: ignore[attr-defined]
+    assert Search().expression(test, Scope(own)) is None

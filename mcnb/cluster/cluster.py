@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from mcnb._system import RunningClock
 from mcnb.cluster.history import Cell, History, Push
 from mcnb.cluster.lifetime import Absence, Lifetime
 from mcnb.cluster.replay import Replay, replayed
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from mcnb.cluster.conversation import Debugger
     from mcnb.cluster.execution import Execution, Watcher
     from mcnb.cluster.result import Result
-    from mcnb.cluster.workers import Pending, Processes
+    from mcnb.cluster.workers import Processes
     from mcnb.lockstep.comparison import Question
     from mcnb.messages import DebuggerAnswer, Healed
     from mcnb.pictures.picture import Picture
@@ -448,10 +446,10 @@ class Cluster:
             wanted = [k for k in processes if 0 <= k < self.options.processes]
             if running is None or running.exits or self._execution is not None or not wanted:
                 return {}
-            if running.asked is not None and not _answered(running.asked, 0):
+            if running.asked is not None and not running.asked.answered(0):
                 return {}
             running.asked = running.client.call(function, *args, processes=wanted)
-            _answered(running.asked, within_s)
+            running.asked.answered(within_s)
             answers = running.asked.answers.items()
             return {k: one for k, one in answers if not isinstance(one, ProcessError)}
         finally:
@@ -669,18 +667,6 @@ class Cluster:
         return f"running a cell. {execution.stage}" if execution.stage else "running a cell"
 
 
-def _answered(asked: Pending, within_s: float) -> bool:
-    """Wait for the answers to a call; return whether all have come."""
-    clock = RunningClock()
-    with contextlib.suppress(ClusterError):
-        while asked.waiting:
-            left = within_s - clock()
-            asked.wait(min(left, 1.0))
-            if left <= 0:
-                break
-    return not asked.waiting
-
-
 def _ranges(replay: bool | str) -> tuple[tuple[int, int], ...]:
     """Return the ranges of the cells to replay; empty for all."""
     return cell_numbers(replay) if isinstance(replay, str) else ()
@@ -694,8 +680,16 @@ def current_cluster() -> Cluster:
     """Return the cluster that `%mcjax` and `%%mcjax` control.
 
     Raises:
-        ClusterError: There is no cluster yet.
+        ClusterError: There is no cluster yet, or this is one of its processes.
     """
     if current is None:
+        from mcnb.worker.shell import is_process
+
+        if is_process():
+            raise ClusterError(
+                "The notebook kernel controls the cluster, and this cell runs on its processes. "
+                "Give the call a cell without %%mcjax; with %mcjax auto on, begin that cell with "
+                "%%here"
+            )
         raise ClusterError("There is no cluster yet. Start one: %mcjax start -n 4 -d 2")
     return current

@@ -169,6 +169,9 @@ class Execution:
         outcome = Outcome()
         self._cell = cell
         referee = self._processes.referee
+        self._processes.note_late_verdicts()
+        if cell.label:
+            outcome.late, self._processes.late = self._processes.late, ()
         number = referee.begin(cell.targets)
         try:
             pending = self._processes.client.call(function, number, *args, processes=cell.targets)
@@ -203,6 +206,7 @@ class Execution:
             outcome.intact, outcome.given_up, outcome.interrupted = False, True, True
             outcome.unfreed = tuple(sorted(pending.waiting))
             self._show(pending, "Restarting the processes …", restarts=True)
+        self._processes.told = len(referee.verdicts)
         outcome.pressed_late = bool(self._presses) and not outcome.interrupted and not self._late
         outcome.interrupted |= outcome.pressed_late and not outcome.intact
         self._report(pending)

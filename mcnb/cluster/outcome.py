@@ -29,6 +29,7 @@ class Outcome:
         intact: Whether the processes can continue; if not, they must be restarted.
         verdict: How the processes diverged, if they did.
         verdicts: How the processes diverged, each time that they did; see `Referee.verdicts`.
+        late: How they diverged after the cell before, in threads of it that went on.
         races: Launches that processes made in different orders; see `Referee.races`.
         inputs: Unequal values that processes passed to launches; see `Inputs.unequal`.
         time_limit: The time limit that ended the cell, in seconds.
@@ -51,6 +52,7 @@ class Outcome:
     intact: bool = True
     verdict: Verdict | None = None
     verdicts: tuple[Verdict, ...] = ()
+    late: tuple[Verdict, ...] = ()
     races: tuple[Race, ...] = ()
     inputs: tuple[UnequalInput, ...] = ()
     time_limit: float | None = None

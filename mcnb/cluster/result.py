@@ -153,6 +153,11 @@ class Result:
         elif self.ok:
             found.append(in_two_orders(self.outcome.races, self.count))
         found.append(unequal_inputs(self.outcome.inputs, self.count))
+        found += [
+            "since the cell before, the processes have diverged, in a thread that went on: "
+            f"{explain(verdict, self.count).sentence}"
+            for verdict in self.outcome.late
+        ]
         return tuple(f"{note[0].upper()}{note[1:]}" for note in found if note)
 
     def __mcnb_picture__(

@@ -245,13 +245,19 @@ class Stopper:
             return found
         budget_s = AFTER_ABORT_S if ends else LATE_ANSWER_S
         self._winding = self.processes.client.call(wind_down, ends, False, budget_s)
-        return self._wound(budget_s + ANSWER_S)
+        return self._wound(budget_s + ANSWER_S, again=True)
 
-    def _wound(self, limit_s: float) -> dict[int, Unfinished]:
+    def _wound(self, limit_s: float, *, again: bool = False) -> dict[int, Unfinished]:
+        """Wait for the answers, and repeat the abort meanwhile, as `AGAIN_S` says."""
         pending = self._winding
+        aborted = self.clock_s
         deadline = self.clock_s + limit_s
 
         def patience() -> float | None:
+            nonlocal aborted
+            if again and self.clock_s > aborted + AGAIN_S:
+                aborted = self.clock_s
+                self.processes.abort()
             # If the other processes are idle, a late process may just be slow.
             late_s = 0 if _compute(_answers(pending)) else SLOW_S
             return None if self.clock_s > deadline + late_s else TICK_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import queue
@@ -25,7 +26,7 @@ from mcnb.launchers.exits import (
     process_name,
 )
 from mcnb.lockstep.messages import exit_text
-from mcnb.lockstep.model import ProcessExit
+from mcnb.lockstep.model import ProcessExit, Verdict
 from mcnb.lockstep.server import Server, Waits
 from mcnb.messages import Healed, Pause, ProcessError, Progress, Stack, unreadable
 from mcnb.options import Options
@@ -143,6 +144,17 @@ class Pending:
         """
         while self.waiting and (timeout := policy()) is not None:
             self.wait(timeout)
+        return not self.waiting
+
+    def answered(self, within_s: float) -> bool:
+        """Wait for at most so long; return whether all processes have replied."""
+        clock = RunningClock()
+        with contextlib.suppress(ClusterError):
+            while self.waiting:
+                left = within_s - clock()
+                self.wait(min(left, 1.0))
+                if left <= 0:
+                    break
         return not self.waiting
 
     def progress(self, k: int) -> Progress:
@@ -455,12 +467,18 @@ class Processes:
         referee: The server that checks that the processes stay in lockstep.
         unchecked: Why the processes are not checked; empty if they are.
         asked: The last call that was made while no cell ran, to help with writing one.
+        told: The number of the referee's verdicts that the newest cell, or call, has told.
+        late: Verdicts on threads that went on after their cell, for the next cell to tell.
     """
+
+    told: int
+    late: tuple[Verdict, ...]
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.asked: Pending | None = None
         self.exits: dict[str, ProcessExit] = {}
+        self.told, self.late = 0, ()
         from mcnb.launchers.registry import create_launcher
 
         self.launcher = launcher = create_launcher(options)
@@ -535,6 +553,11 @@ class Processes:
         # thread holds the GIL, a signal may still work.
         if self.launcher.watched and (attempt > 1 or k not in self.referee.present):
             self.launcher.signal(k, signal.SIGINT)
+
+    def note_late_verdicts(self) -> None:
+        """Keep what the referee has found since the newest cell or call ended."""
+        self.late += self.referee.verdicts[self.told :]
+        self.told = 0
 
     def abort(self) -> bool:
         """Abort the collectives that hang in the processes; return whether that is possible."""

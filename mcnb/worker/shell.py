@@ -18,7 +18,9 @@ from typing import Any, ClassVar
 from ipykernel.displayhook import ZMQShellDisplayHook
 from ipykernel.jsonutil import encode_images, json_clean
 from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
+from IPython import get_ipython
 
+from mcnb.errors import OptionError
 from mcnb.messages import STREAMS, Reply
 from mcnb.worker import signals
 from mcnb.worker.breakpoints import TO_LOOK, Breakpoints
@@ -152,7 +154,7 @@ class WorkerShell(ZMQInteractiveShell):
     def init_magics(self) -> None:
         """Make IPython's magics available."""
         super().init_magics()
-        _let_profiler_compile(self)
+        _change_magics(self)
 
     def _update_code_co_name(self, code: CodeType) -> CodeType:
         """Leave a cell's code its name; IPython 7 and 8.0 call it after its line."""
@@ -282,11 +284,21 @@ class WorkerShell(ZMQInteractiveShell):
         raise SystemExit("exit has no effect in a %%mcjax cell. To end all processes: %mcjax stop")
 
 
+def is_process() -> bool:
+    """Return whether this is a process of a cluster, which runs cells.
+
+    Example:
+        >>> is_process()
+        False
+    """
+    return isinstance(get_ipython(), WorkerShell)
+
+
 def adopt_shell(shell: Any) -> None:
     """Turn the shell of an adopted engine into a `WorkerShell`, which keeps its variables."""
     shell.__class__ = WorkerShell
     shell.compile = CellCompiler()
-    _let_profiler_compile(shell)
+    _change_magics(shell)
     shell.set_hook("show_in_pager", _print_page, 0)
     for name, made in (
         ("displayhook", RecordingHook(parent=shell, shell=shell)),
@@ -303,6 +315,19 @@ def _print_page(_: Any, text: Any, start: int = 0, screen_lines: int = 0) -> Non
     if isinstance(text, dict):
         text = text.get("text/plain", "")
     print("\n".join(str(text).split("\n")[start:]).rstrip("\n"))
+
+
+def _change_magics(shell: Any) -> None:
+    _let_profiler_compile(shell)
+    shell.register_magic_function(_refuse, "line", "mcjax")
+
+
+def _refuse(line: str) -> None:
+    """Refuse mcnb's own magic, which controls the processes from outside."""
+    raise OptionError(
+        f"%mcjax {line}: this cell runs on the processes, and %mcjax in the notebook kernel. Give "
+        "it a cell of its own, without %%mcjax; with %mcjax auto on, begin that cell with %%here"
+    )
 
 
 def _let_profiler_compile(shell: Any) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
 import mcnb
 from mcnb.lockstep.model import LaunchRecord
+from tests.conftest import wait_until
 from tests.support.divergences import RAISED, WAITS, Divergence
 from tests.support.divergences_of_order import ORDERS
 from tests.support.divergences_of_programs import PROGRAMS
@@ -185,3 +187,86 @@ def test_what_was_launched_is_kept(parting_cluster: mcnb.Cluster) -> None:
 
 def by(record: LaunchRecord) -> int:
     return record.process
+
+
+# What is called when it has run before on some processes with the same static arguments, so that
+# JAX's C++ launches it there, and how the verdict says what differs.
+RAN_BEFORE = {
+    "a static argument": (
+        "step(x, rate=2, power=1 if k else 3)",
+        "the static argument power: 3 on process 0; 1 on processes 1-3",
+    ),
+    "a static argument on one": (
+        "rate = 5 if k == 2 else 2\nstep(x, rate, 1)",
+        "the static argument rate: 2 on processes 0,1,3; 5 on process 2",
+    ),
+    "a setting of JAX's": (
+        "with jax.default_matmul_precision('highest' if k == 2 else None):\n    step(x, 2, 1)",
+        "the compiled program; first different line: ",
+    ),
+}
+
+
+@pytest.mark.parametrize(("cell", "differs"), RAN_BEFORE.values(), ids=RAN_BEFORE)
+def test_what_differs_from_an_earlier_launch(
+    parting_cluster: mcnb.Cluster, cell: str, differs: str
+) -> None:
+    parting_cluster.run(
+        "from functools import partial\n"
+        "@partial(jax.jit, static_argnames=('rate', 'power'))\n"
+        "def step(x, rate, power): return (x @ x.T).sum() * rate ** power\n"
+        "for _ in range(2): step(x, rate=2, power=1); step(x, 2, 1)"
+    ).raise_for_errors()
+    error = parting_cluster.run(cell).error()
+    assert error is not None
+    (said,) = [line for line in " ".join(error.lines).split("What differs: ") if "Hint" in line]
+    assert said.startswith(differs)
+    assert "static argument" in differs or "operand_precision={highest,highest}" in said
+
+
+# A loop, and how its hint begins: what may skip the launch is told if it depends on the process.
+LOOPS = {
+    "rounds": (
+        "n = 4 - (k == 2)\nfor i in range(n):\n    if i == 99: break\n    total(x)",
+        "the loop `for i in range(n):`",
+    ),
+    "a second condition": (
+        "for i in range(4):\n    if len(str(i)) > 9: continue\n"
+        "    if i == 2 and k == 1: continue\n    total(x)",
+        "in the loop `for i in range(4):` (line 1), `if i == 2 and k == 1: continue`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("cell", "hint"), LOOPS.values(), ids=LOOPS)
+def test_which_line_of_a_loop_is_told(parting_cluster: mcnb.Cluster, cell: str, hint: str) -> None:
+    error = parting_cluster.run(cell).error()
+    assert error is not None
+    assert f"Hint: {hint}" in " ".join(error.lines).replace("\n", " ")
+
+
+def test_a_range_of_constants_ran_equally_often(parting_cluster: mcnb.Cluster) -> None:
+    parting_cluster.run("mine = jnp.ones(3) if k == 1 else x").raise_for_errors()
+    error = parting_cluster.run("for i in range(3):\n    a = i\n    jnp.sum(mine)").error()
+    assert error is not None
+    assert "different number of times" not in " ".join(error.lines)
+
+
+def test_a_thread_that_diverges_after_its_cell_is_told_by_the_next(
+    parting_cluster: mcnb.Cluster, tmp_path: Path
+) -> None:
+    parting_cluster.run(
+        "import pathlib, threading\ndef late(go, gone):\n"
+        "    while not go.exists(): time.sleep(0.01)\n    try: jnp.sum(x)\n"
+        "    finally: gone.touch()\n"
+        f"files = [pathlib.Path({str(tmp_path)!r}, name) for name in ('go', 'gone')]\n"
+        "if k == 1: threading.Thread(target=late, args=files).start()"
+    ).raise_for_errors()
+    (tmp_path / "go").touch()
+    assert wait_until((tmp_path / "gone").exists)
+    told = (
+        "Since the cell before, the processes have diverged, in a thread that went on: missing: "
+        "process 1 is waiting in sum, line 4; processes 0,2,3 finished the cell without reaching it"
+    )
+    assert parting_cluster.run("1").notes == (told,)
+    assert parting_cluster.run("1").notes == ()

@@ -114,6 +114,10 @@ class Processes:
         self.options = Options(processes=3)
         self.referee = Referee()
         self.client = self
+        self.told, self.late = 0, ()
+
+    def note_late_verdicts(self) -> None:
+        """There are none."""
 
     def wake(self) -> None:
         """Nobody waits."""

@@ -122,6 +122,8 @@ class History:
         self.endless: list[str] = []
         self.marked: list[str] = []
         self.replaced: list[str] = []
+        # Cells that a replay of others has left out.
+        self.unchosen: list[Cell] = []
         self._old = False
 
     def add(self, step: Step) -> None:
@@ -133,6 +135,9 @@ class History:
         self._forget_old()
         place = len(self.steps)
         if isinstance(step, Cell):
+            gone = [one for one in self.unchosen if _older(one, step)]
+            self.unchosen = [one for one in self.unchosen if one not in gone]
+            self.replaced += [one.label for one in gone]
             older = [one for one in self.steps if isinstance(one, Cell) and _older(one, step)]
             if older:
                 self.replaced += [one.label for one in older]
@@ -162,6 +167,7 @@ class History:
         if self._old:
             self.steps, self._old = [], False
             self.failed, self.endless, self.marked, self.replaced = [], [], [], []
+            self.unchosen = []
 
     def ahead(self, ranges: Sequence[tuple[int, int]] = ()) -> str:
         """Return the cells that a replay will run again, in words; `ranges` as for `is_named`."""
@@ -173,9 +179,12 @@ class History:
         return [one.label for one in self.failed if not (ranges and is_named(one.label, ranges))]
 
     def unnamed(self, ranges: Sequence[tuple[int, int]]) -> list[str]:
-        """Return the cells that a replay of these ranges leaves out."""
+        """Return the cells that a replay of these ranges leaves out, or an earlier one has."""
         cells = [step.label for step in self.steps if isinstance(step, Cell)]
-        return [label for label in cells if not is_named(label, ranges)]
+        before = [one.label for one in self.unchosen]
+        left = [*(label for label in cells if not is_named(label, ranges))]
+        left += [label for label in before if not (ranges and is_named(label, ranges))]
+        return sorted(dict.fromkeys(left), key=number)
 
     def refuse(self, given: str, ranges: Sequence[tuple[int, int]]) -> None:
         """Refuse numbers of cells that have not run.
@@ -187,7 +196,8 @@ class History:
         Raises:
             OptionError: In one of the ranges, no cell has run.
         """
-        cells = [one.label for one in (*self.steps, *self.failed) if isinstance(one, Cell)]
+        known = (*self.steps, *self.failed, *self.unchosen)
+        cells = [one.label for one in known if isinstance(one, Cell)]
         cells += [*self.endless, *self.marked, *self.replaced]
         for first, last in ranges:
             if not any(is_named(label, [(first, last)]) for label in cells):
@@ -203,16 +213,19 @@ class History:
 
         Args:
             ranges: The cells to return, as for `is_named`; variables that were set always are. A
-                cell that failed is returned only if it is named.
+                cell that failed, or that an earlier replay has left out, is returned only if it is
+                named.
         """
         steps = self._chosen(ranges)
+        cells = [one for one in (*self.unchosen, *self.steps) if isinstance(one, Cell)]
+        self.unchosen = [one for one in cells if one not in steps]
         self.failed = [one for one in self.failed if one not in steps]
         self.steps, self._old = [], False
         return steps
 
     def _chosen(self, ranges: Sequence[tuple[int, int]]) -> list[Step]:
         steps = [one for one in self.steps if isinstance(one, Push) or is_named(one.label, ranges)]
-        for cell in self.failed if ranges else ():
+        for cell in (*self.unchosen, *self.failed) if ranges else ():
             if is_named(cell.label, ranges):
                 after = (
                     i

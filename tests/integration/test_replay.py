@@ -97,6 +97,16 @@ def test_cells_are_named(fresh: mcnb.Cluster) -> None:
     assert re.match(r"1 cell ran again: In\[8\]\. In\[7\] failed", str(fresh.replay))
 
 
+def test_cells_that_a_replay_left_out_can_be_named_again(fresh: mcnb.Cluster) -> None:
+    fresh.run("setup = 7", label="5").raise_for_errors()
+    fresh.run("user = setup + 1", label="6").raise_for_errors()
+    failed = fresh.restart(replay="In[6]")
+    assert failed is not None
+    assert str(fresh.replay).startswith("0 cells ran again. In[6] failed. Left out, as not named: ")
+    assert fresh.restart(replay="In[5-6]") is None
+    assert fresh.pull("user", processes=[0]) == {0: 8}
+
+
 def test_what_ran_before_a_death_is_replayed(fresh: mcnb.Cluster) -> None:
     fresh.run("made.append('before')")
     died = fresh.run("import os\nif k == 1: os._exit(3)")

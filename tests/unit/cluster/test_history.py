@@ -273,3 +273,32 @@ def test_versions_that_were_left_out_are_listed() -> None:
     assert str(Replay(("4",), replaced=("1", "2"))) == (
         "1 cell ran again: In[4]. Left out, as a newer version ran: In[1], In[2]"
     )
+
+
+def test_what_a_replay_left_out_can_still_be_named() -> None:
+    history = of(FIRST, SECOND, THIRD)
+    assert history.replayed([(2, 2)]) == [SECOND, THIRD]
+    for step in (SECOND, THIRD):
+        history.add(step)
+    assert history.unnamed([]) == ["1"]
+    history.refuse("In[1]", [(1, 1)])
+    assert history.ahead() == "1 cell: In[2]"
+    assert history.ahead([(1, 2)]) == "2 cells: In[1], In[2]"
+    assert history.replayed([(1, 2)]) == [SECOND, FIRST, THIRD]  # what was pushed comes first
+    assert history.unnamed([]) == []
+
+
+def test_a_new_version_takes_the_place_of_one_that_a_replay_left_out() -> None:
+    old, new = Cell("n = 3", (0,), "1", id="a"), Cell("n = 4", (0,), "5", id="a")
+    history = of(old, THIRD)
+    history.replayed([(2, 2)])
+    history.add(new)
+    assert (history.unnamed([]), history.replaced) == ([], ["1"])
+
+
+def test_a_plain_restart_forgets_what_a_replay_left_out() -> None:
+    history = of(FIRST, THIRD)
+    history.replayed([(2, 2)])
+    history.ended()
+    history.add(FIRST)
+    assert history.unnamed([]) == []

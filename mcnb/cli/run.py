@@ -381,11 +381,11 @@ class Running:
             self._watch()
             sentence, code = find_cause(self._ended, count, server.verdicts)
             noted = server.noted
-            notes = [
-                other_places(noted.meetings, count),
-                in_two_orders(noted.races, count),
-                unequal_inputs(noted.inputs, count),
-            ]
+            unequal = code == 0 or not server.verdicts  # else the verdict says enough
+            notes = [unequal_inputs(noted.inputs, count)] if unequal else []
+            if code == 0:
+                orders = in_two_orders(noted.races, count)
+                notes = [other_places(noted.meetings, count), orders, *notes]
         return self._conclude(sentence, code, [note for note in notes if note])
 
     def _conclude(self, sentence: str, code: int, notes: Sequence[str]) -> int:
@@ -407,9 +407,8 @@ class Running:
             told = sorted(one.process for one in self._ended if one.ended_by_us)
             ended = f". Then mcnb ended {name_processes(told)}" if told else ""
             print(f"mcnb run: {sentence}{ended}", file=sys.stderr)
-        elif code == 0 and notes:
-            for note in notes:
-                print(f"mcnb run: {capital(note)}", file=sys.stderr)
+        for note in notes:
+            print(f"mcnb run: {capital(note)}", file=sys.stderr)
         apart = len(endings) > 1 and not any(ending.joined for ending in endings)
         # One that fails may not have come to the call.
         if apart and not notes and (code == 0 or not self._may_join()):

@@ -514,6 +514,17 @@ def test_the_inputs_of_a_known_computation(
             assert bool(values_cluster.run(cell, values=values).notes) == expected
 
 
+def test_a_script_with_unequal_inputs_that_fails_later(tmp_path: Path) -> None:
+    program = f"{BEGIN}y = x * (1.0 + k)\nif k: raise ValueError('late')\n"
+    code, _, err = run(tmp_path, program, "train.py", "-n", "2", "-d", "1")
+    assert code == 1
+    said = [line for line in err if line.startswith("mcnb run: ")]
+    assert [one.partition("train.py")[0] for one in said] == [
+        "mcnb run: process 1 raised ValueError: late (",
+        "mcnb run: Process 0 passed `1.0 + k` = 1.0 to jit(multiply), ",
+    ]
+
+
 def test_a_script_with_unequal_inputs(tmp_path: Path) -> None:
     program = f"{BEGIN}y = x * (1.0 + k)\nprint('done')\n"
     code, out, err = run(tmp_path, program, "train.py", "-n", "2", "-d", "1")

@@ -13,7 +13,9 @@ _COMMENTED = re.compile(r"((?:[ \t]*(?:#.*)?\n)+)([ \t]*%%mcjax\b.*(?:\n|\Z))")
 _ABOVE = r"(?:[ \t]*(?:#.*)?\n)*[ \t]*"
 _HERE = re.compile(rf"({_ABOVE})%%here\b[ \t]*(?:#.*)?(?:\n|\Z)")
 # How a cell begins that has a magic of its own, or that is about the processes.
-_KERNELS = re.compile(rf"{_ABOVE}(%%|%mcjax\b|%(re|un)?load_ext[ \t]+mcnb\b)")
+_KERNELS = re.compile(rf"{_ABOVE}(%%|%mcjax\b|%debug\s*\Z|%(re|un)?load_ext[ \t]+mcnb\b)")
+# A cell for the processes that does nothing but look around after the error of another one.
+_DEBUG = re.compile(r"%%mcjax\b.*\n\s*(%debug)\s*")
 _AUTO = re.compile(rf"^[ \t]*%mcjax[ \t]+auto[ \t]+({ON}|{OFF})[ \t]*$", re.MULTILINE)
 
 
@@ -57,11 +59,16 @@ def with_magic(cell: str, *, auto: bool) -> str:
         '%%mcjax\n# Train.\nx = 1'
         >>> with_magic("%%here\nx = 1", auto=True)  # the lines keep their numbers
         '\nx = 1'
+        >>> with_magic("%%mcjax\n%debug", auto=False)
+        '%debug'
     """
     if here := _HERE.match(cell):
         below = cell[here.end() :]
         return below if below.lstrip().startswith("%%") else f"{here[1]}\n{below}"
-    return _MAGIC + cell if auto and is_implied(cell) else magic_first(cell)
+    first = magic_first(cell)
+    if debug := _DEBUG.fullmatch(first):
+        return debug[1]
+    return _MAGIC + cell if auto and is_implied(cell) else first
 
 
 def with_magics(cells: Iterable[str]) -> Iterator[str]:

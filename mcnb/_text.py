@@ -201,3 +201,17 @@ def label(processes: Sequence[int], count: int) -> str:
     if len(processes) == count and count > 1:
         return f"[all {count}]"
     return f"[{index_ranges(processes)}]"
+
+
+def is_expression(text: str) -> bool:
+    """Return whether a text is an expression of Python.
+
+    Example:
+        >>> is_expression("params['w']"), is_expression("w b")
+        (True, False)
+    """
+    try:
+        compile(text, "<expression>", "eval")
+    except (SyntaxError, ValueError):  # the latter of a null character, on some versions
+        return False
+    return True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping, Sequence
 
-from mcnb._text import grouped, index_ranges, name_processes, plural
+from mcnb._text import grouped, index_ranges, is_expression, name_processes, plural
 from mcnb.errors import OptionError
 from mcnb.lockstep.comparison import Comparison, Question
 from mcnb.lockstep.wire import Message
@@ -143,6 +144,16 @@ def differing_parts(found: Mapping[int, Variable]) -> list[str]:
     ]
 
 
+def _in_brackets(expression: str) -> str:
+    """Return an expression as it stands before an index."""
+    try:
+        node = ast.parse(expression, mode="eval").body
+    except (SyntaxError, ValueError):
+        return expression
+    primary = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))
+    return expression if primary else f"({expression})"
+
+
 def _fewest(found: Mapping[int, Variable], part: str) -> list[int]:
     """Return the processes whose digest of a slice is not that of the most processes."""
     at = int(part.partition(" ")[0])
@@ -168,13 +179,11 @@ def check_expression(text: str) -> None:
         mcnb.errors.OptionError: Can't compare w b: it is neither a variable's name nor an
         expression of Python. One is compared at a time. For example: %mcjax compare params
     """
-    try:
-        compile(text, "<expression>", "eval")
-    except (SyntaxError, ValueError):  # the latter of a null character, on some versions
+    if not is_expression(text):
         raise OptionError(
             f"Can't compare {text}: it is neither a variable's name nor an expression of Python. "
             "One is compared at a time. For example: %mcjax compare params"
-        ) from None
+        )
 
 
 def difference(
@@ -201,13 +210,14 @@ def difference(
     if said := _other_structure(name, held, count):
         return said
     unequal = _unequal(held)
+    whole = _in_brackets(name)
     first = ""
     others = []
     for i, at in enumerate(unequal):
         path = next(iter(held.values())).leaves[at].path
-        said = _difference_of(f"{name}{path}", at, held, count, ask)
+        said = _difference_of(f"{whole if path else name}{path}", at, held, count, ask)
         if first and said:
-            others.append(f"{name}{path}")
+            others.append(f"{whole if path else name}{path}")
         first = first or said
         if len(others) == MOST_TOLD:
             if left := len(unequal) - i - 1:

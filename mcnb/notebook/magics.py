@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import inspect
 import re
@@ -42,6 +41,7 @@ from mcnb.notebook.parsing import (
     SentenceParser,
     cell_parser,
     first_process,
+    names_of,
 )
 from mcnb.options import (
     CELL,
@@ -78,7 +78,7 @@ def imports_jax(cell: str) -> bool:
 
 def line_parser() -> SentenceParser:
     """Return the parser of the text after `%mcjax`."""
-    parser = SentenceParser("%mcjax", options_of(*McjaxMagics._commands))
+    parser = SentenceParser("%mcjax", options_of(*McjaxMagics._commands), McjaxMagics._commands)
     parser.add_argument("command", nargs="?", default="status")
     parser.add_argument("operand", nargs="?", default="")
     return parser
@@ -201,21 +201,13 @@ class McjaxMagics(Magics):
         if not line.lstrip().startswith(EXPRESSIONS):
             line = self.shell.var_expand(line, _CELL_FRAME)
         args = parser.parse(line)
-        command = self._commands.get(args.command)
-        if command is None:
-            close = difflib.get_close_matches(args.command, self._commands, 1)
-            hint = f" Did you mean {close[0]}?" if close else ""
-            raise OptionError(
-                f"{parser.given}: there is no command {args.command}.{hint} "
-                f"Commands: {', '.join(self._commands)}. Help: %mcjax?"
-            )
         for option in parser.known:
             if getattr(args, option.name) and args.command not in option.commands:
                 raise OptionError(
                     f"{parser.given}: {option.flags[-1]} is only accepted by %mcjax "
                     f"{option.commands[0]}. Help: %mcjax?"
                 )
-        return command(self, args)
+        return self._commands[args.command](self, args)
 
     @cell_magic("mcjax")
     def mcjax_cell(self, line: str, cell: str) -> None:
@@ -432,7 +424,7 @@ class McjaxMagics(Magics):
         return original(*args, **keywords)
 
     def _push(self, args: Any) -> None:
-        names = _names(PUSH, args.operand)
+        names = names_of(PUSH, args.operand)
         for name in names:
             if name not in self.shell.user_ns:
                 raise OptionError(
@@ -444,7 +436,7 @@ class McjaxMagics(Magics):
         print(f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} on {everybody} now")
 
     def _pull(self, args: Any) -> Any:
-        names = _names(PULL, args.operand)
+        names = names_of(PULL, args.operand)
         cluster = clusters.current_cluster()
         values = {name: cluster.pull(name) for name in names}
         if args.operand in self._assigned:
@@ -608,23 +600,6 @@ def _prompt(process: int) -> str:
 def _show_prompted(cell: NotebookCell) -> None:
     """Show a cell of another notebook, before its output."""
     print(f"\n{cell.prompted}", flush=True)
-
-
-def _names(command: str, given: str) -> list[str]:
-    """Return the names that a command is given, with spaces or commas between them."""
-    names = given.replace(",", " ").split()
-    if not names:
-        raise OptionError(
-            f"%mcjax {command}: the variable's name is missing. For example: %mcjax {command} "
-            "params"
-        )
-    for name in names:
-        if not name.isidentifier():
-            value = f". Its value: mcnb.current_cluster().pull({name!r})" * (command == PULL)
-            raise OptionError(
-                f"%mcjax {command} {given}: {name} is not the name of a variable{value}"
-            )
-    return names
 
 
 def _show_whole(result: Result) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.utils.process import arg_split
 
 from mcnb._cells import OFF, ON
+from mcnb._text import is_expression
 from mcnb.errors import OptionError
 from mcnb.options import CELL, MAX_PROCESSES, RUN_FILE, Option, options_of, process_set
 
@@ -35,8 +37,9 @@ _PROCESS = re.compile(r"(?:-p|--process)(?:\s+|=)(?P<process>\S+)(?P<rest>.*)", 
 class SentenceParser(MagicArgumentParser):
     """A parser whose errors are sentences: the input, the allowed values, and the remedy."""
 
-    def __init__(self, magic: str, known: Sequence[Option]) -> None:
+    def __init__(self, magic: str, known: Sequence[Option], commands: Collection[str] = ()) -> None:
         super().__init__(prog=magic)
+        self.commands = commands
         self.allow_abbrev = False
         self.known = known
         self.given = ""
@@ -46,11 +49,6 @@ class SentenceParser(MagicArgumentParser):
                 continue
             takes = "append" if option.repeatable else "store"
             self.add_argument(*option.flags, action=takes if option.metavar else "store_true")
-
-    def options(self, command: str | None = None) -> list[str]:
-        """Return the first flags of a command's options, or of all options if it has none."""
-        own = [option for option in self.known if command in option.commands]
-        return [option.flags[0] for option in own or self.known]
 
     def parse(self, line: str) -> Any:
         """Parse a line, or raise OptionError."""
@@ -66,15 +64,34 @@ class SentenceParser(MagicArgumentParser):
         args, unknown = self.parse_known_args(self._joined(words))
         if getattr(args, "operand", "") and args.command not in OPERANDS:
             unknown.insert(0, args.operand)
-        if unknown:
-            known = self.options(getattr(args, "command", None))
+        if self.commands and args.command not in self.commands:
+            close = difflib.get_close_matches(args.command, self.commands, 1)
+            hint = f" Did you mean {close[0]}?" if close else ""
             raise OptionError(
-                f"{self.given}: there is no option {unknown[0]}. Options: {', '.join(known)}. "
-                f"Help: {self.prog}?"
+                f"{self.given}: there is no command {args.command}.{hint} "
+                f"Commands: {', '.join(self.commands)}. Help: {self.prog}?"
             )
+        if unknown:
+            raise OptionError(f"{self.given}: {self._refusal(args, unknown[0])}")
         if command in AS_WRITTEN:
             args.operand = rest.strip()
         return args
+
+    def _refusal(self, args: Any, word: str) -> str:
+        """Return why a word is refused, and what there is."""
+        command = getattr(args, "command", None)
+        known = [option.flags[0] for option in self.known if command in (None, *option.commands)]
+        options = f"Options: {', '.join(known)}. " if known else ""
+        help_ = f"{options}Help: {self.prog}?"
+        if command is None or (known and word.startswith("-")):
+            return f"there is no option {word}. {help_}"
+        if word.startswith("-"):
+            return f"{command} has no options. {help_}"
+        return (
+            f"{command} takes nothing but its options, and not {word}. {help_}"
+            if known
+            else (f"{command} is given alone, without {word}. {help_}")
+        )
 
     def _joined(self, words: list[str]) -> list[str]:
         """Join each value that may begin with a dash to its option."""
@@ -91,6 +108,32 @@ class SentenceParser(MagicArgumentParser):
         """Raise an OptionError in place of argparse's error."""
         complaint = message.removeprefix("argument ")
         raise OptionError(f"{self.given}: {complaint}. Help: {self.prog}?")
+
+
+def names_of(command: str, given: str) -> list[str]:
+    """Return the names that a command is given, with spaces or commas between them.
+
+    Raises:
+        OptionError: There is none, or one of them is no name.
+
+    Example:
+        >>> names_of("push", "batch, rate")
+        ['batch', 'rate']
+    """
+    names = given.replace(",", " ").split()
+    if not names:
+        raise OptionError(
+            f"%mcjax {command}: the variable's name is missing. For example: %mcjax {command} "
+            "params"
+        )
+    for name in names:
+        if name.isidentifier():
+            continue
+        what = given if is_expression(given) else name
+        has_value = command == PULL and is_expression(what) and not what.startswith("-")
+        value = f". Its value: mcnb.current_cluster().pull({what!r})" * has_value
+        raise OptionError(f"%mcjax {command} {given}: {what} is not the name of a variable{value}")
+    return names
 
 
 def cell_parser() -> SentenceParser:

@@ -258,6 +258,8 @@ def _kind(leaf: Any) -> tuple[str, str]:
     if not has_plain_text(leaf):
         return kind, ""
     text = repr(leaf)
+    if " at 0x" in text:  # a function: only its address is told
+        return kind, ""
     if len(text) > MOST_TEXT:
         text = f"{text[: MOST_TEXT // 2]}… ({hashlib.sha256(text.encode()).hexdigest()[:8]})"
     return kind, text

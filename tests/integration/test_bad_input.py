@@ -76,6 +76,26 @@ RUNNING = "A cluster of 4 processes x 2 CPU devices is already running"
             "timeline, interrupt, heal, restart, stop. Help: %mcjax?",
         ),
         (
+            "pul x",
+            "%mcjax pul x: there is no command pul. Did you mean pull? Commands: start, "
+            "connect, run, auto, status, last, log, vars, compare, debug, push, pull, "
+            "timeline, interrupt, heal, restart, stop. Help: %mcjax?",
+        ),
+        ("vars x", "%mcjax vars x: vars is given alone, without x. Help: %mcjax?"),
+        ("last -n", "%mcjax last -n: -n/--processes: expected one argument. Help: %mcjax?"),
+        ("heal --now", "%mcjax heal --now: heal has no options. Help: %mcjax?"),
+        (
+            "log x",
+            "%mcjax log x: log takes nothing but its options, and not x. Options: --full. Help: "
+            "%mcjax?",
+        ),
+        (
+            "pull k + 1",
+            "%mcjax pull k + 1: k + 1 is not the name of a variable. Its value: "
+            "mcnb.current_cluster().pull('k + 1')",
+        ),
+        ("pull -p 0", "%mcjax pull -p 0: -p is not the name of a variable"),
+        (
             "frobnicate",
             "%mcjax frobnicate: there is no command frobnicate. Commands: start, connect, run, "
             "auto, status, last, log, vars, compare, debug, push, pull, timeline, interrupt, "

@@ -164,7 +164,7 @@ def test_without_anybody_who_types(empty_notebook: Notebook) -> None:
     assert empty_notebook.run("%mcjax debug -p 1 p a").stdout == "0\n"
     up = re.sub(r"In\[\d+\]", "In[.]", empty_notebook.run("%mcjax debug up").stdout)
     assert up == "> <In[.]>(4)<module>()\n-> f(0)\n"
-    within = empty_notebook.run("%%mcjax\n%debug").stderr
+    within = empty_notebook.run("%%mcjax\n%debug\npass").stderr
     assert within == "[all 2] To look around in the frames of a cell's error: %mcjax debug\n"
 
 

@@ -43,6 +43,19 @@ def test_lines_are_those_of_the_notebooks_cell(notebook: Notebook) -> None:
     )
 
 
+def test_what_controls_the_processes_is_refused_on_them(notebook: Notebook) -> None:
+    assert notebook.error("%%mcjax\nprint(1)\n%mcjax vars") == (
+        "CellError: all 4 processes raised OptionError: %mcjax vars: this cell runs on the "
+        "processes, and %mcjax in the notebook kernel. Give it a cell of its own, without %%mcjax; "
+        "with %mcjax auto on, begin that cell with %%here (line 3)"
+    )
+    assert notebook.error("%%mcjax\nimport mcnb\nmcnb.panel()") == (
+        "CellError: all 4 processes raised ClusterError: The notebook kernel controls the cluster, "
+        "and this cell runs on its processes. Give the call a cell without %%mcjax; with %mcjax "
+        "auto on, begin that cell with %%here (line 3)"
+    )
+
+
 def test_every_cell_runs_on_the_processes(notebook: Notebook) -> None:
     assert notebook.run("%mcjax auto on").stdout == (
         "Every cell runs on the processes, except those that begin with %%here, another cell "
@@ -63,6 +76,11 @@ def test_every_cell_runs_on_the_processes(notebook: Notebook) -> None:
         with provisionalcompleter():
             found = [one.text for one in notebook.shell.Completer.completions("impl", 4)]
         assert found == ["implied"]
+        # What looks around after an error is no cell for the processes, whose frames would go.
+        assert notebook.error("1 / 0").endswith("division by zero (line 1)")
+        for typed in ("%debug", "%%mcjax\n%debug"):
+            notebook.run(typed)
+            assert notebook.run("%mcjax debug p 1 + 1").stdout == "2\n"
         # As in a terminal: an input that is complete does not wait for a blank line.
         assert notebook.shell.check_complete("x = 1") == ("complete", "")
         assert notebook.shell.check_complete("for i in x:")[0] == "incomplete"

@@ -68,7 +68,7 @@ SESSION = (
     ("%%mcjax\nfor step in range(112): total = jnp.sum(x)", ""),
     ("%mcjax timeline --step 100", r"Step 100 of 112 took .*\nP0 "),
     ("%mcjax timeline --from 90 --to 110", r"Steps 90 to 110 of 112 took .*\nP0 "),
-    ("%mcjax vars", r"\nparams +differs on 2 +dict of 1 value\n"),
+    ("%mcjax vars", r"\nparams +differs on 2 +dict of 1 leaf\n"),
     ("%mcjax compare params", r"params\['w'\] at \[0\] differs: 1.0 on processes 0,1,3 and 2.0 "),
     ("%%mcjax\nmcnb.show(mesh)", r"'a'.*\n(.*\n)*.*P3\.1"),
     ("%%mcjax\nmcnb.show(x)", r"\[all 4\]\nfloat32\[8,4\]  P\('a'\)\n"),

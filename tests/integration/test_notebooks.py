@@ -192,10 +192,7 @@ def test_what_the_magic_refuses(notebook: Notebook, tmp_path: Path) -> None:
         said = f"%mcjax run {line}".strip()
         assert notebook.error(said) == f"OptionError: {said}: {sentence}"
     assert notebook.error("%mcjax stop it") == (
-        "OptionError: %mcjax stop it: there is no option it. Options: -n, -d, --platform, --env, "
-        "-p, --unchecked, --values, --no-values, --timeout, --args, --launcher, --hosts, "
-        "--options, --listen, --profile, --profile-dir, --cluster-id, --replay, --keep-going, "
-        "--order, --step, --from, --to, --full. Help: %mcjax?"
+        "OptionError: %mcjax stop it: stop is given alone, without it. Help: %mcjax?"
     )
 
 

@@ -112,6 +112,8 @@ def test_where_variables_differ(prepared_cluster: mcnb.Cluster, notebook: Notebo
         "nothing": "nothing is not defined on any process",
         "params['w'], 2": "params['w'], 2 is the same on all 4 processes, but not all of it can be "
         "compared: [0], one array, of which no two processes have a part in common",
+        "jnp.stack": "jnp.stack is function on all 4 processes; no more of it can be compared",
+        "params['b'][1], host": "(params['b'][1], host)[1] at [0] differs: ",
         "only": "only is not defined on processes 0,2,3",
         "model": "model is Model on all 4 processes; no more of it can be compared",
         "x": "x is one array, of which no two processes have a part in common",
@@ -121,7 +123,8 @@ def test_where_variables_differ(prepared_cluster: mcnb.Cluster, notebook: Notebo
         "float(jnp.sum(x))": "float(jnp.sum(x)) is the same on all 4 processes",
         "jnp.sum(x) * jnp.ones(2)": "jnp.sum(x) * jnp.ones(2) is the same on all 4 processes",
     }.items():
-        assert notebook.run(f"%mcjax compare {name}").stdout == f"{said}\n"
+        stdout = notebook.run(f"%mcjax compare {name}").stdout
+        assert stdout == f"{said}\n" if not said.endswith(": ") else stdout.startswith(said)
     assert prepared_cluster.compare("k", "1,2") == "k differs: 1 on process 1 and 2 on process 2"
     assert notebook.error("%mcjax compare") == (
         "OptionError: %mcjax compare: the variable's name is missing. For example: %mcjax compare "

@@ -247,7 +247,9 @@ def test_another_option_is_read_where_it_is_declared(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("mcnb.options.OPTIONS", (*OPTIONS, another))
     assert line_parser().parse("stop --other-one -x").other_one == "-x"
     assert cell_parser().parse("-o x").other_one == "x"
-    assert line_parser().options("stop") == ["-o"]
+    assert sentence(line_parser().parse, "stop --nothing") == (
+        "%mcjax stop --nothing: there is no option --nothing. Options: -o. Help: %mcjax?"
+    )
 
 
 @pytest.mark.parametrize("setting", ["A", "", "=1", "A =1", "A B=1", "2A=1", "A-B=1", "é=1"])

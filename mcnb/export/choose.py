@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mcnb.export.needs import GIVEN, Names, bound, names_of
 from mcnb.export.parse import Cell
 from mcnb.export.source import awaits, edited, mcnb_names, only, plain, root, span, without_mcnb
+
+# The line by which a cell of the notebook kernel copies variables to the processes.
+_PUSH = re.compile(r"^[ \t]*%mcjax[ \t]+push[ \t]+(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,13 @@ class Errand:
 
 
 def pushed(source: str) -> list[tuple[str, str]]:
-    """Return the variables that a cell's code pushes to all processes, and their values.
+    r"""Return the variables that a cell's code pushes to all processes, and their values.
 
     Example:
         >>> pushed("mcnb.current_cluster().push({'n': 2 * m})")
         [('n', '2 * m')]
+        >>> pushed("rate = 0.1\n%mcjax push rate, batch")
+        [('rate', 'rate'), ('batch', 'batch')]
     """
     try:
         body = ast.parse(plain(source)).body
@@ -45,7 +51,8 @@ def pushed(source: str) -> list[tuple[str, str]]:
                     for key, value in zip(given.keys, given.values, strict=True):
                         if isinstance(key, ast.Constant) and isinstance(key.value, str):
                             found.append((key.value, ast.unparse(value)))
-    return found
+    names = " ".join(_PUSH.findall(source)).replace(",", " ").split()
+    return [*found, *((name, name) for name in names if name.isidentifier())]
 
 
 def _made(needs: frozenset[str], cells: Sequence[Cell]) -> list[tuple[int, str]] | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from mcnb._cells import magic_first
 from mcnb._lessons import find_lessons, read_notebook
+from mcnb._text import plural
 from mcnb.errors import McnbError, OptionError
 from mcnb.export.source import (
     awaits,
@@ -138,12 +139,16 @@ def run_lesson(path: Path, notebook: Any = None) -> int:
     notebook = read_notebook(path) if notebook is None else notebook
     shell = _shell()
     with contextlib.chdir(path.resolve().parent):  # lessons use files beside them
-        for cell in notebook.cells:
+        for i, cell in enumerate(notebook.cells):
             if cell.cell_type == "markdown":
                 for line in cell.source.splitlines():
                     if line.startswith("#"):
                         print(f"\n{line}")
             elif cell.cell_type == "code" and not _run(shell, cell):
+                after = sum(one.cell_type == "code" for one in notebook.cells[i + 1 :])
+                if after:
+                    cells = plural(after, "cell", "cells")
+                    print(f"\n{cells} after this one did not run", file=sys.stderr)
                 return 1
     return 0
 

@@ -38,6 +38,16 @@ PUSHED = {
         ["n = 1", "from mcnb import current_cluster\ncurrent_cluster().push({'m': n})"],
         f"# %%\n{TOLD}{ON_0}    n = 1\n{SENT}",
     ),
+    "by the magic": (
+        ["k = 1", "m = k + 1\n%mcjax push m"],
+        f"# %%\n{TOLD}{ON_0}    k = 1\n{ON_0}    m = k + 1\n    # %mcjax push m\n"
+        "m = from_process_0(lambda: m)\n\n# %%\ndisplay(m)",
+    ),
+    "by the magic, of a name that the processes set, too": (
+        ["m = 1", "%mcjax push m", "%%mcjax\nm = 2"],
+        f"{left_out(IN_NOTEBOOK, 'm = 1')}\n\n{left_out(IN_NOTEBOOK, '%mcjax push m')}\n\n"
+        "# %%\nm = 2\n\n# %%\ndisplay(m)",
+    ),
     "a module that both import": (
         ["import math", f"n = math.pi\n{PUSH}", "%%mcjax\nimport math"],
         f"# %%\n{TOLD}{ON_0}    import math\n{ON_0}    n = math.pi\n    {COMMENT}\n"

@@ -79,7 +79,7 @@ def test_it_ends_at_a_cell_that_does_not_do_what_it_should(
     path.write_text(LESSON + first + cell("after"))
     assert run_lesson(path) == 1
     assert len(shell.ran) == 1
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == f"{said}\n1 cell after this one did not run\n"
 
 
 def test_where_a_lesson_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

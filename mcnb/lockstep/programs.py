@@ -6,7 +6,7 @@ import functools
 import importlib
 import inspect
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, cast
@@ -115,7 +115,7 @@ def call_under_way(frame: FrameType | None) -> Call:
         local = frame.f_locals
         if frame.f_code is _jax.gate_code():
             if (known := local["call"]) is not None:
-                return cast("Recalled", known)()
+                return cast("Call", known())
         elif frame.f_code is _jax.call_code():
             execute = local["self"]
         elif frame.f_code.co_name == COMPILED_CALL and "p" in local and "fun" in local:
@@ -133,39 +133,24 @@ def call_under_way(frame: FrameType | None) -> Call:
     return Call(execute, None, (), (), {}, of_jax=False)
 
 
-class Recalled:
-    """What is known of a call when JAX's C++ makes an equal one, which has no frames of JAX's.
+def recall(frame: FrameType, execute: Any) -> Callable[[], Call]:
+    """Return what tells of a call when JAX's C++ makes an equal one, without frames of JAX's.
 
     Neither arguments nor the computation are kept alive.
 
     Args:
-        call: The call, as it was made from Python.
-        execute: The computation.
-    """
-
-    def __init__(self, call: Call, execute: Any) -> None:
-        self._execute = weakref.ref(execute)
-        # The arguments of JAX's own functions are called by what the learner passes, and no
-        # expression is known here.
-        if call.of_jax:
-            call = call._replace(names=(), parameters=())
-        self._call = call._replace(execute=None, given={})
-
-    def __call__(self) -> Call:
-        """Return the call."""
-        return self._call._replace(execute=self._execute())
-
-
-def recall(frame: FrameType, execute: Any) -> Recalled:
-    """Keep what is known of a call, for equal ones that JAX's C++ makes.
-
-    Args:
-        frame: The frame in which JAX prepares them.
+        frame: The frame in which JAX prepares C++ for such calls.
         execute: The computation.
     """
     call = call_under_way(frame)
     names = tuple(name for i, name in enumerate(call.names) if i in execute.kept_var_idx)
-    return Recalled(call._replace(names=names), execute)
+    # The arguments of JAX's own functions are called by what the learner passes, and no expression
+    # is known here.
+    known = call._replace(names=() if call.of_jax else names, execute=None, given={})
+    if call.of_jax:
+        known = known._replace(parameters=())
+    computation = weakref.ref(execute)
+    return lambda: known._replace(execute=computation())
 
 
 def _parameters(function: Any) -> tuple[str, ...]:

@@ -257,12 +257,20 @@ def _kind(leaf: Any) -> tuple[str, str]:
     kind = type(leaf).__qualname__
     if not has_plain_text(leaf):
         return kind, ""
-    text = repr(leaf)
-    if " at 0x" in text:  # a function: only its address is told
+    text = _text(leaf)
+    if " at 0x" in text and not isinstance(leaf, (str, bytes)):  # a function: its address is told
         return kind, ""
     if len(text) > MOST_TEXT:
         text = f"{text[: MOST_TEXT // 2]}… ({hashlib.sha256(text.encode()).hexdigest()[:8]})"
     return kind, text
+
+
+def _text(leaf: Any) -> str:
+    """Return a value's text, that of a set in an order that does not depend on hashes."""
+    if type(leaf) not in (set, frozenset) or not leaf:
+        return repr(leaf)
+    text = f"{{{', '.join(sorted(_text(one) for one in leaf))}}}"
+    return text if type(leaf) is set else f"frozenset({text})"
 
 
 def _bytes(leaf: Any) -> int:

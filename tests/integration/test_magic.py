@@ -49,11 +49,12 @@ def test_what_controls_the_processes_is_refused_on_them(notebook: Notebook) -> N
         "processes, and %mcjax in the notebook kernel. Give it a cell of its own, without %%mcjax; "
         "with %mcjax auto on, begin that cell with %%here (line 3)"
     )
-    assert notebook.error("%%mcjax\nimport mcnb\nmcnb.panel()") == (
-        "CellError: all 4 processes raised ClusterError: The notebook kernel controls the cluster, "
-        "and this cell runs on its processes. Give the call a cell without %%mcjax; with %mcjax "
-        "auto on, begin that cell with %%here (line 3)"
-    )
+    for call in ("mcnb.panel()", "mcnb.check('01.1')"):
+        assert notebook.error(f"%%mcjax\nimport mcnb\n{call}") == (
+            "CellError: all 4 processes raised ClusterError: The notebook kernel controls the "
+            "cluster, and this cell runs on its processes. Give the call a cell without %%mcjax; "
+            "with %mcjax auto on, begin that cell with %%here (line 3)"
+        )
 
 
 def test_every_cell_runs_on_the_processes(notebook: Notebook) -> None:

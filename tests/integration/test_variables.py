@@ -120,6 +120,10 @@ def test_where_variables_differ(prepared_cluster: mcnb.Cluster, notebook: Notebo
         "params['b'][1]": "params['b'][1] is the same on all 4 processes",
         "params['name'] + \"-1\"": "params['name'] + \"-1\" is the same on all 4 processes",
         "-biases[:2]": "-biases[:2] is the same on all 4 processes",
+        "f'met at 0x{k}'": "f'met at 0x{k}' differs: 'met at 0x0' on process 0, 'met at 0x1' on "
+        "process 1, 'met at 0x2' on process 2 and 'met at 0x3' on process 3",
+        "set([8, 0][:: 1 - 2 * (k % 2)])": "set([8, 0][:: 1 - 2 * (k % 2)]) is the same on all 4 "
+        "processes",
         "float(jnp.sum(x))": "float(jnp.sum(x)) is the same on all 4 processes",
         "jnp.sum(x) * jnp.ones(2)": "jnp.sum(x) * jnp.ones(2) is the same on all 4 processes",
     }.items():

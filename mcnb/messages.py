@@ -13,6 +13,8 @@ from mcnb.lockstep.trace import Trace
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+# The longest text of an error, in characters, that is told in a sentence.
+MOST_SUMMARY = 300
 # What the main thread of a process does in a cell.
 Doing: TypeAlias = Literal["python", "compiles", "computes"]
 
@@ -89,13 +91,15 @@ class ProcessError:
         return self.name if self.line is None else f"{self.name} in line {self.line}"
 
     def summary(self) -> str:
-        """Return the error in one line, for a sentence.
+        """Return the error in one line, for a sentence; a long one is cut.
 
         Example:
             >>> ProcessError("KeyError", "'x'", 3, "").summary()
             "KeyError: 'x' (line 3)"
         """
         message = self.message.strip().partition("\n")[0].rstrip()
+        if len(message) > MOST_SUMMARY:
+            message = f"{message[:MOST_SUMMARY]}…"
         where = "" if self.line is None else f" (line {self.line})"
         return f"{self.name}: {message}{where}" if message else f"{self.name}{where}"
 

@@ -312,7 +312,10 @@ def _sentence(result: Result) -> str:
     kind = f"{type(error).__name__}: "
     if error.lines and error.lines[0].startswith(kind):  # a verdict, which has many lines
         return without_escapes(error.lines[0]).removeprefix(kind)
-    return _brief(str(error).partition("\n")[0])
+    sentence = str(error).partition("\n")[0]
+    if len(sentence) > MOST_CHARACTERS and result.errors and not (result.exits or result.verdict):
+        sentence = "; ".join(result.summaries(MOST_CHARACTERS))
+    return _brief(sentence)
 
 
 def _brief(sentence: str) -> str:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Errors that a process raises because it was interrupted, or because its computation was aborted.
 _OF_BEING_STOPPED = ("KeyboardInterrupt", "JaxRuntimeError", "XlaRuntimeError")
+# The longest sentence of errors, in characters, that tells the text of each.
+MOST_SUMMARIES = 500
 
 
 @dataclass(frozen=True)
@@ -247,7 +249,7 @@ class Result:
             if verdict.kind == "missing" and self._missing_raised(verdict):
                 return self._left_waiting(verdict)
             return self._diverged(verdict)
-        parts = self._summaries()
+        parts = self.summaries()
         if self.interrupted:
             parts.insert(0, "The cell was interrupted")
         lines = self._traceback_lines()
@@ -260,24 +262,49 @@ class Result:
         raised = {k for group, _ in self._groups() for k in group}
         return any(state.doing == "raised" for k, state in verdict.states.items() if k in raised)
 
-    def _summaries(self) -> list[str]:
-        return [
+    def summaries(self, most: int = MOST_SUMMARIES) -> list[str]:
+        """Return who raised what, without the errors that result from others, the root cause first.
+
+        Errors of one kind with different texts are told together if all are too long.
+
+        Args:
+            most: How many characters are not too long.
+        """
+        groups = self._groups()
+        said = [
             f"{name_processes(group, self.count)} raised {error.summary()}"
-            for group, error in self._groups()
+            for group, error in groups
         ]
+        if sum(map(len, said)) <= most:
+            return said
+        kinds: dict[str, list[tuple[list[int], ProcessError]]] = {}
+        for group, error in groups:
+            kinds.setdefault(error.heading(), []).append((group, error))
+        told = []
+        for heading, alike in kinds.items():
+            who = name_processes(sorted(k for group, _ in alike for k in group), self.count)
+            first, error = alike[0]
+            texts = len({one.message for _, one in alike})
+            told.append(
+                f"{who} raised {error.summary()}"
+                if texts == 1
+                else f"{who} raised {heading}, with {texts} different texts; on "
+                f"{name_processes(first, self.count)}: {error.summary()}"
+            )
+        return told
 
     def _left_waiting(self, verdict: Verdict) -> CellError:
         """Return the error for failed processes, followed by the processes left waiting."""
         waited = left_waiting(verdict.states, self.count)
         rest = [*filter(None, (waited[:1].upper() + waited[1:], self.aftermath))]
-        message = ". ".join(["; ".join(self._summaries()), *rest])
+        message = ". ".join(["; ".join(self.summaries()), *rest])
         return CellError(message, [*self._traceback_lines(), "", *rest])
 
     def _diverged(self, verdict: Verdict) -> LockstepError:
         """Return the error for processes that diverged, followed by other errors."""
         consequence = ". ".join(filter(None, (*self.notes, self.aftermath)))
         wording = explain(verdict, self.count, consequence)
-        message = ". ".join((wording.sentence, *self._summaries()))
+        message = ". ".join((wording.sentence, *self.summaries()))
         return LockstepError(message, self._error_lines(LockstepError, wording.lines), verdict.kind)
 
     def raise_for_errors(self) -> None:
@@ -310,7 +337,10 @@ class Result:
     def _groups(self) -> list[tuple[list[int], ProcessError]]:
         """Group processes by equal errors, with the root cause first."""
         causes = self.causes
-        alike = {k: (comparable(e.summary()), comparable(e.traceback)) for k, e in causes.items()}
+        alike = {
+            k: (e.heading(), comparable(e.message), comparable(e.traceback))
+            for k, e in causes.items()
+        }
         return [(sorted(group), causes[group[0]]) for _, group in grouped(alike)]
 
     def _is_consequence(self, k: int, error: ProcessError) -> bool:

@@ -111,10 +111,15 @@ def only(code: str, kept: Sequence[bool]) -> str:
 
 # A line that only IPython understands: a magic, a shell command, or a help request.
 _IPYTHON = re.compile(r"\s*([%!?]|[\w.,\s]+=\s*[%!]|.*\?\s*$)")
+# What IPython times: a cell from its first line on, a statement, or the value of one.
+_TIMED_CELL = re.compile(r"\A\s*%%time\b[ \t]*")
+_TIMED = re.compile(r"(\s*(?:[\w.,\s]+=\s*)?)%time\s+(?=[^\s-])")
 
 
 def plain(code: str) -> str:
     r"""Comment out the lines of code that only IPython understands.
+
+    What `%time` and `%%time` time stays, without them.
 
     Raises:
         SyntaxError: The result is still not valid Python.
@@ -122,8 +127,10 @@ def plain(code: str) -> str:
     Example:
         >>> plain("x = 1\n%timeit f(x)")
         'x = 1\n# %timeit f(x)'
+        >>> plain("%%time\ny = %time f(x)")
+        '\ny = f(x)'
     """
-    lines = code.split("\n")
+    lines = re.sub(_TIMED_CELL, "", code, count=1).split("\n")
     while True:
         try:
             ast.parse("\n".join(lines))
@@ -132,7 +139,10 @@ def plain(code: str) -> str:
             line = lines[number] if 0 <= number < len(lines) else ""
             if not _IPYTHON.match(line) or line.lstrip().startswith("%%"):
                 raise
-            lines[number] = re.sub(r"^\s*", r"\g<0># ", line)
+            timed = _TIMED.match(line)
+            lines[number] = (
+                timed[1] + line[timed.end() :] if timed else re.sub(r"^\s*", r"\g<0># ", line)
+            )
         else:
             return "\n".join(lines)
 

@@ -86,6 +86,10 @@ _HINTS = {
         "the order of launches must not depend on the process. Sort the elements of a set or of a "
         "directory listing before looping over them, and draw random samples from one seed"
     ),
+    "unsorted": (
+        "the loop {0} may take its elements in another order on other processes: sort them before "
+        "looping over them. If their order is the same, all processes must pass the same {1}"
+    ),
     "barrier": (
         "all participants of a barrier must pass the same name, and reach barriers in the same "
         "order. A name must not hold what differs between processes, such as a counter that one "
@@ -139,6 +143,11 @@ _HINTS = {
 WITHOUT_CAUSE = frozenset((_HINTS["branch"], _HINTS["order"]))
 # The first line of a loop that runs equally often everywhere.
 _CONSTANT = re.compile(r" in range\([-\d\s,]+\)\s*:?$")
+# The first line of a loop over what may have another order in each process: a dictionary, a set, or
+# the files of a folder.
+_UNSORTED = re.compile(
+    r" in (?!.*\bsorted\().*(\.(items|keys|values)\(\)|\b(set|listdir|scandir|iterdir|r?glob)\(|\{)"
+)
 _OF_LOOPS = tuple(_HINTS[name].partition("{")[0] for name in ("loop", "loops", "skipped"))
 
 
@@ -256,6 +265,12 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str, count: int) -> s
     called = {state.launch.name for _, state in groups if state.launch is not None}
     if why == "shape" and called <= _OF_LOCAL_ARRAYS and len(called) == 1:
         return _HINTS["local shape"].format(*called)
+    inner = {detail.loops[:1] for detail, _ in known}
+    if why in ("shape", "dtype", "sharding") and len(inner) == 1 and _same_line(groups):
+        (around,) = inner
+        if around and _UNSORTED.search(around[0]):
+            place = next(iter(known[0][0].loops_at), "")
+            return _HINTS["unsorted"].format(_quoted(around[0], place), why)
     return _HINTS.get(why, "")
 
 

@@ -28,6 +28,9 @@ from mcnb.worker.cellcode import MAGIC_CALLS
 _T = TypeVar("_T")
 CONTEXT_LINES = 2
 MOST_FRAMES = 24
+# The longest text of an exception that is shown whole; of a longer one, the beginning and the end
+# are. All in characters.
+MOST_TEXT, HEAD, TAIL = 6000, 2000, 500
 # How much alike two names are that may be meant for each other, from 0 to 1.
 CLOSE = 0.75
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
@@ -321,6 +324,17 @@ def _exception_only(error: BaseException) -> list[str]:
             text = "".join(traceback.format_exception_only(type(error), error))
     except Exception:  # its own __str__ or __notes__ may fail
         text = f"{type(error).__name__}: <its text can't be shown>"
-    text = _alike(text)
+    text = _shortened(_alike(text))
     name, colon, rest = LIBRARY_PATH.sub("", text).rstrip("\n").partition(":")
     return f"{_RED}{name}{_END}{colon}{rest}".split("\n")
+
+
+def _shortened(text: str) -> str:
+    """Return a text without its middle if it is very long; what a process sends has all of it."""
+    if len(text) <= MOST_TEXT:
+        return text
+    more = len(text) - HEAD - TAIL
+    return (
+        f"{text[:HEAD]}\n… {more} characters are left out here; full text: "
+        f"mcnb.current_cluster().last.errors …\n{text[-TAIL:]}"
+    )

@@ -18,6 +18,18 @@ ORDERS = {
         all_at(3),
         says=("Sort the elements of a set",),
     ),
+    "order of a dictionary": Divergence(
+        "parts = {'a': x, 'b': put(np.ones((8, 8)), P('a', 'b'))}\n"
+        "if k == 2: parts = dict(reversed(parts.items()))\n"
+        "for part in parts.values():\n    jnp.sum(part)",
+        "mismatch",
+        all_at(4),
+        says=(
+            "Hint: the loop `for part in parts.values():` may take its elements in another order "
+            "on other processes: sort them before looping over them. If their order is the same, "
+            "all processes must pass the same shape. ",
+        ),
+    ),
     "branches on one line": Divergence(
         "y = jnp.sum(x) if k else jnp.max(x)",
         "mismatch",

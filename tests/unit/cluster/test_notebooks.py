@@ -147,6 +147,16 @@ def test_what_is_told_of_cells_that_fail() -> None:
     ]
 
 
+def test_what_is_told_of_processes_that_fail_alike_in_many_words() -> None:
+    errors = {k: ProcessError("E", f"{k} {'no ' * 40}", 1, f"E: {k}") for k in range(4)}
+    cluster = FakeCluster(Result({k: Reply((), error) for k, error in errors.items()}, 4))
+    _, lines = ran(cluster, cells("f()"))
+    assert lines[1] == (
+        "In[1] failed: all 4 processes raised E in line 1, with 4 different texts; on process 0: "
+        f"E: 0 {'no ' * 16}... (line 1)"
+    )
+
+
 def test_a_name_that_a_cell_defined_again_is_not_blamed_on_the_first() -> None:
     cluster = FakeCluster(
         failed("ValueError", "no"), FINE, failed("NameError", "name 'y' is not defined", "y")

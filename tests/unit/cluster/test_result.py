@@ -103,6 +103,33 @@ def test_errors_that_differ_in_anything_stay_apart() -> None:
     )
 
 
+def test_long_errors_of_one_kind_are_told_together() -> None:
+    def raised(text: str) -> Reply:
+        return failed(ProcessError("AssertionError", text, 3, f"stack\nAssertionError: {text}"))
+
+    replies = {k: raised(f"{k} {'no ' * 50}") for k in range(3)} | {3: failed(KEY)}
+    result = Result(replies, 4)
+    assert message(result) == (
+        "processes 0-2 raised AssertionError in line 3, with 3 different texts; on process 0: "
+        f"AssertionError: 0 {'no ' * 49}no (line 3); process 3 raised KeyError: 'x' (line 2)"
+    )
+    error = result.error()
+    assert error is not None
+    assert all(f"AssertionError: {k} no no" in "\n".join(error.lines) for k in range(3))
+    elsewhere = ProcessError("KeyError", "'x'", 2, "another traceback")
+    result = Result({0: failed(KEY), 1: failed(elsewhere)}, 2)
+    assert result.summaries(50) == ["both processes raised KeyError: 'x' (line 2)"]
+
+
+def test_a_long_text_is_cut_in_the_headline_and_tells_processes_apart() -> None:
+    errors = [ProcessError("E", f"{'x' * 400}{k}", 1, "cut") for k in range(2)]
+    result = Result({k: failed(error) for k, error in enumerate(errors)}, 2)
+    assert message(result) == (
+        f"both processes raised E in line 1, with 2 different texts; on process 0: E: {'x' * 300}… "
+        "(line 1)"
+    )
+
+
 def test_only_the_first_line_of_a_message_is_in_the_headline() -> None:
     long = ProcessError("ValueError", "one\ntwo", None, "")
     assert message(Result({0: failed(long)}, 1)) == "process 0 raised ValueError: one"

@@ -84,6 +84,14 @@ CELLS = {
         ["%%mcjax\n%matplotlib inline\n!ls\nx = 3\nx?\n%timeit x\nx % 2"],
         "# %%\n# %matplotlib inline\n# !ls\nx = 3\n# x?\n# %timeit x\ndisplay(x % 2)",
     ),
+    "what IPython times": (
+        ["%%mcjax\n%%time\nx = 1", "%%mcjax\ny = %time x + 1\n%time\n%time x + y"],
+        "# %%\nx = 1\n\n# %%\ny = x + 1\n# %time\ndisplay(x + y)",
+    ),
+    "a cell that is timed, with a statement before it": (
+        ["%%mcjax -p 1\n\n%%time x = 1\nx"],
+        "# %%\nif jax.process_index() == 1:\n    x = 1\n    display(x)",
+    ),
     "what a line of IPython sets is not there": (
         ["%%mcjax\nfiles = !ls\nn = 1", "%%mcjax\nlen(files)"],
         "# %%\n# files = !ls\nn = 1\n\n"

@@ -77,7 +77,7 @@ def test_what_mcnb_is_called_is_known_in_later_cells() -> None:
 
 
 def test_what_a_magic_may_have_set_is_not_known() -> None:
-    (program,) = lesson(X, "%%mcjax\n%%time\nx = 2", "%%mcjax\nprint(x)")
+    (program,) = lesson(X, "%%mcjax\n%%capture\nx = 2", "%%mcjax\nprint(x)")
     assert program.left_out == {
         1: "it is not plain Python",
         2: "it needs x, which nothing before it sets",

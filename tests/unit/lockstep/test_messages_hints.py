@@ -347,6 +347,46 @@ def test_hints(
 
 
 @pytest.mark.parametrize(
+    ("loop", "unsorted"),
+    [
+        ("for v in params.values():", True),
+        ("for name, v in {**a, **b}.items():", True),
+        ("for name in {'w', 'b'}", True),
+        ("for name in set(names):", True),
+        ("for file in folder.glob('*.npy'):", True),
+        ("for i, file in enumerate(os.listdir(folder)):", True),
+        ("for name, v in sorted(params.items()):", False),
+        ("for batch in batches:", False),
+        ("for i in range(3):", False),
+        ("while reset(items):", False),
+    ],
+)
+@pytest.mark.parametrize("aspect", ["shape", "dtype", "sharding"])
+def test_a_loop_may_have_another_order(loop: str, unsorted: bool, aspect: str) -> None:
+    launches = [
+        replace(SUM, program=str(k), arguments=(argument,), shardings=(spec,))
+        for k, (argument, spec) in enumerate(
+            {
+                "shape": [("f32[4]", ""), ("f32[8]", "")],
+                "dtype": [("f32[4]", ""), ("i32[4]", "")],
+                "sharding": [("f32[4]", "P('x',)"), ("f32[4]", "P()")],
+            }[aspect]
+        )
+    ]
+    details = dict.fromkeys(range(2), Detail("f(v)", loops=(loop,), loops_at=("line 1",)))
+    hint = sentence("mismatch", *(at(4, one) for one in launches), details=details).partition(
+        ". Hint: "
+    )[2]
+    assert hint
+    assert unsorted == (
+        hint
+        == f"the loop `{loop}` (line 1) may take its elements in another order on other processes: "
+        "sort them before looping over them. If their order is the same, all processes must pass "
+        f"the same {aspect}"
+    )
+
+
+@pytest.mark.parametrize(
     ("details", "hint"),
     [
         ({}, BRANCH),

@@ -257,6 +257,18 @@ def test_frames_that_are_left_out_are_counted(fails: Fails) -> None:
     assert "\n… 2 frames are left out here …\n" in shown(fails(source.format(MOST_FRAMES)))
 
 
+def test_a_very_long_text_is_shown_without_its_middle(fails: Fails) -> None:
+    source = "raise ValueError('begins ' + 'x' * {} + ' ends')"
+    whole = fails(source.format(5000))
+    assert shown(whole).endswith(f"\n\nValueError: begins {'x' * 5000} ends")
+    error = fails(source.format(30_000))
+    assert error.message == f"begins {'x' * 30_000} ends"
+    assert shown(error).endswith(
+        f"\n\nValueError: begins {'x' * 1981}\n… 27525 characters are left out here; full text: "
+        f"mcnb.current_cluster().last.errors …\n{'x' * 494} ends\n"[:-1]
+    )
+
+
 def test_notes_follow_the_error(fails: Fails) -> None:
     error = fails("e = ValueError('x')\ne.add_note('one: 1')\ne.add_note('two')\nraise e")
     assert shown(error).endswith("\n\nValueError: x\none: 1\ntwo")

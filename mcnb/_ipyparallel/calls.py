@@ -16,7 +16,7 @@ from typing import Any
 
 from ipyparallel.serialize import PrePickled
 
-__all__ = ["Answer", "apply_on_engines", "describe_unreadable"]
+__all__ = ["Answer", "apply_on_engines", "describe_unreadable", "unsendable"]
 
 
 class Answer(Future[Any]):
@@ -120,3 +120,17 @@ def apply_on_engines(
     # All requests in one step of the client's thread, which each of them would wake.
     client._io_loop.add_callback(send)
     return answers
+
+
+def unsendable(value: Any) -> str:
+    """Return why a value can't be sent to engines; empty if it can.
+
+    Example:
+        >>> unsendable([1, 2])
+        ''
+    """
+    try:
+        PrePickled(value)
+    except Exception as error:
+        return str(error) or type(error).__name__
+    return ""

@@ -210,6 +210,11 @@ def parse(words: Sequence[str]) -> Command:
     path = Path(name)
     if is_lesson(path):
         path = find_lesson(path)
+    elif path.is_dir():
+        raise OptionError(
+            f"mcnb run {path}: it is a folder. A program's file is needed: mcnb run train.py -n 4 "
+            "-d 2"
+        )
     elif not path.is_file():
         raise OptionError(f"mcnb run {path}: there is no such file")
     elif ended or rest or not is_notebook_of_one_process(path):

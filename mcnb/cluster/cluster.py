@@ -407,13 +407,15 @@ class Cluster:
             CellError: A value can't be sent.
             ClusterError: The cluster is not running, or broke.
         """
+        from mcnb.cluster.variables import check_names, refusal_of
         from mcnb.worker import rpc
 
-        for name in values:
-            if not name.isidentifier():
-                raise CellError(f"{name!r} is not a valid variable name")
+        check_names(values)
         with self._lock:
-            self._call(rpc.push, dict(values), processes=processes)
+            try:
+                self._call(rpc.push, dict(values), processes=processes)
+            except CellError as error:
+                raise refusal_of(values) or error from None
             self._history.add(Push(dict(values), self._targets(processes)))
 
     def ask_idle(
@@ -466,8 +468,8 @@ class Cluster:
             )
         return f"{self.options.describe()}: {self._state()}{unforked}"
 
-    def interrupt(self) -> None:
-        """Interrupt the running cell, as the stop button does; to be called from another thread.
+    def interrupt(self) -> bool:
+        """Interrupt the cell, from another thread, as the stop button does; return if one runs.
 
         Raises:
             ClusterError: The cluster is not running.
@@ -477,6 +479,7 @@ class Cluster:
             execution.interrupt()
         elif self._lifetime.processes is None:
             raise ClusterError(self._lifetime.absence_sentence())
+        return execution is not None
 
     def stacks(self) -> str:
         """Return where the processes of the running cell are; to be called from another thread.
@@ -488,10 +491,10 @@ class Cluster:
         return "" if execution is None else execution.stacks()
 
     def heal(self) -> str:
-        """Reconnect the running processes, and restore their variables.
+        """Reconnect the same processes, if they run but can't compute together.
 
-        Use this if the processes run but can't compute together. The same processes continue, with
-        arrays, meshes and shardings on new devices; functions are compiled again.
+        Variables are kept, with arrays, meshes and shardings on new devices; functions are compiled
+        again.
 
         Returns:
             A description of the restored variables, in sentences.
@@ -520,9 +523,11 @@ class Cluster:
         """Return the cells that `restart(replay=replay)` runs again, in words.
 
         Raises:
-            OptionError: The text in `replay` names no cells.
+            OptionError: The text in `replay` names no cells, or cells that have not run.
         """
-        return self._history.ahead(_ranges(replay))
+        ranges = _ranges(replay)
+        self._history.refuse(str(replay), ranges)
+        return self._history.ahead(ranges)
 
     def restart(
         self,

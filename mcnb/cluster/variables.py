@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from mcnb._text import grouped, index_ranges, is_expression, name_processes, plural
-from mcnb.errors import OptionError
+from mcnb.errors import CellError, OptionError
 from mcnb.lockstep.comparison import Comparison, Question
 from mcnb.lockstep.wire import Message
 from mcnb.messages import Leaf, Variable
@@ -17,6 +18,27 @@ WIDEST = 60
 # The most values of a PyTree that a sentence names.
 MOST_TOLD = 3
 _SPLIT = "one array, of which no two processes have a part in common"
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise a CellError if one of some names can't be that of a variable."""
+    for name in names:
+        if not name.isidentifier():
+            raise CellError(f"{name!r} is not a valid variable name")
+
+
+def refusal_of(values: Mapping[str, Any]) -> CellError | None:
+    """Return the error that names the first value that can't be sent to processes, if there is one.
+
+    Args:
+        values: The values by variable name.
+    """
+    from mcnb._ipyparallel.calls import unsendable
+
+    for name, value in values.items():
+        if why := unsendable(value):
+            return CellError(f"{name} can't be sent to the processes: {why}")
+    return None
 
 
 def table(by_process: Mapping[int, Sequence[Variable]], count: int) -> str:

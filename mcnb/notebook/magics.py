@@ -360,7 +360,8 @@ class McjaxMagics(Magics):
         print("No cluster yet. Start one: %mcjax start" if cluster is None else cluster.status())
 
     def _interrupt(self, _: Any) -> None:
-        clusters.current_cluster().interrupt()
+        ran = clusters.current_cluster().interrupt()
+        print("The running cell is interrupted" if ran else "No cell runs")
 
     def _show_last(self, _: Any) -> None:
         _show_whole(self._last())

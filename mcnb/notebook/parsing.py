@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
@@ -55,7 +56,7 @@ class SentenceParser(MagicArgumentParser):
         self.given = f"{self.prog} {line}".strip()
         command, rest = (*line.split(None, 1), "", "")[:2]
         try:
-            words = [command] if command in AS_WRITTEN else arg_split(line, posix=True, strict=True)
+            words = [command] if command in AS_WRITTEN else _words(line)
             if command == DEBUG and (found := _PROCESS.fullmatch(rest)):
                 words.append(f"--process={found['process']}")
                 rest = found["rest"]
@@ -108,6 +109,26 @@ class SentenceParser(MagicArgumentParser):
         """Raise an OptionError in place of argparse's error."""
         complaint = message.removeprefix("argument ")
         raise OptionError(f"{self.given}: {complaint}. Help: {self.prog}?")
+
+
+def _words(line: str) -> list[str]:
+    """Return the words of a line, without a comment at its end.
+
+    Raises:
+        ValueError: A quote is not closed.
+
+    Example:
+        >>> _words("-p 0 --args 'a #1'  # process 0's")
+        ['-p', '0', '--args', 'a #1']
+    """
+    try:
+        words = arg_split(line, posix=True, strict=True)
+    except ValueError:
+        before, mark, _ = line.rpartition(" #")
+        if not mark:
+            raise
+        return _words(before)
+    return [*itertools.takewhile(lambda word: not word.startswith("#"), words)]
 
 
 def names_of(command: str, given: str) -> list[str]:

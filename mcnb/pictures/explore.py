@@ -17,6 +17,7 @@ from string import Template
 from typing import Any
 
 import jax
+import numpy as np
 
 from mcnb._text import array_type, plural
 from mcnb.errors import PictureError
@@ -242,25 +243,24 @@ class Explorer:
         return {"text/html": self.html(), "text/plain": str(self)}
 
 
-def explore(
-    shape: int | Sequence[int], devices: int = 8, processes: int = 4, dtype: Any = "float32"
-) -> Explorer:
+def explore(shape: Any, devices: int = 8, processes: int = 4, dtype: Any = None) -> Explorer:
     """Return an interactive page that shows an array's layout for the chosen mesh and spec.
 
     Nothing is computed, and the devices need not exist. Hovering over a part of the array shows its
     elements, its size, and the devices that hold it. Below the picture is the code for the layout.
 
     Args:
-        shape: Global shape of the array, of at most three dimensions.
+        shape: Global shape of the array, of at most three dimensions; or an array that has it.
         devices: Number of devices, at most 16.
         processes: Number of processes, which have equally many devices.
-        dtype: Type of the elements.
+        dtype: Type of the elements; by default, that of the array, or float32.
 
     Returns:
         The page, which Jupyter shows; its `save` writes it to a file.
 
     Raises:
-        PictureError: There are too many dimensions or devices, or they can't be divided.
+        PictureError: There is no shape, there are too many dimensions or devices, or they can't be
+            divided.
 
     Example:
         >>> print(explore((4, 2), devices=2, processes=2))
@@ -273,19 +273,29 @@ def explore(
         └──────┘
         On 2 devices of 2 processes: P0-1, float32[2,2] of 16 B on each; global: spans all devices.
     """
-    sizes = tuple(map(int, [shape] if isinstance(shape, int) else shape))
-    if not 1 <= len(sizes) <= MOST_DIMENSIONS or min(sizes) < 1:
+    given = getattr(shape, "shape", shape)
+    sizes = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    if (
+        not all(isinstance(size, (int, np.integer)) for size in sizes)
+        or not 1 <= len(sizes) <= MOST_DIMENSIONS
+        or min(sizes) < 1
+    ):
         raise PictureError(
-            f"mcnb.explore({shape}): the shape must have 1 to {MOST_DIMENSIONS} dimensions, of 1 "
+            f"mcnb.explore({given!r}): the shape must have 1 to {MOST_DIMENSIONS} dimensions, of 1 "
             "element or more. For example: mcnb.explore((8, 4))"
         )
-    if not 1 <= devices <= MOST_DEVICES or processes < 1 or devices % processes:
+    if (
+        not (isinstance(devices, int) and isinstance(processes, int))
+        or not 1 <= devices <= MOST_DEVICES
+        or processes < 1
+        or devices % processes
+    ):
         raise PictureError(
-            f"mcnb.explore({shape}, devices={devices}, processes={processes}): there can be 1 to "
-            f"{MOST_DEVICES} devices, which the number of processes must divide. For example: "
+            f"mcnb.explore({given!r}, devices={devices!r}, processes={processes!r}): there can be "
+            f"1 to {MOST_DEVICES} devices, which the number of processes must divide. For example: "
             "mcnb.explore((8, 4), devices=8, processes=4)"
         )
-    kind = jax.numpy.dtype(dtype)
+    kind = jax.numpy.dtype(dtype or getattr(shape, "dtype", "float32"))
     pictures: dict[Choice, Picture | str] = {}
     for choice in choices(devices, len(sizes)):
         try:

@@ -214,9 +214,16 @@ def layouts_of_change(before: Any, after: Any, more: Sequence[Any]) -> tuple[Lay
         more: Shape, or an object that has one, if both are shardings.
 
     Raises:
-        PictureError: The shape is missing or ambiguous, or a sharding can't be applied to it.
+        PictureError: One is neither array nor sharding, the shape is missing or ambiguous, or a
+            sharding can't be applied to it.
     """
     arrays = [one for one in (before, after) if not _is_sharding(one)]
+    for one in arrays:
+        if not hasattr(one, "shape"):
+            raise PictureError(
+                f"A change leads from an array or a sharding to another, and {one!r} is neither. "
+                "For example: mcnb.show(x, jax.NamedSharding(mesh, jax.P('x')))"
+            )
     if arrays and more:
         raise PictureError(
             "An array already has a shape, so the shape must be left out: mcnb.show(x, sharding)"

@@ -24,6 +24,14 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == (f"mcnb {mcnb.__version__}\n", "")
 
 
+def test_the_package_is_the_command(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "mcnb", "labs"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("mcnb labs: there is no such command. There are: mcnb lab, ")
+
+
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["--"]])
 def test_help(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == 0

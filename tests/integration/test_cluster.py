@@ -185,6 +185,13 @@ def test_pull_and_push(cluster: mcnb.Cluster) -> None:
         assert isinstance(pulled[k]["x"], np.ndarray)
         np.testing.assert_array_equal(pulled[k]["x"], np.arange(3) + k)
         np.testing.assert_array_equal(pulled[k]["a"], np.arange(4))
+    with pytest.raises(mcnb.CellError) as one_of_two:
+        cluster.push({"n": 4, "reader": (line for line in "ab")})
+    assert re.fullmatch(
+        "reader can't be sent to the processes: cannot pickle '?generator'? objects?",
+        str(one_of_two.value),
+    )
+    assert cluster.pull("n") == dict.fromkeys(range(4), 3)
 
 
 def test_pull_says_what_it_cannot_do(cluster: mcnb.Cluster) -> None:

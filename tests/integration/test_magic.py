@@ -145,7 +145,7 @@ def test_the_life_of_a_cluster(empty_notebook: Notebook) -> None:
     assert run("%mcjax start -n 2 -d 1").stdout == "Ready: 2 processes x 1 CPU device\n"
     assert run("%mcjax status").stdout == "2 processes x 1 CPU device: ready\n"
     run("%%mcjax\nx = 1")
-    assert run("%mcjax interrupt").success
+    assert run("%mcjax interrupt").stdout == "No cell runs\n"
     assert run("%mcjax restart").stdout == (
         "Ready: 2 processes x 1 CPU device. The variables are lost\n"
     )

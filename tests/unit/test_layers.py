@@ -26,6 +26,7 @@ LAYERS = (
     ("notebook", "pods"),
     ("export", "exercises"),
     ("cli",),
+    ("__main__",),
 )
 RANK = {package: rank for rank, packages in enumerate(LAYERS) for package in packages}
 # Modules may import from the package's own root: a module, by name, and why.

@@ -77,6 +77,10 @@ def test_which_words_are_whose(line: str, command: Command, folder: Path) -> Non
             "mcnb run: the program's file is missing. For example: mcnb run train.py -n 4 -d 2",
         ),
         ("none.py", "mcnb run none.py: there is no such file"),
+        (
+            "-n 2 .",
+            "mcnb run .: it is a folder. A program's file is needed: mcnb run train.py -n 4 -d 2",
+        ),
         ("train.py -n", "mcnb run -n: a value is missing. See mcnb run --help"),
         (
             "-n 2 -m",

@@ -63,8 +63,9 @@ class FakeCluster:
         self.running = False
         self._do("stop")
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> bool:
         self._do("interrupt")
+        return True
 
     def heal(self) -> str:
         self._do("heal")
@@ -331,7 +332,9 @@ def test_the_other_commands(magics: McjaxMagics, cluster: FakeCluster, capsys: C
     for line in ("", "status", "interrupt", "heal"):
         magics.mcjax(line)
     assert cluster.done == ["interrupt", "heal"]
-    assert capsys.readouterr().out == "2 processes: ready\n" * 2 + "All were healed\n"
+    assert capsys.readouterr().out == (
+        "2 processes: ready\n2 processes: ready\nThe running cell is interrupted\nAll were healed\n"
+    )
     cluster.error = KeyboardInterrupt()
     assert interrupt(magics.mcjax, "heal") == (
         "The interrupt had no effect: the cluster was healed"

@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import jax
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -175,6 +176,17 @@ def test_jupyter_and_a_file_have_the_same_page(tmp_path: Path) -> None:
             "example: mcnb.explore((8, 4))",
         ),
         (
+            {"shape": "a"},
+            "mcnb.explore('a'): the shape must have 1 to 3 dimensions, of 1 element or more. For "
+            "example: mcnb.explore((8, 4))",
+        ),
+        (
+            {"shape": (8, 4), "devices": "a"},
+            "mcnb.explore((8, 4), devices='a', processes=4): there can be 1 to 16 devices, which "
+            "the number of processes must divide. For example: mcnb.explore((8, 4), devices=8, "
+            "processes=4)",
+        ),
+        (
             {"shape": 8, "devices": 32},
             "mcnb.explore(8, devices=32, processes=4): there can be 1 to 16 devices, which the "
             "number of processes must divide. For example: mcnb.explore((8, 4), devices=8, "
@@ -192,3 +204,9 @@ def test_what_is_too_much(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(mcnb.PictureError) as caught:
         explore(**arguments)
     assert str(caught.value) == said
+
+
+def test_an_array_has_a_shape_and_a_type() -> None:
+    explorer = explore(np.ones((8, 4), np.int16), devices=4)
+    assert explorer.title == "int16[8,4] on 4 devices of 4 processes"
+    assert explorer.title == explore((np.int64(8), 4), devices=4, dtype="int16").title

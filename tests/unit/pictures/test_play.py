@@ -150,6 +150,13 @@ def test_what_can_not_be_played() -> None:
     with pytest.raises(mcnb.PictureError) as raised:
         play(ACROSS, ALONG)
     assert "Two shardings have no shape" in str(raised.value)
+    for before, after, neither in ((X, 3, "3"), ("x", ALONG, "'x'"), (X, P("a"), str(P("a")))):
+        with pytest.raises(mcnb.PictureError) as raised:
+            play(before, after)
+        assert str(raised.value) == (
+            f"A change leads from an array or a sharding to another, and {neither} is neither. For "
+            "example: mcnb.show(x, jax.NamedSharding(mesh, jax.P('x')))"
+        )
 
 
 def test_the_page_has_a_picture_for_each_step(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ _LONGEST = 500
 _WRITTEN = re.compile(
     r"\r[^\r\n\x1b]{0,500}\[[\d:]+(?:<[\d:?]+)?, [^\]\r\n\x1b]{0,500}\](?=[\r\n\x1b]|$)", re.ASCII
 )
+# A bar behind which, on its line, something else was written, such as a line of a log.
+_BEHIND = re.compile(r"\r[^\r\n\x1b]{0,500}?/[^\]\r\n\x1b/]{1,200}\](?=[^\s\x1b,|])", re.ASCII)
 _LINE, _TIME = "━", re.compile(r"\b\d+:\d\d(?::\d\d)?\b|-:--:--|\b\d+(?:m|u)?s\b(?:/\w+)?")
 # What a prefix of SI, as tqdm writes it before the unit, multiplies.
 _PREFIXES = {prefix: 1000.0**power for power, prefix in enumerate("kMGTPE", 1)}
@@ -32,18 +34,34 @@ def settled(text: str) -> str:
     r"""Return a text as a terminal shows it; a line that is a bar still begins with "\r".
 
     Each bar erases a longer one before it. tqdm erases only what the same bar has written, and
-    nested bars change their lines.
+    nested bars change their lines. Of a line with something behind a bar, that is shown.
 
     Example:
         >>> settled("\rsteps: 10it [00:01, 9.90it/s]\rstep: 1it [00:01, 9.9it/s]\nend")
         '\rstep: 1it [00:01, 9.9it/s]\nend'
+        >>> settled("\rsteps: 9it [00:01, 9.90it/s]INFO saved\n\rsteps: 10it [00:01, 9.9it/s]")
+        'INFO saved\n\rsteps: 10it [00:01, 9.9it/s]'
     """
+    text = _BEHIND.sub(lambda found: "\r\x1b[K" if is_bar(found[0]) else found[0], text)
     rows = overwritten(_WRITTEN.sub(lambda found: f"{found[0]}\x1b[K", text)).split("\n")
     if not rows[-1].strip():  # the row of an inner bar that is gone
         rows[-1] = ""
     while len(rows) > 1 and not (rows[-1] or rows[-2].strip()):  # that of the outer one, too
         del rows[-2]
     return "\n".join(f"\r{row}" if is_bar(f"\r{row}") else row for row in rows)
+
+
+def behind(line: str) -> str:
+    r"""Return what was written behind a bar of tqdm, or the line itself if that is nothing.
+
+    tqdm draws the bar again below. A handler of logging writes so.
+
+    Example:
+        >>> behind("\rsteps: 9it [00:01, 9.90it/s]INFO saved"), behind("saved")
+        ('INFO saved', 'saved')
+    """
+    found = _BEHIND.search(line) if "\r" in line else None
+    return line[found.end() :] if found and is_bar(found[0]) else line
 
 
 def is_bar(text: str) -> bool:

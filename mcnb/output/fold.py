@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mcnb.messages import Display, Event, Text
-from mcnb.output.bars import is_bar, merged, plain, settled
+from mcnb.output.bars import behind, is_bar, merged, plain, settled
 from mcnb.output.chance import comparable
 from mcnb.output.terminal import moves_cursor
 
@@ -69,12 +69,12 @@ def items_of(events: Iterable[Event]) -> list[Item]:
         if "\r" in rest and not plain(rest):
             rest = ""
         if moves or not event.joins:
-            items += [Line(event.stream, f"{line}\n") for line in lines]
+            items += [Line(event.stream, f"{behind(line)}\n") for line in lines]
         else:
             joins, position, held = set(event.joins), 0, ""
             for line in lines:
                 position += len(line) + 1
-                held += f"{line}\n"
+                held += f"{behind(line)}\n"
                 if position - 1 not in joins:
                     items.append(Line(event.stream, held))
                     held = ""

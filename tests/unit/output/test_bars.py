@@ -146,6 +146,32 @@ def test_bars_between_other_lines() -> None:
     )
 
 
+def test_lines_of_a_log_between_bars() -> None:
+    """A handler of logging knows nothing of the bar behind which it writes."""
+    said = {
+        k: [
+            Text(
+                "stderr",
+                "".join(
+                    bar(n, 3, n * (k + 1), prefix="a long name", postfix="loss=0.5")
+                    + f"INFO [a/b]step {n}\n" * (n in (1, 2))
+                    for n in range(4)
+                )
+                + "\n",
+            )
+        ]
+        for k in range(2)
+    }
+    shown = "".join(entry.text for entry in entries(fold_events(said), 2))
+    assert shown == (
+        "[all 2] INFO [a/b]step 1\n"
+        "        INFO [a/b]step 2\n"
+        "[all 2] a long name: 100%|██████████| 3/3 [00:06<00:00,  2.00s/it to 1.00it/s, loss=0.5]\n"
+    )
+    own = f"{bar(1, 3, 1.0)} eta soon\n"  # a format of the learner's own
+    assert settled(own) == own[1:]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "shown"),
     [

@@ -25,6 +25,7 @@ from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of, starts_p
 from mcnb.cluster.result import Result
 from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.launchers.forkserver_client import close_idle
+from mcnb.notebook.arrays import hint_on_array, spans, with_hint
 from mcnb.notebook.assistance import Assistance
 from mcnb.notebook.display import show, show_table
 from mcnb.notebook.live import LiveView, cell_id, is_hidden, place_of, somebody_looks
@@ -232,6 +233,7 @@ class McjaxMagics(Magics):
         live = self._live()
         cluster = clusters.current or self._started(Options())
         before = cluster.last
+        first_line = 1 if self._implied else 2  # the first line may be the magic's own
         if cluster.recovering:
             live.show("The processes are being restarted. The cell runs when they are ready …")
         try:
@@ -239,7 +241,7 @@ class McjaxMagics(Magics):
                 cell,
                 processes=args.processes,
                 label=str(self.number),
-                first_line=1 if self._implied else 2,  # the first line may be the magic's own
+                first_line=first_line,
                 **field_values(CELL, vars(args)),
                 timeout=args.timeout,
                 watcher=live,
@@ -257,10 +259,11 @@ class McjaxMagics(Magics):
         show(result)
         error = result.error()
         if error is not None:
-            if hint := hint_on_name(
+            hint = hint_on_name(
                 result, self.shell.user_ns, functools.partial(holders, cluster)
-            ):
-                error.lines += ["", hint]
+            ) or hint_on_array(result, cell, first_line, functools.partial(spans, cluster))
+            if hint:
+                error.lines = with_hint(error.lines, hint)
             raise error
 
     @cell_magic

@@ -118,6 +118,20 @@ def defines(shell: InteractiveShell, name: str) -> bool:
     return name in shell.user_ns
 
 
+def spans_processes(shell: InteractiveShell, name: str) -> bool | None:
+    """Return whether one of a variable's arrays has shards in other processes.
+
+    None if there is no such variable, or if it has no arrays.
+    """
+    import jax
+
+    leaves = jax.tree.leaves(shell.user_ns.get(name))
+    arrays = [leaf for leaf in leaves if isinstance(leaf, (jax.Array, np.ndarray))]
+    if not arrays:
+        return None
+    return any(isinstance(one, jax.Array) and not one.is_fully_addressable for one in arrays)
+
+
 @contextlib.contextmanager
 def _without_text(inspector: Any, value: Any) -> Iterator[None]:
     """Let IPython describe a value without its text, if making that may compute or copy."""

@@ -182,6 +182,17 @@ def test_a_name_that_some_processes_have(prepared_notebook: Notebook, cell: str)
     )
 
 
+@pytest.mark.parametrize("after", ["", "\njnp.max(x)"])
+def test_an_array_that_is_one_process_own(prepared_notebook: Notebook, after: str) -> None:
+    cell = f"%%mcjax\nv = jnp.ones((8, 4)) if k == 1 else x\ny = jnp.sum(v){after}"
+    shown = prepared_notebook.run(cell).stdout.replace("\n", " ")
+    assert shown.count("Hint: ") == 1
+    assert (
+        " Hint: v spans processes on processes 0,2,3, and not on process 1, where a computation "
+        "with it involves no other process. Make it in the same way on all processes "
+    ) in shown.replace("  ", " ")
+
+
 def test_comments_above_the_magic(prepared_notebook: Notebook) -> None:
     assert prepared_notebook.run("# One.\n\n# Two.\n%%mcjax -p 1\nprint(k)").stdout == "[1] 1\n"
     error = prepared_notebook.error("# Fails.\n%%mcjax\n1 / 0")

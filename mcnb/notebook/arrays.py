@@ -1,0 +1,100 @@
+"""Give a hint on an array that some processes have for themselves, so that they don't meet others.
+
+A computation with arrays of one process launches nothing that spans processes, and the referee
+never hears of it: its verdict can only say that the process did not reach the line.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+
+from mcnb._text import name_processes
+from mcnb.cluster.cluster import Cluster
+from mcnb.cluster.result import Result
+from mcnb.lockstep.hints import WITHOUT_CAUSE
+from mcnb.notebook.assistance import PATIENCE_S
+from mcnb.worker.introspection import spans_processes
+
+
+def spans(cluster: Cluster, name: str) -> dict[int, bool | None]:
+    """Return, by process, whether the arrays of a global variable span processes.
+
+    A process without such a variable, or without arrays in it, has None. Processes that do not
+    answer in time are left out.
+    """
+    everyone = range(cluster.options.processes)
+    return cluster.ask_idle(spans_processes, name, processes=everyone, within_s=PATIENCE_S)
+
+
+def hint_on_array(
+    result: Result, cell: str, first_line: int, spans: Callable[[str], Mapping[int, bool | None]]
+) -> str:
+    """Return a hint if a name on the line where processes wait is an array of its own on others.
+
+    Args:
+        result: The result of the cell.
+        cell: The cell's code.
+        first_line: The number of its first line.
+        spans: Returns, by process, whether the arrays of a global variable span processes.
+
+    Returns:
+        The hint; empty if there is none, or if the verdict has one that names a cause.
+    """
+    verdict = result.verdict
+    error = result.error()
+    if verdict is None or verdict.kind not in ("missing", "mismatch") or not result.outcome.intact:
+        return ""
+    if error is None or ("Hint: " in str(error) and not any(map(str(error).count, WITHOUT_CAUSE))):
+        return ""
+    at = {
+        k: state.line
+        for k, state in sorted(verdict.states.items())
+        if state.doing in ("waits", "finished") and state.exit is None and not state.place
+    }
+    for line in dict.fromkeys(at.values()):
+        waiting = [k for k, other in at.items() if other == line]
+        others = [k for k in at if k not in waiting]
+        if line is None or not others:
+            continue
+        for name in _names(cell, line - first_line + 1):
+            found = spans(name)
+            own = [k for k in others if found.get(k) is False]
+            if own and all(found.get(k) for k in waiting):
+                return (
+                    f"Hint: {name} spans processes on {name_processes(waiting, result.count)}, and "
+                    f"not on {name_processes(own, result.count)}, where a computation with it "
+                    "involves no other process. Make it in the same way on all processes"
+                )
+    return ""
+
+
+def with_hint(lines: Sequence[str], hint: str) -> list[str]:
+    """Return an error's lines with a hint, in the place of one that leaves the cause open.
+
+    Example:
+        >>> with_hint(["KeyError: 'w'"], "Hint: define w")
+        ["KeyError: 'w'", '', 'Hint: define w']
+    """
+    vague = [f"Hint: {one}" for one in WITHOUT_CAUSE]
+    if any(line in vague for line in lines):
+        return [hint if line in vague else line for line in lines]
+    return [*lines, "", hint]
+
+
+def _names(cell: str, line: int) -> list[str]:
+    """Return the names that a line of a cell reads, unless it is part of a function."""
+    try:
+        tree = ast.parse(cell)
+    except SyntaxError:  # IPython's own syntax
+        return []
+    names: dict[str, None] = {}
+    ahead: list[ast.AST] = [tree]
+    while ahead:
+        node = ahead.pop(0)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.lineno == line:
+            names[node.id] = None
+        ahead += ast.iter_child_nodes(node)
+    return [*names]

@@ -1,0 +1,85 @@
+"""Hints on arrays that some processes have for themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mcnb.cluster.outcome import Outcome
+from mcnb.cluster.result import Result
+from mcnb.lockstep.model import Kind, ProcessState, Verdict
+from mcnb.messages import ProcessError, Reply
+from mcnb.notebook.arrays import hint_on_array, with_hint
+from tests.support.verdicts import FINISHED, MAX, at, states
+
+REFUSED = ProcessError("LockstepError", "missing", 4, "")
+CELL = "step = jit(f)\nw = 2\ny = step(w, x) + step(w, x)\njnp.max(z)"
+HINT = (
+    "Hint: x spans processes on {}, and not on {}, where a computation with it involves no other "
+    "process. Make it in the same way on all processes"
+)
+
+
+def result(kind: Kind, *each: ProcessState, intact: bool = True) -> Result:
+    replies = {
+        k: Reply(error=REFUSED if state.doing == "waits" else None) for k, state in enumerate(each)
+    }
+    outcome = Outcome(verdict=Verdict(kind, states(*each)), intact=intact)
+    return Result(replies, len(each), outcome)
+
+
+@pytest.mark.parametrize(
+    ("kind", "each", "spans", "hint"),
+    [
+        ("missing", [at(), FINISHED, at()], [True, False, True], HINT.format(
+            "processes 0,2", "process 1")),
+        ("mismatch", [at(), at(5, MAX), at()], [True, False, True], HINT.format(
+            "processes 0,2", "process 1")),
+        ("mismatch", [at(5, MAX), at(), at()], [False, True, True], HINT.format(
+            "processes 1,2", "process 0")),
+        ("missing", [at(), FINISHED, FINISHED], [True, False, True], HINT.format(
+            "process 0", "process 1")),
+        ("missing", [at(), FINISHED, at()], [True, None, True], ""),
+        ("missing", [at(), FINISHED, at()], [True, True, True], ""),
+        ("missing", [at(), FINISHED, at()], [False, False, True], ""),
+        ("missing", [at(3), FINISHED, at(3)], [True, False, True], ""),
+        ("missing", [at(place="a.py:4"), FINISHED], [True, False], ""),
+        ("stalled", [at(), FINISHED, at()], [True, False, True], ""),
+        ("mismatch", [at(), at(4, MAX), at()], [True, False, True], ""),
+    ],
+)  # fmt: skip
+def test_an_array_of_ones_own(
+    kind: Kind, each: list[ProcessState], spans: list[bool | None], hint: str
+) -> None:
+    asked: list[str] = []
+
+    def tell(name: str) -> dict[int, bool | None]:
+        asked.append(name)
+        return dict(enumerate(spans)) if name == "x" else {}
+
+    assert hint_on_array(result(kind, *each), CELL, 2, tell) == hint
+    assert set(asked) in (set(), {"step", "w", "x"}, {"jnp", "z", "step", "w", "x"})
+
+
+def test_where_no_hint_can_be_given() -> None:
+    def tell(name: str) -> dict[int, bool | None]:
+        raise AssertionError(name)
+
+    lost = result("missing", at(), FINISHED, intact=False)
+    assert hint_on_array(lost, CELL, 2, tell) == ""
+    assert hint_on_array(Result({}, 2), CELL, 2, tell) == ""
+    waits = result("missing", at(), FINISHED)
+    assert hint_on_array(waits, "%time\n\ny = step(x)", 2, tell) == ""
+    assert hint_on_array(waits, "def f():\n\n  return step(x)\nf()", 2, tell) == ""
+    died = result("missing", at(), replace(FINISHED, place="here"))
+    assert hint_on_array(died, CELL, 5, tell) == ""
+
+
+def test_a_hint_that_leaves_the_cause_open_is_replaced() -> None:
+    error = result("mismatch", at(), at(5, MAX), at()).error()
+    assert error is not None
+    assert sum(line.startswith("Hint: ") for line in error.lines) == 1
+    lines = with_hint(error.lines, "Hint: x")
+    assert [line for line in lines if line.startswith("Hint: ")] == ["Hint: x"]
+    assert len(lines) == len(error.lines)

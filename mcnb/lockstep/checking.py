@@ -26,7 +26,7 @@ from mcnb.lockstep.callee import called_by, words_of_arguments
 from mcnb.lockstep.caught import CaughtExceptions
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.model import Detail, Launch
-from mcnb.lockstep.origins import origins_of
+from mcnb.lockstep.origins import origin_inside, origins_of
 from mcnb.lockstep.source import WRAPPERS, Place, Places
 from mcnb.lockstep.threads import line_of, raise_after_call
 from mcnb.lockstep.values import Replicas
@@ -208,6 +208,7 @@ def _detail(
         variables=variables_at(spots, places.name),
         library=called_by(spots[0].frame if spots else None, libraries),
         origins=origins,
+        inside=None if call.of_jax else origin_inside(call.function, places.name),
         ended=place.ended,
     )
 

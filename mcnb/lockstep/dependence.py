@@ -181,6 +181,7 @@ class Search:
         self._varying = varying
         self._agreed = _AGREED if arrays else _AGREED | _GLOBAL_ARRAYS
         self._seen: set[tuple[int, str, int]] = set()
+        self._entered: set[FunctionType] = set()
         self._left = _MOST
 
     def expression(self, node: ast.AST, scope: Scope, depth: int = 0) -> Asked | None:
@@ -404,21 +405,40 @@ class Search:
 
     def _function(self, function: FunctionType, depth: int, bound: Any = None) -> Asked | None:
         """Return where the result of a function, or of a method of an object, depends on it."""
-        if not _may_search(function.__module__ or "__main__"):  # a namespace may have no name
+        if (found := _defined(function, bound)) is None:
             return None
-        code = function.__code__
-        nodes = _nodes(parsed(code.co_filename))
-        node = nodes.functions.get(code.co_firstlineno)
-        if node is None:
-            return None
-        around = scope_of(code.co_filename, node.lineno).functions
-        outer = around[: around.index(node)] if node in around else ()
-        free = inspect.getclosurevars(function).nonlocals if function.__closure__ else {}
-        values = {**function.__globals__, **free}
-        if bound is not None and code.co_argcount:
-            values[code.co_varnames[0]] = bound
-        scope = Scope(code.co_filename, (*outer, node), values)
+        node, scope = found
         return _far(self._result(node, scope, depth + 1))
+
+    def inside(self, function: FunctionType, bound: Any = None, depth: int = 0) -> Asked | None:
+        """Return where what a function does depends on the process.
+
+        That is its result, else a branch in it, or else what a function does that it passes on.
+        """
+        defined = None if depth > _DEEPEST else _defined(function, bound)
+        if defined is None or function in self._entered:
+            return None
+        self._entered.add(function)
+        return self._within(*defined, depth)
+
+    def _within(self, function: Function, scope: Scope, depth: int) -> Asked | None:
+        found = self._result(function, scope, depth + 1)
+        nodes = [] if isinstance(function, ast.Lambda) else [*of_this_scope(function)]
+        tests = (one.test for one in nodes if isinstance(one, (ast.If, ast.IfExp, ast.While)))
+        found = found or self._first(tests, scope, depth)
+        for node in nodes:
+            if found is not None:
+                break
+            if isinstance(node, DEFINITIONS):
+                inner = replace(scope, functions=(*scope.functions, node))
+                found = self._within(node, inner, depth + 1)
+            elif isinstance(node, (ast.Name, ast.Attribute)):
+                value = _value(node, scope)
+                owner = _value(node.value, scope) if isinstance(node, ast.Attribute) else None
+                if isinstance(value, FunctionType):
+                    bound = None if isinstance(owner, ModuleType) else owner
+                    found = self.inside(value, bound, depth + 1)
+        return found
 
     def _result(self, function: Function, scope: Scope, depth: int) -> Asked | None:
         """Return where what a function returns, or whether it does so, depends on the process."""
@@ -448,6 +468,28 @@ class Search:
             if plain and 0 <= at < len(node.args):
                 return self.expression(node.args[at], caller, depth)
         return None
+
+
+def _defined(function: FunctionType, bound: Any = None) -> tuple[Function, Scope] | None:
+    """Return the definition of a function, and its scope; None if it is not to be searched.
+
+    Args:
+        function: The function.
+        bound: The object whose method it is, if it is one.
+    """
+    if not _may_search(function.__module__ or "__main__"):  # a namespace may have no name
+        return None
+    code = function.__code__
+    node = _nodes(parsed(code.co_filename)).functions.get(code.co_firstlineno)
+    if node is None:
+        return None
+    around = scope_of(code.co_filename, node.lineno).functions
+    outer = around[: around.index(node)] if node in around else ()
+    free = inspect.getclosurevars(function).nonlocals if function.__closure__ else {}
+    values = {**function.__globals__, **free}
+    if bound is not None and code.co_argcount:
+        values[code.co_varnames[0]] = bound
+    return node, Scope(code.co_filename, (*outer, node), values)
 
 
 def _between(lines: tuple[int, int], values: Iterable[ast.expr]) -> list[ast.expr]:

@@ -342,6 +342,9 @@ reaching it'
         hint = with_cause(hint, verdict) if led else hint
     if not led and difference.argument:
         led = _origin(verdict, difference)
+    if not led and why == "program":
+        each = (detail.inside for _, detail in sorted(verdict.details.items()))
+        led = next((_depends(origin) for origin in each if origin is not None), "")
     if not led and (origin := origin_of_rounds(hint, verdict)) is not None:
         led = _depends(origin)
     happened = _HAPPENED.get(verdict.happened, "")

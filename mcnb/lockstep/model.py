@@ -414,10 +414,11 @@ class Variable:
 class Origin:
     """Where a value begins to differ from process to process.
 
-    The value is an argument of a launch, or decides how often a loop runs.
+    The value is an argument of a launch, decides how often a loop runs, or is used by the function
+    that is launched.
 
     Attributes:
-        name: What the learner's code calls the value.
+        name: What the learner's code calls the value, or the function.
         place: The line.
         source: The line of source.
         of_elements: Whether only its elements differ there, and not its shape.
@@ -448,6 +449,8 @@ class Detail:
         caught: The exceptions that the process caught before, from the newest.
         origins: Where arguments of the function begin to differ from process to process, by
             parameter; `""` stands for the only one that does, of whatever parameter.
+        inside: Where what the function computes begins to differ from process to process; None if
+            that is not known.
         library: The function of a library that the learner calls there, in the learner's words, if
             a library other than JAX makes the launch.
         static: Static arguments of the function, by name, as text; None if they are not known.
@@ -480,6 +483,7 @@ class Detail:
     library: str = ""
     passed: Mapping[str, str] = field(default_factory=dict)
     origins: Mapping[str, Origin] = field(default_factory=dict)
+    inside: Origin | None = None
     caught: tuple[Caught, ...] = ()
     ended: str = ""
 
@@ -496,6 +500,7 @@ class Detail:
             "variables": variables,
             "caught": Caught.all_from_data(data["caught"]),
             "origins": origins,
+            "inside": data["inside"] and Origin(**data["inside"]),
             "loops_from": tuple(one and Origin(**one) for one in data["loops_from"]),
         }
         return cls(**{**data, **tuples, **conditions, **found})

@@ -1,10 +1,13 @@
-"""Find where the arguments of a launch begin to differ from process to process."""
+"""Find where what is launched, or its arguments, begins to differ from process to process."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import Any
 
 from mcnb.lockstep.around import Spot, scopes_of, source_of
 from mcnb.lockstep.callee import call_at
@@ -48,6 +51,27 @@ def origins_of(
         return found
     each = [*found.values()]
     return {"": each[0]} if len(each) == 1 else {}
+
+
+def origin_inside(function: Any, name: Callable[[str, int], str]) -> Origin | None:
+    """Return where what a compiled function computes begins to differ from process to process.
+
+    Args:
+        function: The function, or an object that calls one.
+        name: Returns the name of a line of a file in messages.
+
+    Returns:
+        Where it does, in the function or in what it uses; None if that is not known.
+    """
+    with contextlib.suppress(Exception):  # of any kind: a hint is not worth losing the rest
+        called = inspect.unwrap(getattr(function, "func", function))
+        called = getattr(called, "__func__", called)
+        asked = Search(varying=True).inside(called) if isinstance(called, FunctionType) else None
+        if asked is not None:
+            source = source_of(asked.filename, asked.line)
+            words = called.__name__.strip("<>")  # a lambda has no name
+            return Origin(words, name(asked.filename, asked.line), source)
+    return None
 
 
 def _arguments(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:

@@ -98,6 +98,7 @@ class Call(NamedTuple):
         parameters: The names of the function's parameters, in order.
         given: The positional arguments by parameter.
         of_jax: Whether the function is JAX's own.
+        function: The function; None if it is not known.
     """
 
     execute: Any
@@ -106,6 +107,7 @@ class Call(NamedTuple):
     parameters: tuple[str, ...]
     given: Mapping[str, Any]
     of_jax: bool
+    function: Any = None
 
 
 def call_under_way(frame: FrameType | None) -> Call:
@@ -128,7 +130,7 @@ def call_under_way(frame: FrameType | None) -> Call:
             parameters = _parameters(local["fun"])
             of_jax = str(getattr(local["fun"], "__module__", "")).partition(".")[0] == "jax"
             given = dict(zip(parameters, local["args"], strict=False))
-            return Call(execute, static, names, parameters, given, of_jax)
+            return Call(execute, static, names, parameters, given, of_jax, local["fun"])
         frame = frame.f_back
     return Call(execute, None, (), (), {}, of_jax=False)
 
@@ -146,7 +148,7 @@ def recall(frame: FrameType, execute: Any) -> Callable[[], Call]:
     names = tuple(name for i, name in enumerate(call.names) if i in execute.kept_var_idx)
     # The arguments of JAX's own functions are called by what the learner passes, and no expression
     # is known here.
-    known = call._replace(names=() if call.of_jax else names, execute=None, given={})
+    known = call._replace(names=() if call.of_jax else names, execute=None, given={}, function=None)
     if call.of_jax:
         known = known._replace(parameters=())
     computation = weakref.ref(execute)

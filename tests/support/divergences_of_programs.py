@@ -121,13 +121,21 @@ PROGRAMS = {
         "n = float(k == 3)\njax.jit(lambda v: jnp.sum(v) + n)(x)",
         "mismatch",
         all_at(2),
-        says=("the compiled program; first different line: ", "what the function uses besides"),
+        says=(
+            "the compiled program; first different line: ",
+            "Likely cause: `lambda` depends on a value that differs between processes: "
+            "`n = float(k == 3)` (line 1). Hint: what the function uses besides",
+        ),
     ),
     "other closed-over array of NumPy": Divergence(
         "c = np.arange(32).reshape(8, 4)\nc[5, 1] += k == 2\njax.jit(lambda v: jnp.sum(v * c))(x)",
         "mismatch",
         all_at(3),
-        says=("a constant, f32[8,4] at [5, 1]: 21 on processes 0,1,3; 22 on process 2",),
+        says=(
+            "a constant, f32[8,4] at [5, 1]: 21 on processes 0,1,3; 22 on process 2. Likely "
+            "cause: `lambda` depends on a value that differs between processes: `c[5, 1] "
+            "+= k == 2` (line 2)",
+        ),
     ),
     "other closed-over array of JAX": Divergence(
         "c = jax.random.normal(jax.random.key(k // 3), (8, 4))\n"
@@ -141,7 +149,11 @@ PROGRAMS = {
         "jax.jit(lambda v: jnp.sum(v) + jnp.sum(c * v[0, 0]))(x)",
         "mismatch",
         all_at(3),
-        says=("What differs: the compiled program. Hint: what the function uses",),
+        says=(
+            "What differs: the compiled program. Likely cause: `lambda` depends on a value that "
+            "differs between processes: `c[2000, 3] += k == 1` (line 2). Hint: what "
+            "the function uses",
+        ),
     ),
     "other constant inside shard_map": Divergence(
         "table = np.random.default_rng(k == 3).integers(0, 1000, 64)\n"
@@ -149,7 +161,11 @@ PROGRAMS = {
         " in_specs=P('a', 'b'), out_specs=P())\njax.jit(f)(x)",
         "mismatch",
         all_at(3),
-        says=("a constant, f32[64] at [0]: ",),
+        says=(
+            "a constant, f32[64] at [0]: ",
+            "Likely cause: `lambda` depends on a value that differs between processes: "
+            "`table = np.random.default_rng(k == 3).integers(0, 1000, 64)` (line 1)",
+        ),
     ),
     "other bytes": Divergence(
         "c = np.arange(64, dtype=np.int8).reshape(4, 16)\nc[3, 15] = k == 0\n"
@@ -164,7 +180,11 @@ PROGRAMS = {
         "jax.jit(lambda m, v: jnp.sum(solve(m, v.T, lower=bool(k == 2))))(m, x)",
         "mismatch",
         all_at(3),
-        says=("the setting uplo of lapack_strsm_ffi: 'U' on processes 0,1,3; 'L' on process 2",),
+        says=(
+            "the setting uplo of lapack_strsm_ffi: 'U' on processes 0,1,3; 'L' on process 2",
+            "Likely cause: `lambda` depends on a value that differs between processes: "
+            "`jax.jit(lambda m, v: jnp.sum(solve(m, v.T, lower=bool(k == 2))))(m, x)` (line 3)",
+        ),
     ),
     "transposed triangular system": Divergence(
         "m = put(np.eye(4) + np.ones((4, 4)), P())\n"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import linecache
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
 from mcnb.lockstep.around import Spot
 from mcnb.lockstep.messages import explain
 from mcnb.lockstep.model import Detail, Launch, Origin, ProcessState, SharedValue, Variable, Verdict
-from mcnb.lockstep.origins import origins_of
+from mcnb.lockstep.origins import origin_inside, origins_of
 from mcnb.lockstep.threads import line_of
 
 BEGIN = """\
@@ -128,6 +130,82 @@ def test_what_is_no_call_has_no_arguments(tmp_path: Path) -> None:
     assert origins_of([Spot(__file__, 1)], PARAMETERS, lambda *_: "") == {}
     assert origins_of([Spot("gone.py", 1, frame)], PARAMETERS, lambda *_: "") == {}
     assert places(tmp_path, f"{source}A() + k", ()) == {}
+
+
+FUNCTIONS = {
+    "a condition": (
+        "def f(x):\n    if k == 1:\n        x = x * 2\n    return x",
+        "if k == 1:",
+    ),
+    "a condition of something that is not returned": (
+        "def f(x):\n    if process_index() == 0:\n        print(x)\n    return x",
+        "if process_index() == 0:",
+    ),
+    "a constant of its module": (
+        "scale = 1.0 + k\ndef f(x):\n    return x * scale",
+        "scale = 1.0 + k",
+    ),
+    "a function that it calls": (
+        "def g(x):\n    return x * (2 if k else 3)\ndef f(x):\n    return g(x) + 1",
+        "return x * (2 if k else 3)",
+    ),
+    "a function that it passes on": (
+        "def g(x):\n    return x * seed\ndef f(x):\n    return abs(g)(x)",
+        "seed = time.time_ns()",
+    ),
+    "a function inside it": (
+        "def f(x):\n    def body(c):\n        return c + k\n    return abs(body)",
+        "return c + k",
+    ),
+    "an object's method": (
+        f"{BOX}class Model:\n    def __init__(self):\n        self.w = k\n"
+        "    def loss(self, x):\n        return x * self.w\n"
+        "model = Model()\ndef f(x):\n    return abs(model.loss)(x)",
+        "return x * self.w",
+    ),
+    "a closure": (
+        "def made():\n    n = k + 1\n    return lambda x: x * n\nf = made()",
+        "n = k + 1",
+    ),
+    "a part of a function": (
+        "from functools import partial\ndef g(n, x):\n    return x * k\nf = partial(g, 1)",
+        "return x * k",
+    ),
+    "a method": (
+        f"{BOX}class Model:\n    def loss(self, x):\n        return x * seed\nf = Model().loss",
+        "seed = time.time_ns()",
+    ),
+    "a function that calls itself": ("def f(x):\n    return f(x - 1) + k", "return f(x - 1) + k"),
+    "its arguments": ("def f(x):\n    return x + 1 if x else 2", ""),
+    "what is equal": ("def f(x):\n    return x * same", ""),
+    "no function": ("f = 3", ""),
+}
+
+
+@pytest.mark.parametrize("uses", FUNCTIONS)
+def test_where_what_a_function_computes_begins_to_differ(tmp_path: Path, uses: str) -> None:
+    source, expected = FUNCTIONS[uses]
+    path = tmp_path / "train.py"
+    path.write_text(BEGIN + source)
+    linecache.checkcache(str(path))
+    names: dict[str, Any] = {"process_index": lambda: 0, "__name__": "train"}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    found = origin_inside(names["f"], lambda _, line: f"train.py:{line}")
+    assert (found.source if found else "") == expected
+    if found is not None:
+        assert path.read_text().splitlines()[int(found.place[9:]) - 1].strip() == expected
+
+
+def test_the_function_is_the_likely_cause_of_other_programs() -> None:
+    origin = Origin("step", "line 2", "if k == 1:")
+    details = {0: Detail(program=("a",)), 1: Detail(program=("b",), inside=origin)}
+    states = {k: ProcessState("waits", replace(MATRIX, program=str(k)), 4) for k in range(2)}
+    said = explain(Verdict("mismatch", states, details=details), 2).sentence
+    assert (
+        "`a` on process 0; `b` on process 1. Likely cause: `step` depends on a condition that "
+        "differs between processes: `if k == 1:` (line 2). Hint: what the function uses "
+    ) in said
+    assert Detail.from_data(asdict(details[1])) == details[1]
 
 
 MATRIX, LONGER, HALF = (

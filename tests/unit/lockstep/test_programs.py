@@ -125,7 +125,7 @@ def test_the_arguments_of_a_call(
     found = cache_miss(EXECUTE, NAMES, fun, args, kwargs)
     parameters = () if fun is dict else ("x", "params", "n", "mode", "weights")
     given = dict(zip(parameters, args, strict=False))
-    assert found == (EXECUTE, static, ("x", "params.b"), parameters, given, False)
+    assert found == (EXECUTE, static, ("x", "params.b"), parameters, given, False, fun)
 
 
 @pytest.mark.usefixtures("called_by_jax")
@@ -145,14 +145,15 @@ def test_the_arguments_of_an_operation_have_no_names() -> None:
         (),
         {},
         False,
+        None,
     )
 
 
 @pytest.mark.usefixtures("called_by_jax")
 def test_a_launch_that_no_compiled_function_makes() -> None:
-    assert call(EXECUTE) == (EXECUTE, None, (), (), {}, False)
-    assert call_under_way(sys._getframe()) == (None, None, (), (), {}, False)
-    assert call_under_way(None) == (None, None, (), (), {}, False)
+    assert call(EXECUTE) == (EXECUTE, None, (), (), {}, False, None)
+    assert call_under_way(sys._getframe()) == (None, None, (), (), {}, False, None)
+    assert call_under_way(None) == (None, None, (), (), {}, False, None)
 
 
 FOLDER = jax.__file__.rpartition("/")[0]

@@ -12,7 +12,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
-from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -22,7 +21,7 @@ import numpy as np
 from mcnb._text import array_type, plural
 from mcnb.errors import PictureError
 from mcnb.pictures.model import Axis, Device, Layout, MeshModel, Region, grouped
-from mcnb.pictures.pages import STYLE, whole_page
+from mcnb.pictures.pages import STYLE, save_page
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.scenes.layout import layout_scene
 
@@ -216,12 +215,7 @@ class Explorer:
             PictureError: The name ends otherwise.
             OSError: The file can't be written.
         """
-        file = Path(path)
-        if file.suffix != ".html":
-            raise PictureError(
-                f"{file.name} must end in .html, because an explorer is an HTML page"
-            )
-        file.write_text(whole_page(self.title, self.html()), encoding="utf-8")
+        save_page(path, self.title, self.html(), "an explorer")
 
     def _view(self, choice: Choice) -> dict[str, str]:
         found = self.pictures[choice]

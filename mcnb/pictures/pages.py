@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from html import escape
+from pathlib import Path
 from typing import Any
 
+from mcnb.errors import PictureError
 from mcnb.pictures.drawing import EDGE, INK, NOBODY, PAPER, SOFT
 from mcnb.pictures.svg import SVG_BEGINS
 
@@ -89,6 +91,25 @@ def whole_page(title: str, body: str) -> str:
         f"<title>{escape(title)}</title><style>{_PAGE_STYLE}</style></head>\n"
         f"<body>{body}</body>\n</html>\n"
     )
+
+
+def save_page(path: str | os.PathLike[str], title: str, body: str, what: str) -> None:
+    """Write an HTML document to a file.
+
+    Args:
+        path: Name of the file, which ends in `.html`.
+        title: Title of the document, as text.
+        body: Contents, as HTML.
+        what: What it is, for the error, such as `"an explorer"`.
+
+    Raises:
+        PictureError: The name ends otherwise.
+        OSError: The file can't be written.
+    """
+    file = Path(path)
+    if file.suffix != ".html":
+        raise PictureError(f"{file.name} must end in .html, because {what} is an HTML page")
+    file.write_text(whole_page(title, body), encoding="utf-8")
 
 
 def is_opened() -> bool:

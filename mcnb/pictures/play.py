@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from pathlib import Path
 from string import Template
 from typing import Any, TypeAlias
 
@@ -18,7 +17,7 @@ from mcnb._text import plural, size
 from mcnb.errors import PictureError
 from mcnb.pictures.model import Device, Layout, Region
 from mcnb.pictures.moves import Need, is_host_value, layouts_of_change, needs
-from mcnb.pictures.pages import STYLE, whole_page
+from mcnb.pictures.pages import STYLE, save_page
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.scene import MOST_DEVICES, Scene
 from mcnb.pictures.scenes.layout import layout_scene
@@ -88,10 +87,7 @@ class Player:
             PictureError: The name ends otherwise.
             OSError: The file can't be written.
         """
-        file = Path(path)
-        if file.suffix != ".html":
-            raise PictureError(f"{file.name} must end in .html, because a player is an HTML page")
-        file.write_text(whole_page(self.title, self.html()), encoding="utf-8")
+        save_page(path, self.title, self.html(), "a player")
 
     def __str__(self) -> str:
         """The steps as text."""

@@ -64,7 +64,7 @@ def colors_of(png: bytes) -> Counter[str]:
 def test_what_a_learner_opens(tmp_path: Path) -> None:
     """The first page, rendered, leads to lessons; nothing asks or offers anything else."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    with browser_page(height=1000) as page, jupyterlab(tmp_path) as about:
+    with jupyterlab(tmp_path) as about, browser_page(height=1000) as page:
         page.goto(f"{about['url']}?token={about['token']}")
         page.wait_for_selector(".jp-MarkdownViewer table")
         page.wait_for_selector(".jp-DirListing-itemText >> text=toy.py")
@@ -85,7 +85,7 @@ def test_what_a_learner_opens(tmp_path: Path) -> None:
 def test_pictures_are_seen_in_jupyterlab(theme: str, tmp_path: Path) -> None:
     set_theme(tmp_path, theme)
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    with browser_page(height=1900) as page, jupyterlab(tmp_path) as about:
+    with jupyterlab(tmp_path) as about, browser_page(height=1900) as page:
         cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
         kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
         notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
@@ -138,7 +138,7 @@ def test_a_layout_is_chosen_in_jupyterlab(theme: str, tmp_path: Path) -> None:
     cells = [nbformat.v4.new_code_cell("import mcnb\nmcnb.explore((8, 4))") for _ in range(2)]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
-    with browser_page(height=1400) as page, jupyterlab(tmp_path) as about:
+    with jupyterlab(tmp_path) as about, browser_page(height=1400) as page:
         failed: list[str] = []
         page.on("pageerror", lambda error: failed.append(str(error)))
         nbformat.write(notebook, tmp_path / "lessons" / "explore.ipynb")
@@ -203,7 +203,7 @@ def test_names_of_the_processes_are_offered_in_jupyterlab(tmp_path: Path) -> Non
     set_theme(tmp_path, "light")
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     cells = [CELLS[0], f"%%mcjax\n{HELPED}", "%%mcjax\nlayer.sharding.mesh.axis_n"]
-    with browser_page(height=1100) as page, jupyterlab(tmp_path) as about:
+    with jupyterlab(tmp_path) as about, browser_page(height=1100) as page:
         kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
         made = [nbformat.v4.new_code_cell(source) for source in cells]
         notebook = nbformat.v4.new_notebook(cells=made, metadata=kernel)
@@ -262,7 +262,7 @@ def test_a_person_debugs_in_jupyterlab(tmp_path: Path) -> None:
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
-    with browser_page(height=1100) as page, jupyterlab(tmp_path) as about:
+    with jupyterlab(tmp_path) as about, browser_page(height=1100) as page:
         nbformat.write(notebook, tmp_path / "lessons" / "debug.ipynb")
         page.goto(f"{about['url']}lab/tree/debug.ipynb?reset&token={about['token']}")
         page.wait_for_selector("text=/ [|] Idle$/")

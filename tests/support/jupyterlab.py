@@ -220,7 +220,8 @@ def opened_lab(folder: Path, theme: str, kind: type[_Opened]) -> Iterator[_Opene
     """Open JupyterLab; at the end, nothing on the page has failed."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     set_theme(folder, theme)
-    with browser_page(height=1000) as page, jupyterlab(folder) as about:
+    # The page ends first: Jupyter's server has been seen to hang at its end while one was open.
+    with jupyterlab(folder) as about, browser_page(height=1000) as page:
         opened = kind(page, about, folder)
         yield opened
         assert opened.failed == []

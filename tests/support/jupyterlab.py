@@ -96,6 +96,8 @@ def jupyterlab(folder: Path, end_by: signal.Signals = signal.SIGTERM) -> Iterato
         if process.poll() is None:
             for member in psutil.Process(process.pid).children(recursive=True):
                 member.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(HANG_S)  # mcnb itself removes its folder then
             process.kill()
             process.wait()
     assert process.returncode == 0, log.read_text()

@@ -15,6 +15,8 @@ Stream: TypeAlias = Literal["stdout", "stderr"]
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 # The longest text of an error, in characters, that is told in a sentence.
 MOST_SUMMARY = 300
+# What a shortened text of an error has in the place of its middle, after the number.
+LEFT_OUT = "characters are left out here"
 # What the main thread of a process does in a cell.
 Doing: TypeAlias = Literal["python", "compiles", "computes"]
 
@@ -97,11 +99,19 @@ class ProcessError:
             >>> ProcessError("KeyError", "'x'", 3, "").summary()
             "KeyError: 'x' (line 3)"
         """
-        message = self.message.strip().partition("\n")[0].rstrip()
-        if len(message) > MOST_SUMMARY:
-            message = f"{message[:MOST_SUMMARY]}…"
+        message = self.begins()
         where = "" if self.line is None else f" (line {self.line})"
         return f"{self.name}: {message}{where}" if message else f"{self.name}{where}"
+
+    def begins(self) -> str:
+        r"""Return the first line of the error's text; a long one is cut.
+
+        Example:
+            >>> ProcessError("ValueError", "one\ntwo", 3, "").begins()
+            'one'
+        """
+        line = self.message.strip().partition("\n")[0].rstrip()
+        return line if len(line) <= MOST_SUMMARY else f"{line[:MOST_SUMMARY]}…"
 
 
 @dataclass(frozen=True, slots=True)

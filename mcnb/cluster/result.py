@@ -289,7 +289,7 @@ class Result:
                 f"{who} raised {error.summary()}"
                 if texts == 1
                 else f"{who} raised {heading}, with {texts} different texts; on "
-                f"{name_processes(first, self.count)}: {error.summary()}"
+                f"{name_processes(first, self.count)}: {error.begins()}"
             )
         return told
 

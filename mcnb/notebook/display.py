@@ -12,7 +12,7 @@ from IPython.display import display
 
 from mcnb._text import plural
 from mcnb.cluster.result import Result
-from mcnb.messages import Display
+from mcnb.messages import LEFT_OUT, Display
 from mcnb.output.fold import Block, Item, Line
 from mcnb.output.text import Entry, entries, label_width, text_of
 from mcnb.pictures.pages import for_notebook, is_opened
@@ -38,6 +38,17 @@ def show(result: Result) -> None:
     if result.ok:
         for note in result.notes:
             print(f"Note: {note}")
+
+
+def with_way(lines: Iterable[str]) -> list[str]:
+    """Return the lines of an error with how to see what was left out of its text.
+
+    Example:
+        >>> with_way([f"… 9000 {LEFT_OUT} …"])
+        ['… 9000 characters are left out here; full text: mcnb.current_cluster().last.errors …']
+    """
+    way = f"{LEFT_OUT}; full text: mcnb.current_cluster().last.errors …"
+    return [line.replace(f"{LEFT_OUT} …", way) for line in lines]
 
 
 def _show(entry: Entry) -> None:

@@ -22,7 +22,7 @@ from typing import TypeAlias, TypeVar
 from mcnb._text import LIBRARY_PATH, cell_label, cell_name, plural
 from mcnb.lockstep.advice import advice_on
 from mcnb.lockstep.threads import current_frames, line_at, line_of, stack_of
-from mcnb.messages import ProcessError
+from mcnb.messages import LEFT_OUT, ProcessError
 from mcnb.worker.cellcode import MAGIC_CALLS
 
 _T = TypeVar("_T")
@@ -333,8 +333,4 @@ def _shortened(text: str) -> str:
     """Return a text without its middle if it is very long; what a process sends has all of it."""
     if len(text) <= MOST_TEXT:
         return text
-    more = len(text) - HEAD - TAIL
-    return (
-        f"{text[:HEAD]}\n… {more} characters are left out here; full text: "
-        f"mcnb.current_cluster().last.errors …\n{text[-TAIL:]}"
-    )
+    return f"{text[:HEAD]}\n… {len(text) - HEAD - TAIL} {LEFT_OUT} …\n{text[-TAIL:]}"

@@ -57,6 +57,15 @@ def test_what_controls_the_processes_is_refused_on_them(notebook: Notebook) -> N
         )
 
 
+def test_a_very_long_error_says_where_all_of_it_is(notebook: Notebook) -> None:
+    way = "… 27513 characters are left out here; full text: mcnb.current_cluster().last.errors …"
+    cell = "%%mcjax\nraise ValueError('x' * 30_000)"
+    assert way in " ".join(notebook.run(cell).stdout.split())
+    assert way in " ".join(notebook.run("%mcjax last").stderr.split())
+    notebook.run("import mcnb\nerrors = mcnb.current_cluster().last.errors.values()")
+    assert {one.message for one in notebook.shell.user_ns["errors"]} == {"x" * 30_000}
+
+
 def test_every_cell_runs_on_the_processes(notebook: Notebook) -> None:
     assert notebook.run("%mcjax auto on").stdout == (
         "Every cell runs on the processes, except those that begin with %%here, another cell "

@@ -153,7 +153,7 @@ def test_what_is_told_of_processes_that_fail_alike_in_many_words() -> None:
     _, lines = ran(cluster, cells("f()"))
     assert lines[1] == (
         "In[1] failed: all 4 processes raised E in line 1, with 4 different texts; on process 0: "
-        f"E: 0 {'no ' * 16}... (line 1)"
+        f"0 {'no ' * 17}..."
     )
 
 

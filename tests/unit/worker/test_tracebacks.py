@@ -264,8 +264,8 @@ def test_a_very_long_text_is_shown_without_its_middle(fails: Fails) -> None:
     error = fails(source.format(30_000))
     assert error.message == f"begins {'x' * 30_000} ends"
     assert shown(error).endswith(
-        f"\n\nValueError: begins {'x' * 1981}\n… 27525 characters are left out here; full text: "
-        f"mcnb.current_cluster().last.errors …\n{'x' * 494} ends\n"[:-1]
+        f"\n\nValueError: begins {'x' * 1981}\n… 27525 characters are left out here …\n"
+        f"{'x' * 494} ends\n"[:-1]
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 import mcnb
 from mcnb.cluster.conversation import INTRODUCTION, SEVERAL
 from mcnb.output.terminal import without_escapes
-from tests.conftest import Notebook
+from tests.conftest import Notebook, wait_until
+from tests.support.clients import HANG_S
 from tests.support.people import at_a_debugger
 
 FAILS = (
@@ -105,18 +107,19 @@ def test_a_breakpoint(failing: mcnb.Cluster) -> None:
     assert failing.run(f"{turned_off}del os.environ['PYTHONBREAKPOINT']").ok
 
 
-def test_a_command_that_never_ends_is_stopped(failing: mcnb.Cluster) -> None:
+def test_a_command_that_never_ends_is_stopped(failing: mcnb.Cluster, tmp_path: Path) -> None:
     fail(failing)
+    began = tmp_path / "began"
 
     def stop() -> None:
-        while failing._execution is None:
-            time.sleep(0.01)
+        wait_until(began.exists, HANG_S)
         failing.interrupt()
 
     stopping = threading.Thread(target=stop)
     stopping.start()
     try:
-        answer = failing.debug("__import__('time').sleep(600)", 2)
+        command = f"(open({str(began)!r}, 'w').close(), __import__('time').sleep(600))"
+        answer = failing.debug(command, 2)
         assert answer.text == "*** KeyboardInterrupt\n"
     finally:
         stopping.join()

@@ -469,7 +469,7 @@ class Cluster:
         return f"{self.options.describe()}: {self._state()}{unforked}"
 
     def interrupt(self) -> bool:
-        """Interrupt the cell, from another thread, as the stop button does; return if one runs.
+        """Interrupt the running cell, from another thread; return whether there was one.
 
         Raises:
             ClusterError: The cluster is not running.

@@ -313,7 +313,8 @@ def _sentence(result: Result) -> str:
     if error.lines and error.lines[0].startswith(kind):  # a verdict, which has many lines
         return without_escapes(error.lines[0]).removeprefix(kind)
     sentence = str(error).partition("\n")[0]
-    if len(sentence) > MOST_CHARACTERS and result.errors and not (result.exits or result.verdict):
+    plain = not (result.interrupted or result.exits or result.verdict)
+    if len(sentence) > MOST_CHARACTERS and plain and result.causes:
         sentence = "; ".join(result.summaries(MOST_CHARACTERS))
     return _brief(sentence)
 

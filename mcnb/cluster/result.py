@@ -263,12 +263,12 @@ class Result:
         return any(state.doing == "raised" for k, state in verdict.states.items() if k in raised)
 
     def summaries(self, most: int = MOST_SUMMARIES) -> list[str]:
-        """Return who raised what, without the errors that result from others, the root cause first.
+        """Return a sentence for each kind of error, the root cause first.
 
-        Errors of one kind with different texts are told together if all are too long.
+        Errors that only result from others are left out.
 
         Args:
-            most: How many characters are not too long.
+            most: The longest total length, in characters, at which each text is told.
         """
         groups = self._groups()
         said = [
@@ -283,12 +283,12 @@ class Result:
         told = []
         for heading, alike in kinds.items():
             who = name_processes(sorted(k for group, _ in alike for k in group), self.count)
-            first, error = alike[0]
-            texts = len({one.message for _, one in alike})
+            first, error = next((one for one in alike if one[1].begins()), alike[0])
+            texts = len({comparable(one.message) for _, one in alike})
             told.append(
                 f"{who} raised {error.summary()}"
                 if texts == 1
-                else f"{who} raised {heading}, with {texts} different texts; on "
+                else f"{who} raised {heading}, with {texts} different texts, for example on "
                 f"{name_processes(first, self.count)}: {error.begins()}"
             )
         return told

@@ -37,7 +37,10 @@ def refusal_of(values: Mapping[str, Any]) -> CellError | None:
 
     for name, value in values.items():
         if why := unsendable(value):
-            return CellError(f"{name} can't be sent to the processes: {why}")
+            return CellError(
+                f"`{name}` can't be sent to the processes: {why}. Send numbers, texts and NumPy "
+                "arrays, or create it in a cell that begins with %%mcjax"
+            )
     return None
 
 

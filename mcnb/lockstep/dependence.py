@@ -30,6 +30,7 @@ from mcnb.lockstep.syntax import (
     Function,
     assigned_in,
     assignments,
+    branches,
     deciding,
     declares_global,
     first_line,
@@ -41,6 +42,7 @@ from mcnb.lockstep.syntax import (
     parsed,
     reaching,
     set_attributes,
+    used_in,
     whole_of,
 )
 
@@ -101,6 +103,8 @@ _NOW = frozenset(("now", "today", "utcnow"))
 _FROM_CALLBACK = "make_array_from_callback"
 # How many functions and modules deep, and how many expressions, the search goes.
 _DEEPEST, _MOST = 6, 1000
+# How many functions a search in a function goes through.
+_MOST_FUNCTIONS = 30
 _ANY_LINE = (0, sys.maxsize)
 # Modules of the types of functions, and of what wraps them.
 _FUNCTIONS = ("builtins", "functools", "jax", "types")
@@ -181,7 +185,6 @@ class Search:
         self._varying = varying
         self._agreed = _AGREED if arrays else _AGREED | _GLOBAL_ARRAYS
         self._seen: set[tuple[int, str, int]] = set()
-        self._entered: set[FunctionType] = set()
         self._left = _MOST
 
     def expression(self, node: ast.AST, scope: Scope, depth: int = 0) -> Asked | None:
@@ -410,34 +413,43 @@ class Search:
         node, scope = found
         return _far(self._result(node, scope, depth + 1))
 
-    def inside(self, function: FunctionType, bound: Any = None, depth: int = 0) -> Asked | None:
-        """Return where what a function does depends on the process.
+    def inside(self, function: FunctionType, bound: Any = None) -> Asked | None:
+        """Return where what a function computes depends on the process.
 
-        That is its result, else a branch in it, or else what a function does that it passes on.
+        That is the result of the function or of one that it passes on, or else a branch in them.
+
+        Args:
+            function: The function.
+            bound: The object whose method it is, if it is one.
         """
-        defined = None if depth > _DEEPEST else _defined(function, bound)
-        if defined is None or function in self._entered:
-            return None
-        self._entered.add(function)
-        return self._within(*defined, depth)
+        found = self._reached(function, bound)
+        results = (self._result(node, scope, 1) for node, scope in found)
+        result = next((one for one in results if one is not None), None)
+        tests = ((test, scope) for node, scope in found for test in branches(node))
+        asked = (self.expression(test, scope) for test, scope in tests)
+        return result or next((one for one in asked if one is not None), None)
 
-    def _within(self, function: Function, scope: Scope, depth: int) -> Asked | None:
-        found = self._result(function, scope, depth + 1)
-        nodes = [] if isinstance(function, ast.Lambda) else [*of_this_scope(function)]
-        tests = (one.test for one in nodes if isinstance(one, (ast.If, ast.IfExp, ast.While)))
-        found = found or self._first(tests, scope, depth)
-        for node in nodes:
-            if found is not None:
-                break
-            if isinstance(node, DEFINITIONS):
-                inner = replace(scope, functions=(*scope.functions, node))
-                found = self._within(node, inner, depth + 1)
-            elif isinstance(node, (ast.Name, ast.Attribute)):
-                value = _value(node, scope)
-                owner = _value(node.value, scope) if isinstance(node, ast.Attribute) else None
-                if isinstance(value, FunctionType):
-                    bound = None if isinstance(owner, ModuleType) else owner
-                    found = self.inside(value, bound, depth + 1)
+    def _reached(self, function: FunctionType, bound: Any) -> list[tuple[Function, Scope]]:
+        """Return a function, those in it, and those that it names, with their scopes."""
+        ahead: list[tuple[FunctionType, Any]] = [(function, bound)]
+        entered: set[FunctionType] = set()
+        found: list[tuple[Function, Scope]] = []
+        while ahead and len(found) < _MOST_FUNCTIONS:
+            one, owner = ahead.pop(0)
+            defined = None if one in entered else _defined(one, owner)
+            entered.add(one)
+            inner = [] if defined is None else [defined]
+            while inner:
+                node, scope = inner.pop(0)
+                found.append((node, scope))
+                for used in used_in(node):
+                    if isinstance(used, DEFINITIONS):
+                        inside = replace(scope, functions=(*scope.functions, used))
+                        inner.append((used, inside))
+                    elif isinstance(value := _value(used, scope), FunctionType):
+                        holder = used.value if isinstance(used, ast.Attribute) else None
+                        of = None if holder is None else _value(holder, scope)
+                        ahead.append((value, None if isinstance(of, ModuleType) else of))
         return found
 
     def _result(self, function: Function, scope: Scope, depth: int) -> Asked | None:
@@ -480,7 +492,7 @@ def _defined(function: FunctionType, bound: Any = None) -> tuple[Function, Scope
     if not _may_search(function.__module__ or "__main__"):  # a namespace may have no name
         return None
     code = function.__code__
-    node = _nodes(parsed(code.co_filename)).functions.get(code.co_firstlineno)
+    node = _nodes(parsed(code.co_filename)).functions.get((code.co_firstlineno, code.co_name))
     if node is None:
         return None
     around = scope_of(code.co_filename, node.lineno).functions
@@ -540,9 +552,12 @@ def _far(found: Asked | None) -> Asked | None:
 
 @dataclass
 class _Nodes:
-    """Parts of a file: functions by their first lines, classes by their names, and calls."""
+    """Parts of a file: functions by their first lines and names, classes by names, and calls.
 
-    functions: dict[int, Function] = field(default_factory=dict)
+    Of several lambdas on a line, nobody knows which one a code object is: they have None.
+    """
+
+    functions: dict[tuple[int, str], Function | None] = field(default_factory=dict)
     classes: dict[str, list[ast.ClassDef]] = field(default_factory=dict)
     calls: list[ast.Call] = field(default_factory=list)
 
@@ -552,7 +567,8 @@ def _nodes(tree: ast.Module) -> _Nodes:
     found = _Nodes()
     for node in ast.walk(tree):
         if isinstance(node, DEFINITIONS):
-            found.functions.setdefault(first_line(node), node)
+            key = first_line(node), getattr(node, "name", "<lambda>")
+            found.functions[key] = None if key in found.functions else node
         elif isinstance(node, ast.ClassDef):
             found.classes.setdefault(node.name, []).append(node)
         elif isinstance(node, ast.Call):

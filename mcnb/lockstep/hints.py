@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from mcnb._text import name_processes
 from mcnb.lockstep.model import Condition, Detail, Launch, Origin, ProcessState, Verdict
-from mcnb.lockstep.syntax import negated
+from mcnb.lockstep.syntax import last_name, negated
 
 # Processes with equal states.
 Group: TypeAlias = tuple[list[int], ProcessState]
@@ -87,8 +87,8 @@ _HINTS = {
         "directory listing before looping over them, and draw random samples from one seed"
     ),
     "unsorted": (
-        "the loop {0} may take its elements in another order on other processes: sort them before "
-        "looping over them. If their order is the same, all processes must pass the same {1}"
+        "the loop {0} may take its elements in another order on other processes: then, sort them "
+        "before looping over them. Otherwise, {1}"
     ),
     "barrier": (
         "all participants of a barrier must pass the same name, and reach barriers in the same "
@@ -143,11 +143,15 @@ _HINTS = {
 WITHOUT_CAUSE = frozenset((_HINTS["branch"], _HINTS["order"]))
 # The first line of a loop that runs equally often everywhere.
 _CONSTANT = re.compile(r" in range\([-\d\s,]+\)\s*:?$")
-# The first line of a loop over what may have another order in each process: a dictionary, a set, or
-# the files of a folder.
-_UNSORTED = re.compile(
-    r" in (?!.*\bsorted\().*(\.(items|keys|values)\(\)|\b(set|listdir|scandir|iterdir|r?glob)\(|\{)"
+# Functions and methods whose elements may have another order in each process.
+_UNSORTED = frozenset(
+    [
+        *("items", "keys", "values", "set", "frozenset"),
+        *("listdir", "scandir", "walk", "iterdir", "glob", "rglob", "iglob"),
+    ]
 )
+# Functions that keep the order of what they are given.
+_IN_ORDER = frozenset(("enumerate", "zip", "list", "tuple", "reversed", "map", "filter"))
 _OF_LOOPS = tuple(_HINTS[name].partition("{")[0] for name in ("loop", "loops", "skipped"))
 
 
@@ -268,9 +272,9 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str, count: int) -> s
     inner = {detail.loops[:1] for detail, _ in known}
     if why in ("shape", "dtype", "sharding") and len(inner) == 1 and _same_line(groups):
         (around,) = inner
-        if around and _UNSORTED.search(around[0]):
+        if around and _is_unsorted(around[0]):
             place = next(iter(known[0][0].loops_at), "")
-            return _HINTS["unsorted"].format(_quoted(around[0], place), why)
+            return _HINTS["unsorted"].format(_quoted(around[0], place), _HINTS[why])
     return _HINTS.get(why, "")
 
 
@@ -418,6 +422,25 @@ def _of_loops(verdict: Verdict, details: list[Detail]) -> str:
     if len(around) == 1:
         return _HINTS["loop"].format(*around, _how_often(detail.loops[0]))
     return _HINTS["loops"].format(", ".join(reversed(around)))
+
+
+def _is_unsorted(loop: str) -> bool:
+    """Return whether a loop, given its first line, goes over what may have another order elsewhere.
+
+    That is a dictionary, a set, or the files of a folder.
+    """
+    try:
+        [statement] = ast.parse(f"{loop.rstrip(':')}: pass").body
+    except SyntaxError:  # the loop's first line ends in the middle of an expression
+        return False
+    return isinstance(statement, ast.For) and _has_no_order(statement.iter)
+
+
+def _has_no_order(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        called = last_name(node.func)
+        return called in _UNSORTED or (called in _IN_ORDER and any(map(_has_no_order, node.args)))
+    return isinstance(node, (ast.Set, ast.SetComp, ast.Dict, ast.DictComp))
 
 
 def _how_often(loop: str) -> str:

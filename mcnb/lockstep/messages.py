@@ -342,7 +342,8 @@ reaching it'
         hint = with_cause(hint, verdict) if led else hint
     if not led and difference.argument:
         led = _origin(verdict, difference)
-    if not led and why == "program":
+    one_line = len({state.where for _, state in groups if state.launch is not None}) == 1
+    if not led and why == "program" and one_line:
         each = (detail.inside for _, detail in sorted(verdict.details.items()))
         led = next((_depends(origin) for origin in each if origin is not None), "")
     if not led and (origin := origin_of_rounds(hint, verdict)) is not None:

@@ -57,17 +57,19 @@ def origin_inside(function: Any, name: Callable[[str, int], str]) -> Origin | No
     """Return where what a compiled function computes begins to differ from process to process.
 
     Args:
-        function: The function, or an object that calls one.
+        function: The function, or a `functools.partial` of one.
         name: Returns the name of a line of a file in messages.
 
     Returns:
         Where it does, in the function or in what it uses; None if that is not known.
     """
     with contextlib.suppress(Exception):  # of any kind: a hint is not worth losing the rest
-        called = inspect.unwrap(getattr(function, "func", function))
-        called = getattr(called, "__func__", called)
-        asked = Search(varying=True).inside(called) if isinstance(called, FunctionType) else None
-        if asked is not None:
+        called = getattr(function, "func", function)
+        bound = getattr(called, "__self__", None)
+        called = inspect.unwrap(getattr(called, "__func__", called))
+        if not isinstance(called, FunctionType):
+            return None
+        if asked := Search(varying=True).inside(called, bound):
             source = source_of(asked.filename, asked.line)
             words = called.__name__.strip("<>")  # a lambda has no name
             return Origin(words, name(asked.filename, asked.line), source)

@@ -136,7 +136,7 @@ def call_under_way(frame: FrameType | None) -> Call:
 
 
 def recall(frame: FrameType, execute: Any) -> Callable[[], Call]:
-    """Return what tells of a call when JAX's C++ makes an equal one, without frames of JAX's.
+    """Return a function that describes a call when JAX's C++ repeats it, without JAX's frames.
 
     Neither arguments nor the computation are kept alive.
 

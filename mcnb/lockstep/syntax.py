@@ -263,6 +263,70 @@ def deciding(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
         )
 
 
+# Functions that call back into Python, outside of the program that is compiled.
+_CALLBACKS = ("callback", "pure_callback", "io_callback")
+# Functions that only tell something; those of JAX of these names are a part of the program.
+_TELLS = frozenset(("print", "debug", "info", "warning", "warn", "error", "log", "write"))
+
+
+def used_in(function: Function) -> Iterator[ast.Name | ast.Attribute | Function]:
+    """Yield the functions inside a function, and the names from around it that it uses.
+
+    What it binds itself is left out, and what it passes to callbacks, which run outside of a
+    compiled program.
+    """
+    own = {*parameters_of(function)}
+    own |= {at.id for at, _ in assigned_in(function) if isinstance(at, ast.Name)}
+    ahead: list[ast.AST] = [function.body] if isinstance(function, ast.Lambda) else [*function.body]
+    while ahead:
+        node = ahead.pop(0)
+        if isinstance(node, DEFINITIONS):
+            yield node
+        elif isinstance(node, ast.Call) and last_name(node.func) in _CALLBACKS:
+            continue
+        elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            whole: ast.expr = node
+            while isinstance(whole, ast.Attribute):
+                whole = whole.value
+            if isinstance(whole, ast.Name) and whole.id not in own:
+                yield node
+        if not isinstance(node, (*DEFINITIONS, ast.ClassDef)):
+            ahead += ast.iter_child_nodes(node)
+
+
+def branches(function: Function) -> Iterator[ast.expr]:
+    """Yield the tests of a function's branches, but for those in which it only tells something."""
+    if isinstance(function, ast.Lambda):
+        return
+    for statement in function.body:
+        for node in (statement, *of_this_scope(statement)):
+            if isinstance(node, (ast.If, ast.While)) and not all(map(_tells, _within(node))):
+                yield node.test
+
+
+def _within(node: ast.If | ast.While) -> Iterator[ast.stmt]:
+    for one in (*node.body, *node.orelse):
+        if isinstance(one, ast.If):
+            yield from _within(one)
+        else:
+            yield one
+
+
+def _tells(statement: ast.stmt) -> bool:
+    """Return whether a statement only tells something, or does nothing."""
+    if isinstance(statement, (ast.Pass, ast.Import, ast.ImportFrom)):
+        return True
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Constant):
+        return True
+    if not isinstance(call, ast.Call) or last_name(call.func) not in _TELLS:
+        return False
+    whole = call.func
+    while isinstance(whole, ast.Attribute):
+        whole = whole.value
+    return not (isinstance(whole, ast.Name) and whole.id == "jax")
+
+
 # A program that reads more is about something else.
 _MOST_ARGUMENTS = 10
 # In the name of a number that a program reads: it counts the processes.

@@ -1,7 +1,7 @@
-"""Give a hint on an array that some processes have for themselves, so that they don't meet others.
+"""Give a hint if a variable is a process-local array on some processes.
 
-A computation with arrays of one process launches nothing that spans processes, and the referee
-never hears of it: its verdict can only say that the process did not reach the line.
+A computation with process-local arrays launches nothing that spans processes, and the referee is
+not notified of it: its verdict can only say that the process did not reach the line.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from mcnb._text import name_processes
 from mcnb.cluster.cluster import Cluster
 from mcnb.cluster.result import Result
 from mcnb.lockstep.hints import WITHOUT_CAUSE
+from mcnb.lockstep.syntax import DEFINITIONS, first_line, last_line, of_this_scope
 from mcnb.notebook.assistance import PATIENCE_S
 from mcnb.worker.introspection import spans_processes
 
@@ -30,7 +31,7 @@ def spans(cluster: Cluster, name: str) -> dict[int, bool | None]:
 def hint_on_array(
     result: Result, cell: str, first_line: int, spans: Callable[[str], Mapping[int, bool | None]]
 ) -> str:
-    """Return a hint if a name on the line where processes wait is an array of its own on others.
+    """Return a hint if a name on the line where processes wait is process-local on others.
 
     Args:
         result: The result of the cell.
@@ -62,9 +63,9 @@ def hint_on_array(
             own = [k for k in others if found.get(k) is False]
             if own and all(found.get(k) for k in waiting):
                 return (
-                    f"Hint: {name} spans processes on {name_processes(waiting, result.count)}, and "
-                    f"not on {name_processes(own, result.count)}, where a computation with it "
-                    "involves no other process. Make it in the same way on all processes"
+                    f"Hint: `{name}` spans processes on {name_processes(waiting, result.count)}, "
+                    f"and not on {name_processes(own, result.count)}, where a computation with it "
+                    f"involves no other process. Create `{name}` in the same way on all processes"
                 )
     return ""
 
@@ -83,18 +84,44 @@ def with_hint(lines: Sequence[str], hint: str) -> list[str]:
 
 
 def _names(cell: str, line: int) -> list[str]:
-    """Return the names that a line of a cell reads, unless it is part of a function."""
+    """Return the names that the statement on a line of a cell reads and that keep their values.
+
+    Names in a function have other values there, and those that the cell assigns at that statement,
+    or in or after what it stands in, may have had other values than they have now.
+    """
     try:
         tree = ast.parse(cell)
     except SyntaxError:  # IPython's own syntax
         return []
-    names: dict[str, None] = {}
-    ahead: list[ast.AST] = [tree]
-    while ahead:
-        node = ahead.pop(0)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+    outer = [one for one in tree.body if first_line(one) <= line <= last_line(one)]
+    inner = _innermost(outer, line)
+    if not outer or inner is None:
+        return []
+    stored = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name)
+        and not isinstance(node.ctx, ast.Load)
+        and node.lineno >= first_line(outer[0])
+    }
+    names = dict.fromkeys(
+        node.id
+        for node in of_this_scope(inner)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    )
+    return [name for name in names if name not in stored]
+
+
+def _innermost(statements: Sequence[ast.stmt], line: int) -> ast.stmt | None:
+    """Return the innermost statement on a line; None if it is in a function or in none of them."""
+    for one in statements:
+        if not first_line(one) <= line <= last_line(one):
             continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.lineno == line:
-            names[node.id] = None
-        ahead += ast.iter_child_nodes(node)
-    return [*names]
+        if isinstance(one, (*DEFINITIONS, ast.ClassDef)):
+            return None
+        blocks = [getattr(one, name, []) for name in ("body", "orelse", "finalbody")]
+        blocks += [handler.body for handler in getattr(one, "handlers", [])]
+        if not any(blocks):
+            return one
+        return next((found for part in blocks if (found := _innermost(part, line))), None)
+    return None

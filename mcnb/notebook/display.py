@@ -40,11 +40,11 @@ def show(result: Result) -> None:
             print(f"Note: {note}")
 
 
-def with_way(lines: Iterable[str]) -> list[str]:
-    """Return the lines of an error with how to see what was left out of its text.
+def with_full_text_hint(lines: Iterable[str]) -> list[str]:
+    """Return the lines of an error; one with a shortened text says how to see all of it.
 
     Example:
-        >>> with_way([f"… 9000 {LEFT_OUT} …"])
+        >>> with_full_text_hint([f"… 9000 {LEFT_OUT} …"])
         ['… 9000 characters are left out here; full text: mcnb.current_cluster().last.errors …']
     """
     way = f"{LEFT_OUT}; full text: mcnb.current_cluster().last.errors …"

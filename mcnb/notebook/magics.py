@@ -27,7 +27,7 @@ from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.launchers.forkserver_client import close_idle
 from mcnb.notebook.arrays import hint_on_array, spans, with_hint
 from mcnb.notebook.assistance import Assistance
-from mcnb.notebook.display import show, show_table, with_way
+from mcnb.notebook.display import show, show_table, with_full_text_hint
 from mcnb.notebook.live import LiveView, cell_id, is_hidden, place_of, somebody_looks
 from mcnb.notebook.names import hint_on_name, hint_on_place, holders
 from mcnb.notebook.overview import refresh_soon
@@ -259,7 +259,7 @@ class McjaxMagics(Magics):
         show(result)
         error = result.error()
         if error is not None:
-            error.lines = with_way(error.lines)
+            error.lines = with_full_text_hint(error.lines)
             hint = hint_on_name(
                 result, self.shell.user_ns, functools.partial(holders, cluster)
             ) or hint_on_array(result, cell, first_line, functools.partial(spans, cluster))
@@ -613,7 +613,7 @@ def _show_whole(result: Result) -> None:
     error = result.error()
     if error is not None:
         sys.stdout.flush()
-        print("\n".join(with_way(error.lines)), file=sys.stderr, flush=True)
+        print("\n".join(with_full_text_hint(error.lines)), file=sys.stderr, flush=True)
 
 
 def _already_running(cluster: Cluster, difference: str = "") -> ClusterError:

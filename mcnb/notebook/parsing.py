@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-import itertools
 import re
 from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
@@ -31,6 +31,7 @@ OPERANDS = {
 AS_WRITTEN = (COMPARE, DEBUG, PUSH, PULL)
 # Those into whose lines IPython puts no variables of the notebook: braces are the expression's own.
 EXPRESSIONS = (COMPARE, DEBUG)
+_COMMENT = re.compile(r"(?:^|\s)#")
 # The option that may stand before the operand of `debug`, whose own commands have dashes.
 _PROCESS = re.compile(r"(?:-p|--process)(?:\s+|=)(?P<process>\S+)(?P<rest>.*)", re.DOTALL)
 
@@ -118,17 +119,13 @@ def _words(line: str) -> list[str]:
         ValueError: A quote is not closed.
 
     Example:
-        >>> _words("-p 0 --args 'a #1'  # process 0's")
-        ['-p', '0', '--args', 'a #1']
+        >>> _words("-p 0 --args 'a #1'  # process 0's"), _words("# it's a comment")
+        (['-p', '0', '--args', 'a #1'], [])
     """
-    try:
-        words = arg_split(line, posix=True, strict=True)
-    except ValueError:
-        before, mark, _ = line.rpartition(" #")
-        if not mark:
-            raise
-        return _words(before)
-    return [*itertools.takewhile(lambda word: not word.startswith("#"), words)]
+    for found in _COMMENT.finditer(line):
+        with contextlib.suppress(ValueError):  # it is inside quotes
+            return [*arg_split(line[: found.start()], posix=True, strict=True)]
+    return [*arg_split(line, posix=True, strict=True)]
 
 
 def names_of(command: str, given: str) -> list[str]:

@@ -24,7 +24,11 @@ _WRITTEN = re.compile(
     r"\r[^\r\n\x1b]{0,500}\[[\d:]+(?:<[\d:?]+)?, [^\]\r\n\x1b]{0,500}\](?=[\r\n\x1b]|$)", re.ASCII
 )
 # A bar behind which, on its line, something else was written, such as a line of a log.
-_BEHIND = re.compile(r"\r[^\r\n\x1b]{0,500}?/[^\]\r\n\x1b/]{1,200}\](?=[^\s\x1b,|])", re.ASCII)
+_BEHIND = re.compile(
+    r"\r[^\r\n\x1b]{0,500}?\[[\d:]+(?:<[\d:?]+)?, [^\]\r\n\x1b]{1,200}\]"
+    r"(?=[^\s\x1b,|]|\x1b\[[\d;]*m)",
+    re.ASCII,
+)
 _LINE, _TIME = "━", re.compile(r"\b\d+:\d\d(?::\d\d)?\b|-:--:--|\b\d+(?:m|u)?s\b(?:/\w+)?")
 # What a prefix of SI, as tqdm writes it before the unit, multiplies.
 _PREFIXES = {prefix: 1000.0**power for power, prefix in enumerate("kMGTPE", 1)}
@@ -54,7 +58,7 @@ def settled(text: str) -> str:
 def behind(line: str) -> str:
     r"""Return what was written behind a bar of tqdm, or the line itself if that is nothing.
 
-    tqdm draws the bar again below. A handler of logging writes so.
+    tqdm draws the bar again below. A logging handler writes there.
 
     Example:
         >>> behind("\rsteps: 9it [00:01, 9.90it/s]INFO saved"), behind("saved")

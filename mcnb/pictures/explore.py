@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from string import Template
@@ -237,6 +237,10 @@ class Explorer:
         return {"text/html": self.html(), "text/plain": str(self)}
 
 
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+
+
 def explore(shape: Any, devices: int = 8, processes: int = 4, dtype: Any = None) -> Explorer:
     """Return an interactive page that shows an array's layout for the chosen mesh and spec.
 
@@ -268,18 +272,14 @@ def explore(shape: Any, devices: int = 8, processes: int = 4, dtype: Any = None)
         On 2 devices of 2 processes: P0-1, float32[2,2] of 16 B on each; global: spans all devices.
     """
     given = getattr(shape, "shape", shape)
-    sizes = tuple(given) if isinstance(given, (list, tuple)) else (given,)
-    if (
-        not all(isinstance(size, (int, np.integer)) for size in sizes)
-        or not 1 <= len(sizes) <= MOST_DIMENSIONS
-        or min(sizes) < 1
-    ):
+    sizes = tuple(given) if isinstance(given, Iterable) else (given,)
+    if not all(map(_is_whole, sizes)) or not 1 <= len(sizes) <= MOST_DIMENSIONS or min(sizes) < 1:
         raise PictureError(
             f"mcnb.explore({given!r}): the shape must have 1 to {MOST_DIMENSIONS} dimensions, of 1 "
             "element or more. For example: mcnb.explore((8, 4))"
         )
     if (
-        not (isinstance(devices, int) and isinstance(processes, int))
+        not (_is_whole(devices) and _is_whole(processes))
         or not 1 <= devices <= MOST_DEVICES
         or processes < 1
         or devices % processes
@@ -289,7 +289,15 @@ def explore(shape: Any, devices: int = 8, processes: int = 4, dtype: Any = None)
             f"1 to {MOST_DEVICES} devices, which the number of processes must divide. For example: "
             "mcnb.explore((8, 4), devices=8, processes=4)"
         )
-    kind = jax.numpy.dtype(dtype or getattr(shape, "dtype", "float32"))
+    sizes = tuple(map(int, sizes))
+    wanted = getattr(shape, "dtype", "float32") if dtype is None else dtype
+    try:
+        kind = jax.numpy.dtype(wanted)
+    except TypeError:
+        raise PictureError(
+            f"mcnb.explore({given!r}, dtype={str(wanted)!r}): there is no such type of elements. "
+            "For example: mcnb.explore((8, 4), dtype='bfloat16')"
+        ) from None
     pictures: dict[Choice, Picture | str] = {}
     for choice in choices(devices, len(sizes)):
         try:

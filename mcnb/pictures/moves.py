@@ -219,7 +219,7 @@ def layouts_of_change(before: Any, after: Any, more: Sequence[Any]) -> tuple[Lay
     """
     arrays = [one for one in (before, after) if not _is_sharding(one)]
     for one in arrays:
-        if not hasattr(one, "shape"):
+        if not isinstance(getattr(one, "shape", None), tuple):  # that of a mesh is a mapping
             raise PictureError(
                 f"A change leads from an array or a sharding to another, and {one!r} is neither. "
                 "For example: mcnb.show(x, jax.NamedSharding(mesh, jax.P('x')))"

@@ -188,7 +188,8 @@ def test_pull_and_push(cluster: mcnb.Cluster) -> None:
     with pytest.raises(mcnb.CellError) as one_of_two:
         cluster.push({"n": 4, "reader": (line for line in "ab")})
     assert re.fullmatch(
-        "reader can't be sent to the processes: cannot pickle '?generator'? objects?",
+        "`reader` can't be sent to the processes: cannot pickle '?generator'? objects?. Send "
+        "numbers, texts and NumPy arrays, or create it in a cell that begins with %%mcjax",
         str(one_of_two.value),
     )
     assert cluster.pull("n") == dict.fromkeys(range(4), 3)

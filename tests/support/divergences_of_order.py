@@ -26,8 +26,8 @@ ORDERS = {
         all_at(4),
         says=(
             "Hint: the loop `for part in parts.values():` may take its elements in another order "
-            "on other processes: sort them before looping over them. If their order is the same, "
-            "all processes must pass the same shape. ",
+            "on other processes: then, sort them before looping over them. Otherwise, all "
+            "processes must pass the same global shape. Pad to a common length",
         ),
     ),
     "branches on one line": Divergence(

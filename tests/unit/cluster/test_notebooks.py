@@ -152,8 +152,8 @@ def test_what_is_told_of_processes_that_fail_alike_in_many_words() -> None:
     cluster = FakeCluster(Result({k: Reply((), error) for k, error in errors.items()}, 4))
     _, lines = ran(cluster, cells("f()"))
     assert lines[1] == (
-        "In[1] failed: all 4 processes raised E in line 1, with 4 different texts; on process 0: "
-        f"0 {'no ' * 17}..."
+        "In[1] failed: all 4 processes raised E in line 1, with 4 different texts, for "
+        f"example on process 0: 0 {'no ' * 13}..."
     )
 
 
@@ -218,6 +218,23 @@ def test_the_cell_that_ctrl_c_ended_is_shown() -> None:
         "In[1] failed: The cell was interrupted. All variables are kept",
         "Not run, because of the interrupt: In[2]",
     ]
+
+
+def test_a_long_sentence_on_an_interrupted_cell_is_cut() -> None:
+    stopped = ProcessError("KeyboardInterrupt", "", 1, "stopped")
+
+    class Interrupted(FakeCluster):
+        def run(self, *args: Any, **kwargs: Any) -> Result:
+            outcome = Outcome(interrupted=True, stopped={0: 1, 1: 1}, intact=False)
+            self.last = Result({k: Reply(error=stopped) for k in range(2)}, 2, outcome)
+            raise KeyboardInterrupt
+
+    run = NotebookRun(cast(Cluster, Interrupted()), cells("x"), "guide.ipynb")
+    run.run(lambda _: None, lambda _: None)
+    assert run.report(WHERE)[1] == (
+        "In[1] failed: The cell was interrupted. Both processes (line 1) were interrupted. Both "
+        "processes are being restarted: their variables are ..."
+    )
 
 
 PERCENT = """\

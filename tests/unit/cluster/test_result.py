@@ -110,8 +110,8 @@ def test_long_errors_of_one_kind_are_told_together() -> None:
     replies = {k: raised(f"{k} {'no ' * 50}") for k in range(3)} | {3: failed(KEY)}
     result = Result(replies, 4)
     assert message(result) == (
-        "processes 0-2 raised AssertionError in line 3, with 3 different texts; on process 0: "
-        f"0 {'no ' * 49}no; process 3 raised KeyError: 'x' (line 2)"
+        "processes 0-2 raised AssertionError in line 3, with 3 different texts, for "
+        f"example on process 0: 0 {'no ' * 49}no; process 3 raised KeyError: 'x' (line 2)"
     )
     error = result.error()
     assert error is not None
@@ -125,7 +125,8 @@ def test_a_long_text_is_cut_in_the_headline_and_tells_processes_apart() -> None:
     errors = [ProcessError("E", f"{'x' * 400}{k}", 1, "cut") for k in range(2)]
     result = Result({k: failed(error) for k, error in enumerate(errors)}, 2)
     assert message(result) == (
-        f"both processes raised E in line 1, with 2 different texts; on process 0: {'x' * 300}…"
+        "both processes raised E in line 1, with 2 different texts, for example on process 0: "
+        f"{'x' * 300}…"
     )
 
 

@@ -138,8 +138,35 @@ FUNCTIONS = {
         "if k == 1:",
     ),
     "a condition of something that is not returned": (
-        "def f(x):\n    if process_index() == 0:\n        print(x)\n    return x",
+        "def f(x):\n    if process_index() == 0:\n        jax.debug.print(x)\n    return x",
         "if process_index() == 0:",
+    ),
+    "a branch that only tells something": (
+        "def f(x):\n    if k == 0:\n        print(x)\n        logging.info(x)\n    return x",
+        "",
+    ),
+    "a cause beside a function that only tells something": (
+        "def log0(m):\n    if k == 0: print(m)\ndef g(x):\n    return x * seed\n"
+        "def f(x):\n    log0(x)\n    return abs(g)(x)",
+        "seed = time.time_ns()",
+    ),
+    "what is called back": (
+        "def save(x):\n    return x if k == 0 else None\n"
+        "def f(x):\n    jax.debug.callback(save, x)\n    return x",
+        "",
+    ),
+    "a name of its own": (
+        "def log(x):\n    return x if k == 0 else 1\n"
+        "def f(x):\n    log = abs(x)\n    return log.sum()",
+        "",
+    ),
+    "a decorator": (
+        "def first(g):\n    if k == 0: len(str(g))\n    return g\n@first\ndef f(x):\n    return x",
+        "",
+    ),
+    "one of two lambdas": (
+        "g, f = (lambda x: x + k), (lambda x: x + 1)",
+        "",
     ),
     "a constant of its module": (
         "scale = 1.0 + k\ndef f(x):\n    return x * scale",
@@ -174,6 +201,12 @@ FUNCTIONS = {
     "a method": (
         f"{BOX}class Model:\n    def loss(self, x):\n        return x * seed\nf = Model().loss",
         "seed = time.time_ns()",
+    ),
+    "a method of one of two classes": (
+        "class Timer:\n    def __init__(self):\n        self.w = time.time()\n"
+        "class Model:\n    def __init__(self):\n        self.w = 0\n"
+        "    def loss(self, x):\n        return x * self.w\nf = Model().loss",
+        "",
     ),
     "a function that calls itself": ("def f(x):\n    return f(x - 1) + k", "return f(x - 1) + k"),
     "its arguments": ("def f(x):\n    return x + 1 if x else 2", ""),

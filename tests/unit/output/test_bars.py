@@ -168,6 +168,8 @@ def test_lines_of_a_log_between_bars() -> None:
         "        INFO [a/b]step 2\n"
         "[all 2] a long name: 100%|██████████| 3/3 [00:06<00:00,  2.00s/it to 1.00it/s, loss=0.5]\n"
     )
+    colored = f"{bar(1, 3, 1.0, prefix='Epoch [1/10]')}\x1b[31mERROR\x1b[0m lost\n"
+    assert settled(colored) == "\x1b[31mERROR\x1b[0m lost\n"
     own = f"{bar(1, 3, 1.0)} eta soon\n"  # a format of the learner's own
     assert settled(own) == own[1:]
 

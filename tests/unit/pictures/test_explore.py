@@ -187,6 +187,21 @@ def test_jupyter_and_a_file_have_the_same_page(tmp_path: Path) -> None:
             "processes=4)",
         ),
         (
+            {"shape": (True, 4)},
+            "mcnb.explore((True, 4)): the shape must have 1 to 3 dimensions, of 1 element or more. "
+            "For example: mcnb.explore((8, 4))",
+        ),
+        (
+            {"shape": (8, 4), "dtype": "float33"},
+            "mcnb.explore((8, 4), dtype='float33'): there is no such type of elements. For "
+            "example: mcnb.explore((8, 4), dtype='bfloat16')",
+        ),
+        (
+            {"shape": jax.random.split(jax.random.key(0), 8)},
+            "mcnb.explore((8,), dtype='key<fry>'): there is no such type of elements. For example: "
+            "mcnb.explore((8, 4), dtype='bfloat16')",
+        ),
+        (
             {"shape": 8, "devices": 32},
             "mcnb.explore(8, devices=32, processes=4): there can be 1 to 16 devices, which the "
             "number of processes must divide. For example: mcnb.explore((8, 4), devices=8, "
@@ -209,4 +224,8 @@ def test_what_is_too_much(arguments: dict[str, Any], said: str) -> None:
 def test_an_array_has_a_shape_and_a_type() -> None:
     explorer = explore(np.ones((8, 4), np.int16), devices=4)
     assert explorer.title == "int16[8,4] on 4 devices of 4 processes"
-    assert explorer.title == explore((np.int64(8), 4), devices=4, dtype="int16").title
+    same = explore((np.int64(8), 4), devices=np.int64(4), dtype="int16")
+    assert explorer.html() == same.html()
+    odd = explore((np.int64(9), 4)).html()
+    assert "np.int64" not in odd
+    assert odd == explore(n for n in (9, 4)).html()

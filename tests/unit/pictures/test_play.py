@@ -150,7 +150,7 @@ def test_what_can_not_be_played() -> None:
     with pytest.raises(mcnb.PictureError) as raised:
         play(ACROSS, ALONG)
     assert "Two shardings have no shape" in str(raised.value)
-    for before, after, neither in ((X, 3, "3"), ("x", ALONG, "'x'"), (X, P("a"), str(P("a")))):
+    for before, after, neither in ((X, 3, "3"), ("x", ALONG, "'x'"), (X, MESH, repr(MESH))):
         with pytest.raises(mcnb.PictureError) as raised:
             play(before, after)
         assert str(raised.value) == (

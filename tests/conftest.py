@@ -223,6 +223,12 @@ def notebook(
     clusters.current = cluster
     yield Notebook(shell, capsys)
     clusters.current = None
+    _turn_auto_off(shell)
+
+
+def _turn_auto_off(shell: Any) -> None:
+    """Let the cells of the next test run in the kernel, whatever this one has turned on."""
+    shell.magics_manager.registry["McjaxMagics"].auto = False
 
 
 @pytest.fixture
@@ -233,6 +239,7 @@ def empty_notebook(shell: Any, capsys: pytest.CaptureFixture[str]) -> Iterator[N
     if clusters.current is not None:
         mcnb.current_cluster().stop()
     clusters.current = None
+    _turn_auto_off(shell)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from mcnb.lockstep.trace import Trace
 Stream: TypeAlias = Literal["stdout", "stderr"]
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 # The longest text of an error, in characters, that is told in a sentence.
-MOST_SUMMARY = 300
+MOST_SUMMARY = 1000
 # What a shortened text of an error has in the place of its middle, after the number.
 LEFT_OUT = "characters are left out here"
 # What the main thread of a process does in a cell.

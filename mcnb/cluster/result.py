@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # Errors that a process raises because it was interrupted, or because its computation was aborted.
 _OF_BEING_STOPPED = ("KeyboardInterrupt", "JaxRuntimeError", "XlaRuntimeError")
 # The longest sentence of errors, in characters, that tells the text of each.
-MOST_SUMMARIES = 1000
+MOST_SUMMARIES = 2000
 
 
 @dataclass(frozen=True)

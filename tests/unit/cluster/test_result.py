@@ -107,11 +107,11 @@ def test_long_errors_of_one_kind_are_told_together() -> None:
     def raised(text: str) -> Reply:
         return failed(ProcessError("AssertionError", text, 3, f"stack\nAssertionError: {text}"))
 
-    replies = {k: raised(f"{k} {'no ' * 120}") for k in range(3)} | {3: failed(KEY)}
+    replies = {k: raised(f"{k} {'no ' * 400}") for k in range(3)} | {3: failed(KEY)}
     result = Result(replies, 4)
     assert message(result) == (
         "processes 0-2 raised AssertionError in line 3, with 3 different texts, for "
-        f"example on process 0: 0 {'no ' * 99}n…; process 3 raised KeyError: 'x' (line 2)"
+        f"example on process 0: 0 {'no ' * 332}no…; process 3 raised KeyError: 'x' (line 2)"
     )
     error = result.error()
     assert error is not None
@@ -122,11 +122,11 @@ def test_long_errors_of_one_kind_are_told_together() -> None:
 
 
 def test_a_long_text_is_cut_in_the_headline_and_tells_processes_apart() -> None:
-    errors = [ProcessError("E", f"{'x' * 400}{k}", 1, "cut") for k in range(4)]
+    errors = [ProcessError("E", f"{'x' * 1400}{k}", 1, "cut") for k in range(4)]
     result = Result({k: failed(error) for k, error in enumerate(errors)}, 4)
     assert message(result) == (
         "all 4 processes raised E in line 1, with 4 different texts, for example on process 0: "
-        f"{'x' * 300}…"
+        f"{'x' * 1000}…"
     )
 
 

@@ -119,7 +119,7 @@ _TIMED = re.compile(r"(\s*(?:[\w.,\s]+=\s*)?)%time\s+(?=[^\s-])")
 def plain(code: str) -> str:
     r"""Comment out the lines of code that only IPython understands.
 
-    What `%time` and `%%time` time stays, without them.
+    Of a line with `%time`, and of a cell with `%%time`, the code that is timed stays.
 
     Raises:
         SyntaxError: The result is still not valid Python.

@@ -63,15 +63,22 @@ def hint_on_array(
             own = [k for k in others if found.get(k) is False]
             if own and all(found.get(k) for k in waiting):
                 return (
-                    f"Hint: `{name}` spans processes on {name_processes(waiting, result.count)}, "
-                    f"and not on {name_processes(own, result.count)}, where a computation with it "
-                    f"involves no other process. Create `{name}` in the same way on all processes"
+                    f"Hint: `{name}` is a process-local array on "
+                    f"{name_processes(own, result.count)}, where a computation with it involves no "
+                    f"other process; on {name_processes(waiting, result.count)}, it spans "
+                    f"processes. Create `{name}` in the same way on all processes"
                 )
     return ""
 
 
-def with_hint(lines: Sequence[str], hint: str) -> list[str]:
+def with_hint(lines: Sequence[str], hint: str, consequence: str = "") -> list[str]:
     """Return an error's lines with a hint, in the place of one that leaves the cause open.
+
+    Args:
+        lines: The lines.
+        hint: The hint.
+        consequence: What a verdict ends with, on its last line: the hint precedes that line, as
+            the hints of verdicts do.
 
     Example:
         >>> with_hint(["KeyError: 'w'"], "Hint: define w")
@@ -80,6 +87,8 @@ def with_hint(lines: Sequence[str], hint: str) -> list[str]:
     vague = [f"Hint: {one}" for one in WITHOUT_CAUSE]
     if any(line in vague for line in lines):
         return [hint if line in vague else line for line in lines]
+    if consequence and lines and lines[-1].endswith(consequence):
+        return [*lines[:-1], hint, lines[-1]]
     return [*lines, "", hint]
 
 

@@ -23,7 +23,7 @@ from mcnb.cluster.cluster import Cluster
 from mcnb.cluster.connecting import connect
 from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of, starts_processes
 from mcnb.cluster.result import Result
-from mcnb.errors import CellError, ClusterError, OptionError
+from mcnb.errors import CellError, ClusterError, LockstepError, OptionError
 from mcnb.launchers.forkserver_client import close_idle
 from mcnb.notebook.arrays import hint_on_array, spans, with_hint
 from mcnb.notebook.assistance import Assistance
@@ -264,7 +264,8 @@ class McjaxMagics(Magics):
                 result, self.shell.user_ns, functools.partial(holders, cluster)
             ) or hint_on_array(result, cell, first_line, functools.partial(spans, cluster))
             if hint:
-                error.lines = with_hint(error.lines, hint)
+                ends = result.aftermath if isinstance(error, LockstepError) else ""
+                error.lines = with_hint(error.lines, hint, ends)
             raise error
 
     @cell_magic

@@ -188,8 +188,9 @@ def test_an_array_that_is_one_process_own(prepared_notebook: Notebook, after: st
     shown = prepared_notebook.run(cell).stdout.replace("\n", " ")
     assert shown.count("Hint: ") == 1
     assert (
-        " Hint: `v` spans processes on processes 0,2,3, and not on process 1, where a computation "
-        "with it involves no other process. Create `v` in the same way on all processes "
+        " Hint: `v` is a process-local array on process 1, where a computation with it involves no "
+        "other process; on processes 0,2,3, it spans processes. Create `v` in the same way on all "
+        "processes The cluster is intact; all variables are kept"
     ) in shown.replace("  ", " ")
 
 

@@ -16,8 +16,8 @@ from tests.support.verdicts import FINISHED, MAX, at, states
 REFUSED = ProcessError("LockstepError", "missing", 4, "")
 CELL = "step = jit(f)\nw = 2\ny = step(w, x) + step(w, x)\njnp.max(z)"
 HINT = (
-    "Hint: `x` spans processes on {}, and not on {}, where a computation with it involves no other "
-    "process. Create `x` in the same way on all processes"
+    "Hint: `x` is a process-local array on {1}, where a computation with it involves no other "
+    "process; on {0}, it spans processes. Create `x` in the same way on all processes"
 )
 
 
@@ -107,3 +107,14 @@ def test_a_hint_that_leaves_the_cause_open_is_replaced() -> None:
     lines = with_hint(error.lines, "Hint: x")
     assert [line for line in lines if line.startswith("Hint: ")] == ["Hint: x"]
     assert len(lines) == len(error.lines)
+
+
+def test_a_hint_comes_before_what_was_done_to_the_cluster() -> None:
+    stopped = replace(result("missing", at(), FINISHED, at()).outcome, stopped={0: 1, 2: 1})
+    found = replace(result("missing", at(), FINISHED, at()), outcome=stopped)
+    error = found.error()
+    assert error is not None
+    assert found.aftermath
+    assert error.lines[-1].endswith(found.aftermath)
+    lines = with_hint(error.lines, "Hint: x", found.aftermath)
+    assert lines == [*error.lines[:-1], "Hint: x", error.lines[-1]]

@@ -189,6 +189,8 @@ def test_a_page_that_is_loaded_again_while_the_cell_runs(tmp_path: Path) -> None
     with lab(tmp_path) as opened:
         opened.run()
         opened.choose("File", "Save Notebook$")
+        saved = tmp_path / "lessons" / "panel.ipynb"
+        assert wait_until(lambda: "widget-view" in saved.read_text(), HANG_S)
         opened.page.reload()
         opened.page.wait_for_selector(".jp-Notebook .jp-CodeCell")
         opened.go()

@@ -194,6 +194,15 @@ KINDS: dict[str, Kind] = {
         "thread = threading.Thread(target=work, daemon=True)\nthread.start()\nthread.join()",
         ("replaced", "told"),
     ),
+    "steps that nothing waits for": Kind(
+        # Up to the limit of the backend, the launches of further steps wait for the first ones.
+        "step = jax.jit(lambda v: v + v.sum() * 0)\n"
+        "step(x).block_until_ready()\n"
+        "---\n"
+        "v = x\nwhile True: v = step(v)",
+        ("intact", "healed"),
+        alone=False,
+    ),
 }
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mcnb._text import name_processes
-from mcnb.lockstep.messages import CAUGHT, caught_before, exit_text, explain, left_waiting
+from mcnb.lockstep.caught import CAUGHT
+from mcnb.lockstep.messages import caught_before, exit_text, explain, left_waiting
 from mcnb.lockstep.model import ExitSource, ProcessExit, Verdict
 from mcnb.lockstep.runner import EXIT_INTERRUPTED, Ending
 

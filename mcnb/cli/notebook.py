@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,7 @@ from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of
 from mcnb.cluster.result import Result
 from mcnb.options import Options
 
-_CELL = re.compile(rb"^#[ ]?%%( |\[|$)", re.MULTILINE)
 _EXIT_CTRL_C = 130
-
-
-def is_notebook_of_one_process(path: Path) -> bool:
-    """Return whether a Python file is divided into cells, and joins no other processes.
-
-    https://jupytext.readthedocs.io/en/latest/formats-scripts.html describes the cells.
-    """
-    text = path.read_bytes() if path.suffix == ".py" else b""
-    return _CELL.search(text) is not None and b"distributed.initialize" not in text
 
 
 def run_on_processes(path: Path, notebook: Any, options: Options) -> int:

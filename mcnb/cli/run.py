@@ -22,15 +22,18 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from mcnb._lessons import read_notebook
+from mcnb._lessons import (
+    find_lesson,
+    is_lesson,
+    is_notebook_of_one_process,
+    read_notebook,
+    starts_processes,
+)
 from mcnb._system import reserved_port
 from mcnb._text import filled, label, name_processes
 from mcnb.cli.cause import Ended, capital, find_cause, without_devices
 from mcnb.cli.groups import Guard, signal_group
-from mcnb.cli.notebook import is_notebook_of_one_process, run_on_processes
-from mcnb.cluster.notebooks import starts_processes
 from mcnb.errors import OptionError
-from mcnb.export.parse import find_lesson, is_lesson, run_lesson
 from mcnb.launchers.base import process_environment
 from mcnb.lockstep.messages import in_two_orders, other_places, unequal_inputs
 from mcnb.lockstep.model import ExitSource, ProcessExit
@@ -256,8 +259,13 @@ def main(words: Sequence[str]) -> int:
     path = Path(command.program.name)
     if command.notebook is None:
         return Running(command).run()
+    # Programs, which are most of what is run, begin without these.
     if starts_processes(command.notebook):
+        from mcnb.export.parse import run_lesson
+
         return run_lesson(path, command.notebook)
+    from mcnb.cli.notebook import run_on_processes
+
     options = replace(command.options, arguments=command.arguments)
     return run_on_processes(path, command.notebook, options)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mcnb._lessons import read_notebook
+from mcnb._lessons import ENDINGS, find_lesson, is_lesson, read_notebook
 from mcnb._text import plural
 from mcnb.errors import McnbError, OptionError
-from mcnb.export.parse import ENDINGS, find_lesson, is_lesson
 from mcnb.export.write import WRITTEN_BY, export
 
 USAGE = """\

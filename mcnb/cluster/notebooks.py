@@ -21,10 +21,6 @@ MAY_FAIL_TAG, LEFT_OUT_TAG = "raises-exception", "skip-execution"
 # Why a cell is left out. A page without cells, in plain Markdown, shows commands to its reader.
 TAGGED = f"has the tag {LEFT_OUT_TAG}"
 OF_A_PAGE = "has the shell commands of a page"
-# What a notebook says that starts its own processes.
-_OWN = re.compile(
-    r"^\s*(%%?mcjax\b|%(re)?load_ext\s+mcnb\b|import\s+mcnb\b|from\s+mcnb\b)", re.MULTILINE
-)
 _COMMAND = re.compile(r"!|%(pip|conda|mamba|micromamba|uv|system|sx)\b|(pip|conda) install\b")
 _COMMANDS = re.compile(r"%%(bash|sh|script|system|sx|cmd|!)")
 # The longest error of a cell that is shown whole at the end.
@@ -93,15 +89,6 @@ class NotebookCell:
         except (SyntaxError, ValueError, KeyError):
             return False
         return symbol.is_assigned() or symbol.is_imported()
-
-
-def starts_processes(notebook: Any) -> bool:
-    """Return whether a notebook uses mcnb, and so starts its own processes.
-
-    Args:
-        notebook: The notebook, as nbformat reads it.
-    """
-    return any(one.cell_type == "code" and _OWN.search(one.source) for one in notebook.cells)
 
 
 def cells_of(notebook: Any, name: str) -> list[NotebookCell]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mcnb._cells import magic_first
-from mcnb._lessons import find_lessons, read_notebook
+from mcnb._lessons import read_notebook
 from mcnb._text import plural
 from mcnb.errors import McnbError, OptionError
 from mcnb.export.source import (
@@ -87,37 +87,7 @@ def as_comment(text: str) -> str:
     )
 
 
-ENDINGS = (".md", ".ipynb")
 NEEDS_TPU_TAG = "needs-tpu"  # marks cells that need the TPU compiler
-
-
-def is_lesson(path: Path) -> bool:
-    """Return whether a file is a lesson rather than a program.
-
-    Example:
-        >>> is_lesson(Path("05_lockstep.md")), is_lesson(Path("train.py"))
-        (True, False)
-    """
-    return path.suffix in ENDINGS
-
-
-def find_lesson(path: Path, command: str = "run") -> Path:
-    """Find a lesson's file: the given file if it exists, or the course's lesson of that name.
-
-    Args:
-        path: The path from the command line.
-        command: The mcnb command, for the error.
-
-    Raises:
-        OptionError: There is no such file.
-    """
-    if path.is_file():
-        return path
-    lessons = find_lessons()
-    if path.parent == Path() and (lessons / path).is_file():
-        return lessons / path
-    names = ", ".join(sorted(lesson.name for lesson in lessons.glob("[0-9]*.md")))
-    raise OptionError(f"mcnb {command} {path}: there is no such file. The course has: {names}")
 
 
 def run_lesson(path: Path, notebook: Any = None) -> int:

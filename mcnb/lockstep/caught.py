@@ -20,6 +20,8 @@ _NAME = "mcnb"
 _MOST = 1000
 # The most kinds of exceptions that are remembered.
 _KINDS = 64
+# Printed before a verdict that the program caught.
+CAUGHT = "the program caught a LockstepError and went on: "
 _PLAIN = (str, int, float, type(None))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mcnb._text import a_or_an, grouped, label, name_processes, ordinal, plural
+from mcnb.lockstep.caught import CAUGHT
 from mcnb.lockstep.differences import (
     NO_DIFFERENCE,
     Difference,
@@ -42,8 +43,6 @@ from mcnb.lockstep.model import (
     Verdict,
 )
 
-# Printed before a verdict that the program caught.
-CAUGHT = "the program caught a LockstepError and went on: "
 _CAUSES = {
     "SIGKILL": " (sent by another process, or by the system because memory ran out)",
     "SIGSEGV": " (a fault in native code)",

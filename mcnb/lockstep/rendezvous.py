@@ -23,7 +23,6 @@ from pathlib import Path
 from mcnb._system import RunningClock
 from mcnb.errors import ClusterError
 from mcnb.lockstep.ranks import Identity
-from mcnb.lockstep.server import Server
 from mcnb.lockstep.wire import Address
 
 FOLDER = "MCNB_FOLDER"
@@ -123,6 +122,8 @@ class RefereeProcess:
 
 def main(words: list[str]) -> int:
     """Run a referee until process 0 is gone, and the others are gone or `LINGER_S` has passed."""
+    from mcnb.lockstep.server import Server  # the processes of the job do without
+
     count, path, host = words
     with Server(int(count), host=host) as server:
         leave(server.address, Path(path))

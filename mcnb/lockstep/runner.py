@@ -26,10 +26,10 @@ from mcnb._text import error_line
 from mcnb.errors import ClusterError, LockstepError, McnbError
 from mcnb.lockstep import _jax, rendezvous
 from mcnb.lockstep.advice import advice_on
+from mcnb.lockstep.caught import CAUGHT
 from mcnb.lockstep.checking import check_launches
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.compiling import compile_alone
-from mcnb.lockstep.messages import CAUGHT
 from mcnb.lockstep.network import address_for_gloo, bypass_proxy, tolerate_silence
 from mcnb.lockstep.ranks import (
     PROCESS,

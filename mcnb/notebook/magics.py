@@ -16,12 +16,12 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from IPython.display import display
 
 from mcnb._cells import OFF, ON, is_implied, magic_first, with_magic
-from mcnb._lessons import read_notebook
+from mcnb._lessons import read_notebook, starts_processes
 from mcnb._text import name_processes, plural
 from mcnb.cluster import cluster as clusters
 from mcnb.cluster.cluster import Cluster
 from mcnb.cluster.connecting import connect
-from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of, starts_processes
+from mcnb.cluster.notebooks import NotebookCell, NotebookRun, cells_of
 from mcnb.cluster.result import Result
 from mcnb.errors import CellError, ClusterError, LockstepError, OptionError
 from mcnb.launchers.forkserver_client import close_idle

@@ -183,6 +183,12 @@ def test_help_imports_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
+def test_a_program_is_run_without_what_only_notebooks_need() -> None:
+    heavy = {"IPython", "ipyparallel", "jax", "jupytext", "mcnb.cluster", "mcnb.notebook", "zmq"}
+    code = f"import mcnb.cli.run, sys; sys.exit(len({heavy} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_fork_server_is_asked_before_anything_heavy_is_imported() -> None:
     heavy = {"IPython", "ipyparallel", "jax", "mcnb.cluster.workers", "numpy", "zmq"}
     code = f"import mcnb, sys; mcnb.Cluster(); sys.exit(len({heavy} & set(sys.modules)))"

@@ -17,7 +17,7 @@ import pytest
 from mcnb._system import reserved_port
 from mcnb.cli.main import main
 from mcnb.cli.run import INTERRUPTED_S, SLOWEST, TICK_S, Patience
-from mcnb.lockstep.messages import CAUGHT
+from mcnb.lockstep.caught import CAUGHT
 from mcnb.pods.topology import has_compiler
 from tests.conftest import BUSY, once, wait_until
 

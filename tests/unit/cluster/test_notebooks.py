@@ -8,7 +8,7 @@ from typing import Any, cast
 import nbformat
 import pytest
 
-from mcnb._lessons import read_notebook
+from mcnb._lessons import read_notebook, starts_processes
 from mcnb.cluster.cluster import Cluster
 from mcnb.cluster.notebooks import (
     OF_A_PAGE,
@@ -16,7 +16,6 @@ from mcnb.cluster.notebooks import (
     NotebookCell,
     NotebookRun,
     cells_of,
-    starts_processes,
 )
 from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result

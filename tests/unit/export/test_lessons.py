@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcnb._lessons import read_notebook
+from mcnb import _lessons
+from mcnb._lessons import find_lesson, read_notebook
 from mcnb.errors import McnbError, OptionError
 from mcnb.export import parse
-from mcnb.export.parse import find_lesson, run_lesson
+from mcnb.export.parse import run_lesson
 from mcnb.pods.topology import MISSING
 
 LESSON = """# A lesson
@@ -87,7 +88,7 @@ def test_where_a_lesson_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     course.mkdir()
     for name in ("02_second.md", "01_first.md", "notes.md"):
         (course / name).touch()
-    monkeypatch.setattr(parse, "find_lessons", lambda: course)
+    monkeypatch.setattr(_lessons, "find_lessons", lambda: course)
     monkeypatch.chdir(tmp_path)
     assert find_lesson(Path("01_first.md")) == course / "01_first.md"
     Path("01_first.md").touch()

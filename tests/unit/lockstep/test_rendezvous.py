@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import pytest
 
 from mcnb.errors import ClusterError
-from mcnb.lockstep import rendezvous
+from mcnb.lockstep import rendezvous, server
 from mcnb.lockstep.ranks import Identity
 from mcnb.lockstep.rendezvous import find, leave, main, meeting_point
 from mcnb.lockstep.wire import Address
@@ -135,7 +135,7 @@ class Job:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdin", self)
             patch.setattr(sys, "stdout", self)
-            patch.setattr(rendezvous, "Server", self.serve)
+            patch.setattr(server, "Server", self.serve)
             patch.setattr(rendezvous, "time", clock)
             patch.setattr(rendezvous, "POLL_S", 0.001)
             assert main(["2", str(self.path), host]) == 0

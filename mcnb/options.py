@@ -326,12 +326,15 @@ def _env_sentence(given: str) -> str:
     )
 
 
-def process_set(given: str | int | Iterable[int], count: int) -> tuple[int, ...]:
+def process_set(
+    given: str | int | Iterable[int], count: int, option: str = "-p "
+) -> tuple[int, ...]:
     """Return the processes that `-p` names, in order.
 
     Args:
         given: Process indices: one, several, or text such as `"0,2-3"`.
         count: The number of processes in the cluster.
+        option: What precedes them where they were given, for errors.
 
     Raises:
         OptionError: The text is no such list, or names a process that does not exist.
@@ -350,12 +353,12 @@ def process_set(given: str | int | Iterable[int], count: int) -> tuple[int, ...]
         last = int(match[2] or match[1]) if match else -1
         if first > last:
             raise OptionError(
-                f"-p {text}: name processes by their index, as numbers and ranges with commas "
-                "between them. For example: -p 0,2-3"
+                f"{option}{text}: name processes by their index, as numbers and ranges with commas "
+                f"between them. For example: {option}0,2-3"
             )
         if last >= count:
             raise OptionError(
-                f"-p {text}: there is no process {last}. This cluster has "
+                f"{option}{text}: there is no process {last}. This cluster has "
                 f"{plural(count, 'process', 'processes')}: "
                 + (f"0 to {count - 1}" if count > 1 else "0")
             )

@@ -325,10 +325,10 @@ def breakpoint(process: str | int | Iterable[int] | None = None) -> None:  # noq
     Example:
         >>> breakpoint(process="1-3")
         Traceback (most recent call last):
-        mcnb.errors.OptionError: -p 1-3: there is no process 3. This cluster has 1 process: 0
+        mcnb.errors.OptionError: process=1-3: there is no process 3. This cluster has 1 process: 0
     """
     if process is not None:
-        chosen = process_set(process, _jax.process_count())
+        chosen = process_set(process, _jax.process_count(), "process=")
         if _jax.process_index() not in chosen:
             return
     if sys.breakpointhook is sys.__breakpointhook__ and "PYTHONBREAKPOINT" not in os.environ:

@@ -287,7 +287,7 @@ def test_a_process_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(mcnb.OptionError) as refused:
         mcnb.breakpoint(4)
     assert str(refused.value) == (
-        "-p 4: there is no process 4. This cluster has 4 processes: 0 to 3"
+        "process=4: there is no process 4. This cluster has 4 processes: 0 to 3"
     )
 
 

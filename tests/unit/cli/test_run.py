@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from mcnb.cli import notebook as notebooks
 from mcnb.cli import run as runs
 from mcnb.cli.main import main as mcnb
 from mcnb.cli.run import USAGE, Command, Lines, Running, labelled, main, parse
 from mcnb.errors import OptionError
+from mcnb.export import parse as parsing
 from mcnb.lockstep.ranks import PROCESS, PROCESSES
 from mcnb.lockstep.runner import COORDINATOR, REFEREE, REPORT, Ending, Program
 from mcnb.options import Options
@@ -140,7 +142,7 @@ def test_mcnb_hands_on_the_words_of_its_command(
 
 def test_a_lesson_is_executed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "mine.md").write_text("```python\n%load_ext mcnb\n```\n")
-    monkeypatch.setattr(runs, "run_lesson", lambda path, _: 7 if path == Path("mine.md") else 0)
+    monkeypatch.setattr(parsing, "run_lesson", lambda path, _: 7 if path == Path("mine.md") else 0)
     assert main(["mine.md"]) == 7
     monkeypatch.setattr(Running, "run", lambda self: 8)
     assert main(["-m", "mine.md"]) == 8  # a module of the package `mine`
@@ -158,7 +160,7 @@ def test_a_notebook_of_one_process_runs_on_several(
         ran.append((path, len(notebook.cells), options))
         return 7
 
-    monkeypatch.setattr(runs, "run_on_processes", run)
+    monkeypatch.setattr(notebooks, "run_on_processes", run)
     monkeypatch.setattr(Running, "run", lambda self: 8)
     assert main(["mine.md", "-n", "3", "--fold", "a", "{process}"]) == 7
     assert main(["marked.py", "-d", "1"]) == 7

@@ -6,7 +6,6 @@ import codecs
 import contextlib
 import difflib
 import itertools
-import json
 import os
 import selectors
 import signal
@@ -35,6 +34,7 @@ from mcnb.cli.cause import Ended, capital, find_cause, without_devices
 from mcnb.cli.groups import Guard, signal_group
 from mcnb.errors import OptionError
 from mcnb.launchers.base import process_environment
+from mcnb.lockstep.independent import different_programs
 from mcnb.lockstep.messages import in_two_orders, other_places, unequal_inputs
 from mcnb.lockstep.model import ExitSource, ProcessExit
 from mcnb.lockstep.ranks import PROCESS, PROCESSES
@@ -348,7 +348,7 @@ class _Process:
         self.report += data or b""
         # A child process may keep the pipe open.
         if self.report and self.ending is None and (data == b"" or self.ended):
-            self.ending = Ending(**json.loads(self.report))
+            self.ending = Ending.from_json(self.report)
 
 
 class Running:
@@ -397,8 +397,14 @@ class Running:
             unequal = code == 0 or not server.verdicts  # else the verdict says enough
             notes = [unequal_inputs(noted.inputs, count)] if unequal else []
             if code == 0:
-                orders = in_two_orders(noted.races, count)
-                notes = [other_places(noted.meetings, count), orders, *notes]
+                ended = {one.index: one.ending for one in self._processes}
+                made = {k: end.tallies if end else () for k, end in ended.items()}
+                notes = [
+                    other_places(noted.meetings, count),
+                    in_two_orders(noted.races, count),
+                    different_programs(made, count),
+                    *notes,
+                ]
         return self._conclude(sentence, code, [note for note in notes if note])
 
     def _conclude(self, sentence: str, code: int, notes: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mcnb._text import grouped, label, name_processes
 from mcnb.cluster.outcome import Outcome, aftermath, died_sentence
 from mcnb.errors import CellError, ClusterError, LockstepError, McnbError, PictureError
+from mcnb.lockstep.independent import Tally, different_programs, tallies_of
 from mcnb.lockstep.messages import (
     caught_before,
     exit_text,
@@ -154,6 +155,7 @@ class Result:
             found.append(caught_before(self.outcome.verdicts, self.count))
         elif self.ok:
             found.append(in_two_orders(self.outcome.races, self.count))
+            found.append(different_programs(self._tallies(), self.count))
         found.append(unequal_inputs(self.outcome.inputs, self.count))
         found += [
             "since the cell before, the processes have diverged, in a thread that went on: "
@@ -161,6 +163,9 @@ class Result:
             for verdict in self.outcome.late
         ]
         return tuple(f"{note[0].upper()}{note[1:]}" for note in found if note)
+
+    def _tallies(self) -> dict[int, list[Tally]]:
+        return {k: tallies_of(reply.launches) for k, reply in self.replies.items()}
 
     def __mcnb_picture__(
         self, args: Sequence[Any], options: dict[str, Any], keywords: Mapping[str, Any]

@@ -420,14 +420,14 @@ class Client:
         with contextlib.suppress(DisconnectedError):
             self._channel.send(["sync", -1])  # they may be reading
 
-    def _record(self, launch: Launch, place: Place, announced: float, began: float | None) -> None:
+    def _record(self, launch: Launch, place: Place, at: float, began: float | None) -> None:
         if len(self.records) < MOST_RECORDS:
-            self.records.append(LaunchRecord(self.process, launch, place.line, announced, began))
+            self.records += [LaunchRecord(self.process, launch, place.line, at, began, place.name)]
 
     def take_records(self) -> tuple[LaunchRecord, ...]:
         """Return the launches since the last call, and forget them."""
-        records, self.records = self.records, []
-        return tuple(records)
+        taken, self.records = tuple(self.records), []
+        return taken
 
     @contextmanager
     def suspended(self) -> Iterator[None]:

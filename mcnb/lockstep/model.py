@@ -176,6 +176,7 @@ class LaunchRecord:
         line: The line of the cell, or of the script, or None.
         announced: The time of its announcement, on the machine's monotonic clock, in seconds.
         began: The time when all participants had reached it and it began; None if it never did.
+        place: The file and line, if the place is not in the cell itself.
     """
 
     process: int
@@ -183,6 +184,7 @@ class LaunchRecord:
     line: int | None
     announced: float
     began: float | None
+    place: str = ""
 
     @property
     def waited(self) -> float:

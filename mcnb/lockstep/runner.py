@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from mcnb._system import THREADS, die_with_parent, has_reader, threads_for, write_whole_lines
 from mcnb._text import error_line
@@ -30,6 +30,7 @@ from mcnb.lockstep.caught import CAUGHT
 from mcnb.lockstep.checking import check_launches
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.compiling import compile_alone
+from mcnb.lockstep.independent import Tally, tallies_of
 from mcnb.lockstep.network import address_for_gloo, bypass_proxy, tolerate_silence
 from mcnb.lockstep.ranks import (
     PROCESS,
@@ -322,6 +323,7 @@ class Ending:
         joined: Whether it called `jax.distributed.initialize`.
         verdict: The kind of the verdict, if the processes diverged.
         said: What Python prints of the error, which `mcnb run` shows once for all processes.
+        tallies: The launches that did not communicate.
     """
 
     kind: Literal["done", "raised", "diverged", "exit", "interrupted"] = "done"
@@ -331,6 +333,18 @@ class Ending:
     joined: bool = True
     verdict: str = ""
     said: str = ""
+    tallies: tuple[Tally, ...] = ()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Return the report that `to_json` made the text of."""
+        data = json.loads(text)
+        made = ({**one, "processes": tuple(one["processes"])} for one in data.pop("tallies"))
+        return cls(**data, tallies=tuple(Tally(**one) for one in made))
+
+    def to_json(self) -> str:
+        """Return the report as text."""
+        return json.dumps(asdict(self))
 
 
 _joining: CheckedInitialize | None = None
@@ -382,8 +396,10 @@ def run_program(
         )
     _flush()
     if report:
+        made = tallies_of(joining.client.records) if joining.client else ()
+        ending = replace(ending, joined=joining.joined, tallies=tuple(made))
         with os.fdopen(int(report), "w") as file:
-            json.dump(asdict(replace(ending, joined=joining.joined)), file)
+            file.write(ending.to_json())
     if joining.client is not None:
         said = f"{ending.error} ({ending.place})" if ending.place else ending.error
         joining.client.close("" if ending.kind == "done" or caught else said)

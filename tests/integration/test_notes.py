@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import mcnb
 from tests.conftest import Notebook
+from tests.integration.test_run import AT, BEGIN, run
+from tests.unit.lockstep.test_independent import SAME_LAUNCHES, SAME_PROGRAM
 from tests.unit.lockstep.test_messages_notes import SAME
 
 SETUP = """
@@ -49,6 +53,39 @@ def test_the_note_is_shown(notebook: Notebook) -> None:
     assert last is not None
     made = [(one.process, one.line, one.launch.name, one.began) for one in last.launches]
     assert shown == f"{note}. {SAME}\n", (shown, made)
+
+
+RATE = "rate = 0.5 if k == 2 else 0.1\nupdate = jax.jit(lambda v: v - rate)\n"
+
+
+def test_programs_that_differ_without_communication(cluster: mcnb.Cluster) -> None:
+    """Nothing waits, and without mcnb there is only a number that is wrong."""
+    cluster.run(SETUP).raise_for_errors()
+    said = (
+        f"Note: Processes 0,1,3 and process 2 launched different programs of {{}}{SAME_PROGRAM}\n"
+    )
+    text = cluster.run(f"{RATE}for _ in range(3): x = update(x)").text()
+    assert text == said.format("jit(<lambda>) f32[16] at line 3")
+    text = cluster.run(
+        "power = jax.jit(lambda v, n: v**n, static_argnums=1)(x, 2 + (k == 2))"
+    ).text()
+    assert text == said.format("jit(<lambda>) f32[16] at line 1")
+    assert cluster.run("y = jnp.cos(x) if k == 1 else jnp.sin(x)").text() == (
+        "Note: At line 1, processes 0,2,3 launched jit(sin) f32[16], and process 1 launched "
+        f"jit(cos) f32[16]{SAME_LAUNCHES}\n"
+    )
+    # A process may compute something for itself.
+    assert cluster.run("if k == 1: y = jnp.sin(x)").text() == ""
+
+
+def test_a_script_whose_programs_differ_without_communication(tmp_path: Path) -> None:
+    loop = "for _ in range(3): x = update(x)\nprint(float(jnp.sum(x)) > 0)"
+    code, out, err = run(tmp_path, f"{BEGIN}{RATE}{loop}")
+    assert (code, out) == (0, [f"[{k}] True" for k in range(3)])
+    assert err == [
+        "mcnb run: Processes 0,1 and process 2 launched different programs of jit(<lambda>) "
+        f"f32[12] at train.py:{AT + 2}{SAME_PROGRAM}"
+    ]
 
 
 IN_TWO_ORDERS = """\

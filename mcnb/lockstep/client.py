@@ -305,8 +305,8 @@ class Client:
         if len(slot.answer) > 2 and self.values is None:
             self._sampled.add(launch)
             self._reroute(False)
-        made_from = (id(caller), caller.f_code, caller.f_lasti) if caller else (0, None, 0)
-        passage = slot.passage = Passage(thread, slot.turn, interrupt, *made_from)
+        by = (id(caller), caller.f_code, caller.f_lasti) if caller else (0, None, 0)
+        passage = slot.passage = Passage(launch.name, thread, slot.turn, interrupt, *by)
         self._take_turn(passage, slot)
         self._record(launch, place, announced, time.monotonic())
         if caller is not None:
@@ -387,7 +387,7 @@ class Client:
                 self._hear_or_sleep(slot)
             goes = slot.answer[0] in ("go", "went") and thread not in self._going
             if goes and slot.make is not None and not slot.begun:
-                passage = slot.passage or Passage(thread, slot.turn, None, 0, None, 0)
+                passage = slot.passage or Passage(launch.name, thread, slot.turn, None, 0, None, 0)
                 if not self._turns.is_at(passage):
                     self._take_turn(passage, slot)
                 slot.outcome = self._made(passage, slot.make)
@@ -460,16 +460,16 @@ class Client:
             self._stopped.clear()
 
     def finish(self) -> bool:
-        """End the cell; return whether threads still run the learner's code.
+        """End the cell; return whether threads may still run the learner's code.
 
-        The client notifies the referee when they end.
+        The client notifies the referee when none does. One that waits may soon have its answer.
         """
         if not self._holding or self._slots or self._unheard:
             self._sync()  # the cell's reply uses another channel, and may be faster
             self._unheard = False
         with self._hearing:
             self.main, self._over = None, True
-            self._busy = self._others_run(self._waiting())
+            self._busy = bool(waiting := self._waiting()) or self._others_run(waiting)
         if self._busy:
             self._bell.send(b".")
         return self._busy

@@ -20,6 +20,8 @@ from mcnb.lockstep.wire import Message
 
 # The interval between checks whether native code has made the launch before another thread's.
 OVER_S = 0.0005
+# How long native code may seem to make a launch before another call of the function goes ahead.
+HELD_BACK_S = 0.1
 
 
 @dataclass(slots=True)
@@ -27,6 +29,7 @@ class Passage:
     """A launch that has gone ahead and that a thread is making.
 
     Attributes:
+        name: The name of the launch.
         thread: The thread that makes the launch.
         turn: The launch's position in the order of the process's launches.
         interrupt: An interrupt that arrived while the thread waited.
@@ -35,8 +38,10 @@ class Passage:
         code: The code that frame runs. Once it is gone, another frame may have its id.
         instruction: The offset of that frame's instruction.
         done: Whether the launch was reported as made.
+        taken: When it took its turn, on the monotonic clock.
     """
 
+    name: str
     thread: int
     turn: int
     interrupt: BaseException | None
@@ -44,6 +49,7 @@ class Passage:
     code: CodeType | None
     instruction: int
     done: bool = False
+    taken: float = math.inf
 
     def is_made_from(self, frame: FrameType) -> bool:
         """Return whether native code makes the launch from a frame, at its present instruction."""
@@ -60,6 +66,15 @@ class Passage:
             if frame is None or self.thread == threading.get_ident():
                 return True
             return not self.is_made_from(frame)
+
+    def held_back_by(self, other: Passage) -> bool:
+        """Return whether a launch of native code was made, and the thread waits for another one.
+
+        In a loop, the thread's next call comes from the same instruction. JAX holds it back in
+        native code while the first call of another thread compiles and launches the function.
+        """
+        both = bool(self.caller) and not other.caller and self.name == other.name
+        return both and time.monotonic() - self.taken > HELD_BACK_S
 
 
 @dataclass(slots=True)
@@ -140,8 +155,11 @@ class Ordering:
                 if under_way and current is not None and current.thread == passage.thread:
                     self.skip(passage)  # by a finalizer, in the middle of a launch
                     return
+                if current is not None and current.held_back_by(passage):
+                    under_way = False
                 if not under_way and self._next == passage.turn:
                     self._current = passage
+                    passage.taken = time.monotonic()
                     self._next += 1
                     break
                 native = current is not None and current.caller

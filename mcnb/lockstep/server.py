@@ -518,6 +518,7 @@ finished the cell without reaching it...
                 if sampled:
                     self._put_off_samples(SAMPLED_S * SAMPLED_SHARE)
                 for k, ticket in ruling.waiters:
+                    self._quiet_after[k] = -1  # the thread goes on
                     self._arrivals.pop((k, ticket), None)
                     self._exact.pop((k, ticket), None)
                     if self._is_unheld(k, ticket):

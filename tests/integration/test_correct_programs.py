@@ -6,6 +6,7 @@ import pytest
 
 import mcnb
 from tests.integration.test_divergences import SETUP
+from tests.support.clients import HANG_S
 
 pytestmark = pytest.mark.promise("a correct program gets no verdict")
 # Has a thread that is none of Python's call a function: see timer_create(2).
@@ -341,6 +342,29 @@ def test_a_thread_that_outlives_its_cell(ready: mcnb.Cluster) -> None:
     assert ready.run("go.set()").verdict is None
     assert ready.run("1").verdict is None
     assert ready.run("t.join(); got[0]").text() == "[all 4] 496.0\n"
+
+
+STEPS = """
+step = jax.jit(lambda v: v + v.sum() * 0)
+def work():
+    for _ in range(60): step(x)
+t = threading.Thread(target=work); t.start()"""
+
+
+def test_a_thread_that_launches_while_cells_come_and_go(ready: mcnb.Cluster) -> None:
+    """At the end of a cell, the thread may wait for others that are about to come."""
+    ready.run(STEPS).raise_for_errors()
+    results = [ready.run("k // 9") for _ in range(30)]
+    assert [result.verdict for result in results] == [None] * 30
+    assert ready.run("t.join()").ok
+
+
+def test_two_threads_begin_with_the_same_function(ready: mcnb.Cluster) -> None:
+    """JAX holds back the calls of one thread while another one's compiles and launches."""
+    for _ in range(5):
+        ready.run(STEPS).raise_for_errors()
+        result = ready.run("for _ in range(30): y = step(x)\nt.join()", timeout=HANG_S)
+        assert result.ok, result.text()
 
 
 def test_a_pull_that_computes(ready: mcnb.Cluster) -> None:

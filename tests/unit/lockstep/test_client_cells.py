@@ -445,3 +445,28 @@ def test_a_thread_that_goes_on_after_its_cell_is_missed_once_it_ends(pair: Pair)
         "missing: process 1 is waiting in jit(g), line 5; process 0 finished the cell without "
         "reaching it"
     ]
+
+
+def test_a_thread_that_waits_at_the_end_of_its_cell_may_go_on(pair: Pair) -> None:
+    """Another process reaches its launch before the end of the cell is reported."""
+    cell = pair.begin()
+    made: list[int] = []
+
+    def learner(process: int, times: int) -> None:
+        for number in range(times):
+            pair.clients[process].make(F, Place(4), partial(made.append, number))
+
+    threads = [threading.Thread(target=learner, args=(0, 2))]
+    threads[0].start()
+    assert wait_until(lambda: 0 in pair.server.waits())
+    busy = pair.clients[0].finish()
+    pair.clients[1].begin(cell)
+    threads.append(threading.Thread(target=learner, args=(1, 1)))
+    threads[1].start()
+    assert wait_until(lambda: len(made) == 2)
+    pair.server.finish(0, busy=busy)
+    learner(1, 1)
+    for thread in threads:
+        thread.join(HANG_S)
+        assert not thread.is_alive()
+    assert (busy, sorted(made), pair.server.verdict) == (True, [0, 0, 0, 1], None)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
 from dataclasses import replace
 from types import FrameType
 
-from mcnb.lockstep.ordering import Passage, is_called_by
+import pytest
+
+from mcnb.lockstep import ordering
+from mcnb.lockstep.ordering import Ordering, Passage, is_called_by
+from mcnb.lockstep.threads import current_frames
+from tests.conftest import wait_until
+from tests.support.clients import HANG_S
 
 
 def module(name: str) -> types.ModuleType:
@@ -19,7 +26,7 @@ def module(name: str) -> types.ModuleType:
 
 def passage_of(frame: FrameType) -> Passage:
     code = frame.f_code
-    return Passage(0, 0, None, id(frame), code, frame.f_lasti)
+    return Passage("f", 0, 0, None, id(frame), code, frame.f_lasti)
 
 
 def test_a_launch_is_about_to_be_made_while_mcnb_is_called() -> None:
@@ -68,3 +75,42 @@ def test_the_code_tells_a_frame_from_a_later_one_with_its_id() -> None:
     assert not replace(passage, code=at_rest.__code__).is_made_from(frame)
     assert not replace(passage, instruction=passage.instruction + 2).is_made_from(frame)
     assert not replace(passage, caller=passage.caller + 1).is_made_from(frame)
+
+
+def test_a_first_call_does_not_wait_for_the_next_one_of_a_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thread has made its launch; JAX holds back its next call, from the same instruction."""
+    monkeypatch.setattr(ordering, "HELD_BACK_S", 0.0)
+    held = threading.Lock()
+    held.acquire()
+    thread = threading.Thread(target=lambda: held.acquire())
+    thread.start()
+    ident = thread.ident or 0
+
+    def waits() -> FrameType | None:
+        with current_frames() as frames:
+            frame = frames.get(ident)
+            return frame if frame is not None and frame.f_code.co_name == "<lambda>" else None
+
+    assert wait_until(waits)
+    frame = waits()
+    assert frame is not None
+    turns, ended = Ordering(), threading.Event()
+    code = frame.f_code
+    native = Passage("jit(f)", ident, 0, None, id(frame), code, frame.f_lasti)
+    turns.take(native)
+    assert not native.over()
+    turns.take(Passage("jit(f)", 1, 1, None, 0, None, 0))
+    # The launch of another function waits until it is certain that the first one was made.
+    turns.end(replace(native, done=True))
+    turns._current = native
+    other = threading.Thread(
+        target=lambda: (turns.take(Passage("g", 2, 2, None, 0, None, 0)), ended.set())
+    )
+    other.start()
+    assert not ended.wait(0.2)
+    held.release()
+    assert ended.wait(HANG_S)
+    thread.join(HANG_S)
+    other.join(HANG_S)

@@ -200,6 +200,23 @@ def test_an_end_that_is_reported_after_the_news_that_all_is_quiet(
     assert server.verdict.states[1] == ProcessState(doing, error=error)
 
 
+def test_an_end_that_is_reported_after_a_thread_has_gone_on(
+    server: Server, channels: list[Channel]
+) -> None:
+    """The thread waited when the cell ended, and may come again: nobody is missing."""
+    cell = server.begin(k for k in range(2))
+    channels[1].send(at(0, 0), ["quiet", cell, True, [0]])
+    synced(channels[1])
+    channels[0].send(at(0, 0))
+    assert [channel.receive() for channel in channels] == [[["go", 0]], [["go", 0]]]
+    server.finish(1, busy=True)
+    channels[0].send(at(1, 0))
+    synced(channels[0])
+    assert server.verdict is None
+    channels[1].send(at(1, 0))
+    assert [channel.receive() for channel in channels] == [[["go", 1]], [["go", 1]]]
+
+
 def test_a_process_waits_since_its_first_thread_does(
     server: Server, channels: list[Channel]
 ) -> None:

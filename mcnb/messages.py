@@ -126,6 +126,7 @@ class Reply:
         busy: Whether threads that the cell started still run its code.
         caught: The exceptions that its code caught, from the newest.
         trace: What it did over time; None if unknown.
+        interrupted: Whether an interrupt was raised in it.
     """
 
     events: tuple[Event, ...] = ()
@@ -135,6 +136,7 @@ class Reply:
     busy: bool = False
     caught: tuple[Caught, ...] = ()
     trace: Trace | None = None
+    interrupted: bool = False
 
 
 _NO_CLASS = re.compile(r"Can't get attribute '([^']+)' on <module '__main__'")

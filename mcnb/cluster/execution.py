@@ -286,6 +286,9 @@ class Execution:
             outcome.time_limit = None if self._presses else limit
             outcome.verdict = self._states_now(pending)
             self._stopper.stop(pending)
+            if not outcome.stopped:  # meanwhile, all have ended the cell by themselves
+                outcome.interrupted, outcome.time_limit = False, None
+                outcome.verdict = self._processes.referee.verdict
             return True
         diverged = not self._cell.checked and self._processes.referee.verdict is not None
         if (diverged or _raised(pending)) and pending.all_inactive(WAITS_S):

@@ -13,7 +13,7 @@ reported intact only after verification.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from mcnb._text import name_processes
@@ -160,8 +160,12 @@ class Stopper:
 
         if not self.follow(pending, patience):
             self.abort(pending, attempts)
+        replies = {k: a for k, a in pending.answers.items() if isinstance(a, Reply)}
+        # An aborted computation may end a cell without an interrupt, but with an error.
+        ended = {k for k, a in replies.items() if not (a.interrupted or a.error)}
         # What a process reported last may be older than the line at which it was interrupted.
-        self.outcome.stopped = {**stopped, **_interrupted_at(pending, stopped)}
+        lines = {**stopped, **_interrupted_at(replies, stopped)}
+        self.outcome.stopped = {k: line for k, line in lines.items() if k not in ended}
 
     def abort(self, pending: Pending, attempts: int = 0) -> None:
         """Abort the collectives of the waiting processes; return when the processes are free.
@@ -319,10 +323,9 @@ class Stopper:
         return name_processes(sorted(processes), self.processes.options.processes)
 
 
-def _interrupted_at(pending: Pending, stopped: Iterable[int]) -> dict[int, int]:
+def _interrupted_at(replies: Mapping[int, Reply], stopped: Iterable[int]) -> dict[int, int]:
     """Return the lines at which processes were interrupted, by their replies."""
-    replies = {k: pending.answers.get(k) for k in stopped}
-    errors = {k: reply.error for k, reply in replies.items() if isinstance(reply, Reply)}
+    errors = {k: replies[k].error for k in stopped if k in replies}
     return {
         k: error.line
         for k, error in errors.items()

@@ -41,6 +41,10 @@ _HINTS = {
         "the loop {0} ran a different number of times on different processes. Run the same number "
         "of steps on every process: {1}"
     ),
+    "perhaps": (
+        "the loop {0} may have run a different number of times on different processes. If so, run "
+        "the same number of steps on every process: {1}"
+    ),
     "loops": (
         "one of the loops {0} ran a different number of times on different processes. Run the same "
         "number of steps on every process: begin at the same step, and give every process the same "
@@ -267,15 +271,16 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str, count: int) -> s
     if why == "order" and not _same_line(groups):
         return _HINTS["branch"]
     called = {state.launch.name for _, state in groups if state.launch is not None}
+    hint = _HINTS.get(why, "")
     if why == "shape" and called <= _OF_LOCAL_ARRAYS and len(called) == 1:
-        return _HINTS["local shape"].format(*called)
+        hint = _HINTS["local shape"].format(*called)
     inner = {detail.loops[:1] for detail, _ in known}
     if why in ("shape", "dtype", "sharding") and len(inner) == 1 and _same_line(groups):
         (around,) = inner
         if around and _is_unsorted(around[0]):
             place = next(iter(known[0][0].loops_at), "")
-            return _HINTS["unsorted"].format(_quoted(around[0], place), _HINTS[why])
-    return _HINTS.get(why, "")
+            return _HINTS["unsorted"].format(_quoted(around[0], place), hint)
+    return hint
 
 
 def _of_value(verdict: Verdict, count: int) -> str:
@@ -402,7 +407,8 @@ def _of_loops(verdict: Verdict, details: list[Detail]) -> str:
     """Return advice about the loops around a launch that others have not made.
 
     The number of rounds is known to differ only if all have launched from the same lines before,
-    equally often, and if no library's loop may have led there.
+    equally often, and if no library's loop may have led there, such as that of `jax.device_put`
+    over the leaves of a PyTree.
     """
     loops = {detail.loops for detail in details}
     visits = {state.visits for state in verdict.states.values()}
@@ -415,10 +421,10 @@ def _of_loops(verdict: Verdict, details: list[Detail]) -> str:
         detail = min(details, key=lambda one: one.skip)
         what = "end the loop" if detail.skip_ends else "skip this line"
         return _HINTS["skipped"].format(around[0], _quoted(detail.skip, detail.skip_at), what)
-    if visits == {0} or len(visits) > 1 or not all(detail.direct for detail in details):
+    if visits == {0} or len(visits) > 1 or all(map(_CONSTANT.search, detail.loops)):
         return ""
-    if all(map(_CONSTANT.search, detail.loops)):
-        return ""
+    if not all(detail.direct for detail in details):
+        return _HINTS["perhaps"].format(around[0], _how_often(detail.loops[0]))
     if len(around) == 1:
         return _HINTS["loop"].format(*around, _how_often(detail.loops[0]))
     return _HINTS["loops"].format(", ".join(reversed(around)))

@@ -195,7 +195,8 @@ class McjaxMagics(Magics):
         Example:
           %mcjax start -n 4 -d 2
         """
-        if line.strip() in HELP:
+        words = line.split()
+        if (len(words) == 1 and words[0] in HELP) or (len(words) == 2 and words[1] in HELP[:2]):
             self.shell.run_line_magic("pinfo", "%mcjax")
             return None
         parser = line_parser()
@@ -424,8 +425,14 @@ class McjaxMagics(Magics):
                     break
 
     def debugger(self, original: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
-        """Look at the processes, in place of IPython's `%debug`, if the error was theirs."""
-        if isinstance(getattr(sys, "last_value", None), CellError) and clusters.current:
+        """Look at the processes, in place of IPython's `%debug`, if the error was theirs.
+
+        A command of mcnb's that was refused since then has nothing to look at.
+        """
+        error, cluster = getattr(sys, "last_value", None), clusters.current
+        last = None if cluster is None else cluster.last
+        refused = isinstance(error, ClusterError) and last is not None and last.errors
+        if cluster and (isinstance(error, CellError) or refused):
             return self._debug(line_parser().parse(DEBUG))
         return original(*args, **keywords)
 

@@ -32,8 +32,12 @@ AS_WRITTEN = (COMPARE, DEBUG, PUSH, PULL)
 # Those into whose lines IPython puts no variables of the notebook: braces are the expression's own.
 EXPRESSIONS = (COMPARE, DEBUG)
 _COMMENT = re.compile(r"(?:^|\s)#")
-# The option that may stand before the operand of `debug`, whose own commands have dashes.
+# The option that may stand before the operand of `debug`, whose own commands have dashes, or after
+# it, where no Python has two expressions.
 _PROCESS = re.compile(r"(?:-p|--process)(?:\s+|=)(?P<process>\S+)(?P<rest>.*)", re.DOTALL)
+_PROCESS_LAST = re.compile(
+    r"(?P<rest>.*\S)\s+(?:-p|--process)(?:\s+|=)(?P<process>\d+)\s*", re.DOTALL
+)
 
 
 class SentenceParser(MagicArgumentParser):
@@ -58,7 +62,8 @@ class SentenceParser(MagicArgumentParser):
         command, rest = (*line.split(None, 1), "", "")[:2]
         try:
             words = [command] if command in AS_WRITTEN else _words(line)
-            if command == DEBUG and (found := _PROCESS.fullmatch(rest)):
+            found = _PROCESS.fullmatch(rest) or _PROCESS_LAST.fullmatch(rest)
+            if command == DEBUG and found:
                 words.append(f"--process={found['process']}")
                 rest = found["rest"]
         except ValueError as error:  # a quote that is not closed

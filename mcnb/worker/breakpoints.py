@@ -209,6 +209,16 @@ class CellDebugger(ProcessDebugger):
         self.curframe_locals = self.curframe.f_locals
         return over
 
+    def do_clear(self, arg: str) -> None:
+        """Remove breakpoints; without any named, pdb would ask at this process's own terminal."""
+        if arg:
+            super().do_clear(arg)
+        else:
+            self.clear_all_breaks()
+            self.message("All breakpoints are removed")
+
+    do_cl = do_clear
+
     def refuse(self, _: str) -> None:
         """Say that the command is not available."""
         self.message("This command is not available in a %%mcjax cell")

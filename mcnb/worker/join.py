@@ -232,8 +232,17 @@ def join(
     accept_device_count()
     _jax.print_own_blocks()
     _jax.answer_initialize(partial(_answer_initialize, processes, process_index))
+    jax.distributed.shutdown = _answer_shutdown  # JAX itself calls its own, at the end
     gone = {"": None, "leaves": leave, "forgets": lambda: forget(shell.worker.output)}[alone]
     return port, shell.worker.session.enter(referee, process_index, gone)
+
+
+def _answer_shutdown() -> None:
+    """Answer a call of `jax.distributed.shutdown` in a cell: later cells need the others."""
+    print(
+        "jax.distributed.shutdown: the processes stay joined until the cluster ends, so the call "
+        "changes nothing. To end it: %mcjax stop"
+    )
 
 
 def _answer_initialize(processes: int, process_index: int, given: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import io
 import subprocess
@@ -21,6 +22,7 @@ from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
 from IPython import get_ipython
 
 from mcnb.errors import OptionError
+from mcnb.lockstep.threads import module_of, stack_of
 from mcnb.messages import STREAMS, Reply
 from mcnb.worker import signals
 from mcnb.worker.breakpoints import TO_LOOK, Breakpoints
@@ -38,6 +40,12 @@ NO_INPUT = (
     "keyboard. Read the value in an ordinary cell and hand it over: "
     "mcnb.current_cluster().push({'name': value})"
 )
+NO_DEBUGGER = (
+    "this debugger can't read commands in a %%mcjax cell. To stop at a line: breakpoint(), or "
+    "mcnb.breakpoint(2) on process 2 only. To look around after an error: %mcjax debug"
+)
+# Parts of the names of modules with debuggers, which read commands by `input`.
+_DEBUGGERS = {"pdb", "bdb", "debugger"}
 
 
 class RecordingPublisher(ZMQDisplayPublisher):
@@ -196,7 +204,12 @@ class WorkerShell(ZMQInteractiveShell):
         if error is not None and label:
             self.worker.failure = Failure(error)
         described = None if error is None else describe_error(error, label)
-        return Reply(self.worker.record.take(), described, self.displayhook.value_text)
+        return Reply(
+            self.worker.record.take(),
+            described,
+            self.displayhook.value_text,
+            interrupted=signals.was_raised() or isinstance(error, KeyboardInterrupt),
+        )
 
     def _restore_streams(self) -> None:
         """Replace streams that the cell has closed or broken: the kernel flushes them to reply."""
@@ -320,6 +333,8 @@ def _print_page(_: Any, text: Any, start: int = 0, screen_lines: int = 0) -> Non
 def _change_magics(shell: Any) -> None:
     _let_profiler_compile(shell)
     shell.register_magic_function(_refuse, "line", "mcjax")
+    for name, instead in _OF_THE_KERNEL.items():
+        shell.register_magic_function(functools.partial(_refer, name, instead), "line", name)
 
 
 def _refuse(line: str) -> None:
@@ -328,6 +343,20 @@ def _refuse(line: str) -> None:
         f"%mcjax {line}: this cell runs on the processes, and %mcjax in the notebook kernel. Give "
         "it a cell of its own, without %%mcjax; with %mcjax auto on, begin that cell with %%here"
     )
+
+
+# What has to do with errors as the notebook shows them, and what does it there.
+_OF_THE_KERNEL = {
+    "tb": "To see the last output again: %mcjax last",
+    "xmode": "To see all frames of JAX: jax.config.update('jax_traceback_filtering', 'off')",
+    "pdb": f"To look around after an error: {TO_LOOK}",
+}
+
+
+def _refer(name: str, instead: str, line: str) -> None:
+    """Say of a magic that it does nothing on a process; notebooks begin with such lines."""
+    magic = f"%{name} {line}".strip()
+    print(f"{magic}: in a cell on the processes, this does nothing. {instead}", file=sys.stderr)
 
 
 def _let_profiler_compile(shell: Any) -> None:
@@ -350,4 +379,5 @@ def _let_profiler_compile(shell: Any) -> None:
 
 def refuse_input(*_: object, **__: object) -> str:
     """Raise an error in place of `input` and `getpass` in a process."""
-    raise RuntimeError(NO_INPUT)
+    names = {name for one in stack_of(sys._getframe(1)) for name in module_of(one).split(".")}
+    raise RuntimeError(NO_DEBUGGER if names & _DEBUGGERS else NO_INPUT)

@@ -194,6 +194,11 @@ def begin(cell: int) -> None:
         signal.signal(signal.SIGINT, _interrupt)
 
 
+def was_raised() -> bool:
+    """Return whether KeyboardInterrupt was raised in the current or last cell by an interrupt."""
+    return _raised > 0
+
+
 @contextmanager
 def armed() -> Iterator[None]:
     """Let signals end the code inside; before and after it, SIGINT is ignored.

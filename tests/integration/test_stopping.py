@@ -161,6 +161,19 @@ def test_a_cell_that_ends_as_it_is_interrupted(prepared: mcnb.Cluster, after: fl
     assert prepared.run("float(jnp.sum(x))").text() == "[all 4] 496.0\n"
 
 
+def test_who_ends_a_cell_by_itself_is_not_told_to_have_been_interrupted(
+    prepared: mcnb.Cluster,
+) -> None:
+    for number in range(20):
+        timer = threading.Timer(0.09 + number % 10 * 0.003, prepared.interrupt)
+        timer.start()
+        result = prepared.run("import time\ntime.sleep(0.1)\n'finished'")
+        timer.join()
+        stopped = {k for k, text in result.value.items() if text is None}
+        assert {*result.stopped} == stopped, (result.value, result.aftermath)
+        assert result.interrupted == bool(stopped)
+
+
 @pytest.mark.promise("what still runs is named")
 def test_an_interrupt_that_comes_late_hides_nothing(prepared: mcnb.Cluster) -> None:
     """The cell is over in a process, which already reports what the cell left running."""

@@ -261,21 +261,22 @@ def test_an_abort_is_repeated_until_its_time_is_over(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("answer", "line"),
+    ("answer", "told"),
     [
-        (Reply(error=ProcessError("KeyboardInterrupt", "", 7, "")), 7),
-        (Reply(error=ProcessError("KeyboardInterrupt", "", None, "")), 1),
-        (Reply(error=ProcessError("ValueError", "", 7, "")), 1),  # of a clause that cleans up
-        (Reply(), 1),
-        (True, 1),
+        (Reply(error=ProcessError("KeyboardInterrupt", "", 7, ""), interrupted=True), {0: 7}),
+        (Reply(error=ProcessError("KeyboardInterrupt", "", None, ""), interrupted=True), {0: 1}),
+        (Reply(error=ProcessError("ValueError", "", 7, "")), {0: 1}),  # a clause that cleans up
+        (Reply(interrupted=True), {0: 1}),  # it has caught the interrupt
+        (Reply(), {}),  # it ended by itself, before the interrupt came
+        (True, {0: 1}),
     ],
 )
 def test_the_line_of_an_interrupt_is_newer_than_a_report(
-    answer: object, line: int, monkeypatch: pytest.MonkeyPatch
+    answer: object, told: dict[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine(1, replies_s=0.2)
     machine.answers[0] = answer
-    assert stopped(machine, monkeypatch).stopped == {0: line}
+    assert stopped(machine, monkeypatch).stopped == told
 
 
 def test_a_process_that_ends_meanwhile_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,8 @@ ENDED = (
 FAILED = Detail(ended="failed with OSError: disk full (test_it.py:2)")
 
 
+# A library's loop may have led there, for example over the leaves of a PyTree.
+PERHAPS = LOOP.replace("ran a", "may have run a").replace(". Run the", ". If so, run the")
 LOOPS = LOOP.replace(
     "the loop `for batch in batches:` ran",
     "one of the loops `for epoch in range(2):`, `for batch in batches:` ran",
@@ -102,7 +104,7 @@ CAME_BEFORE = (
         ("missing", [AGAIN, NO_MORE], {0: IN_LOOPS}, LOOPS),
         ("missing", [at(), FINISHED], {0: IN_LOOP}, ""),
         ("missing", [replace(AGAIN, visits=1), NO_MORE], {0: IN_LOOP}, ""),
-        ("missing", [AGAIN, NO_MORE], {0: replace(IN_LOOP, direct=False)}, ""),
+        ("missing", [AGAIN, NO_MORE], {0: replace(IN_LOOP, direct=False)}, PERHAPS),
         ("missing", [AGAIN, NO_MORE], {0: replace(IN_LOOP, skip="if stale: continue")}, SKIPPED),
         (
             "missing",
@@ -242,7 +244,12 @@ CAME_BEFORE = (
             {0: replace(IN_LOOP, skip="if stale: break", skip_ends=True)},
             SKIPPED.replace("continue` may skip this line", "break` may end the loop"),
         ),
-        ("missing", [AGAIN, AGAIN, NO_MORE], {0: IN_LOOP, 1: replace(IN_LOOP, direct=False)}, ""),
+        (
+            "missing",
+            [AGAIN, AGAIN, NO_MORE],
+            {0: IN_LOOP, 1: replace(IN_LOOP, direct=False)},
+            PERHAPS,
+        ),
         # One of the others was in the loop inside the condition.
         (
             "missing",

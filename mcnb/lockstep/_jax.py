@@ -807,13 +807,13 @@ def shut_down(keep_client: bool = False) -> None:
         keep_client: Whether computations still run: destroying their client would wait for them.
     """
     import jax
-    from jax._src import dispatch, xla_bridge
+    from jax._src import dispatch, distributed, xla_bridge
     from jax.extend import backend
 
     if keep_client:
         _left_behind.append(dict(xla_bridge._backends))
     dispatch.runtime_tokens.clear()
-    jax.distributed.shutdown()
+    distributed.shutdown()  # the public one changes nothing in a cell
     backend.clear_backends()
     for compiled in [one for one in gc.get_objects() if type(one) is jax.stages.Compiled]:
         compiled._call = None  # C++ would run it on devices that are gone

@@ -173,8 +173,7 @@ RULES = (
         "RuntimeError",
         r"^jax\.distributed\.initialize\(\) must be called before any JAX ",
         "a program calls it first, before it asks for devices or makes an array. In a notebook, "
-        "the processes of mcnb have joined already; after jax.distributed.shutdown() in a cell, "
-        "%mcjax heal connects them again",
+        "the processes of mcnb have joined already",
     ),
     _rule(
         "RuntimeError AssertionError",

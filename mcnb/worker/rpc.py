@@ -87,7 +87,31 @@ def _to_host(expression: str, leaf: Any) -> Any:
             "Pull one shard, for example x.addressable_shards[0].data, or first gather the array "
             "in a cell: jax.experimental.multihost_utils.process_allgather(x, tiled=True)"
         )
-    return np.asarray(leaf)
+    array = np.asarray(leaf)
+    # No buffer can have a type of ml_dtypes, such as bfloat16.
+    return _Bytes(array) if array.dtype.isbuiltin == 2 else array
+
+
+class _Bytes:
+    """An array that crosses as bytes, and arrives as an array.
+
+    Args:
+        array: An array of a type that NumPy knows by ml_dtypes, and only by its name.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        array = self._array
+        return _from_bytes, (array.tobytes(), array.dtype.name, array.shape)
+
+
+def _from_bytes(data: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
+    import ml_dtypes  # noqa: F401  (by it NumPy knows the type's name)
+    import numpy as np
+
+    return np.frombuffer(data, np.dtype(dtype)).reshape(shape).copy()
 
 
 def debug(shell: WorkerShell, number: int, line: str) -> DebuggerAnswer | None:

@@ -410,21 +410,20 @@ def test_joining_again_changes_nothing(cluster: mcnb.Cluster) -> None:
     assert cluster.run("jax.device_count()").ok
 
 
-def test_a_way_back_after_a_shutdown(cluster: mcnb.Cluster) -> None:
+def test_a_shutdown_changes_nothing(cluster: mcnb.Cluster) -> None:
+    """Programs end with it; later cells need the other processes."""
     cluster.run(SETUP).raise_for_errors()
-    cluster.run("import jax\njax.distributed.shutdown()").raise_for_errors()
-    assert cluster.run("int(jnp.sum(jax.device_put(x, NamedSharding(auto, P()))))").ok
-    errors = cluster.run("jax.distributed.initialize()").errors
-    assert [error.traceback.splitlines()[-1] for error in errors.values()] == [
-        "Hint: a program calls it first, before it asks for devices or makes an array. In a "
-        "notebook, the processes of mcnb have joined already; after jax.distributed.shutdown() in "
-        "a cell, %mcjax heal connects them again"
-    ] * 4
-    cluster.heal()
-    assert cluster.run("jax.distributed.initialize()").text() == (
-        "[all 4] jax.distributed.initialize: the 4 processes of this cluster have joined already, "
-        "so the call changes nothing\n"
+    assert cluster.run("import jax\njax.distributed.shutdown()").text() == (
+        "[all 4] jax.distributed.shutdown: the processes stay joined until the cluster ends, so "
+        "the call changes nothing. To end it: %mcjax stop\n"
     )
+    gathers = (
+        "from jax.experimental import multihost_utils as mu\nmu.process_allgather(np.ones(3)).sum()"
+    )
+    assert cluster.run(f"import numpy as np\n{gathers}").ok  # by a new connection
+    assert cluster.run("jax.distributed.initialize()").ok
+    cluster.heal()  # for which mcnb leaves and joins again
+    assert cluster.run(gathers).ok
 
 
 def test_each_process_prints_its_own_blocks(cluster: mcnb.Cluster) -> None:

@@ -185,6 +185,11 @@ def test_pull_and_push(cluster: mcnb.Cluster) -> None:
         assert isinstance(pulled[k]["x"], np.ndarray)
         np.testing.assert_array_equal(pulled[k]["x"], np.arange(3) + k)
         np.testing.assert_array_equal(pulled[k]["a"], np.arange(4))
+    # Types that NumPy knows by ml_dtypes, alone and inside of something.
+    pulled = cluster.pull("jnp.arange(4, dtype=jnp.bfloat16).reshape(2, 2)")
+    assert (str(pulled[1].dtype), pulled[1].astype(int).tolist()) == ("bfloat16", [[0, 1], [2, 3]])
+    pulled = cluster.pull("{'w': [jnp.ones(2, jnp.float8_e4m3fn), k]}")
+    assert (str(pulled[3]["w"][0].dtype), pulled[3]["w"][1]) == ("float8_e4m3fn", 3)
     with pytest.raises(mcnb.CellError) as one_of_two:
         cluster.push({"n": 4, "reader": (line for line in "ab")})
     assert re.fullmatch(

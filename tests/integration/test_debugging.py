@@ -165,6 +165,7 @@ def test_without_anybody_who_types(empty_notebook: Notebook) -> None:
         "it, for example: %mcjax debug where"
     )
     assert empty_notebook.run("%mcjax debug -p 1 p a").stdout == "0\n"
+    assert empty_notebook.run("%mcjax debug p a -p 1").stdout == "0\n"
     up = re.sub(r"In\[\d+\]", "In[.]", empty_notebook.run("%mcjax debug up").stdout)
     assert up == "> <In[.]>(4)<module>()\n-> f(0)\n"
     within = empty_notebook.run("%%mcjax\n%debug\npass").stderr
@@ -292,6 +293,14 @@ def test_a_verdict_reaches_the_debugger(failing: mcnb.Cluster) -> None:
     )
     assert typist.seen[4] == (1, "1\n")
     assert failing.run("print(float(total(x)))").ok
+
+
+def test_breakpoints_are_removed_without_a_question(failing: mcnb.Cluster) -> None:
+    typist = Typist("b 4", "cl", "c")
+    source = "breakpoint() if k == 2 else None\nfor i in range(2):\n    y = i\nz = y"
+    result = failing.run(source, label="7", debugger=typist)
+    assert result.ok, result.text()
+    assert typist.seen[2][1] == "All breakpoints are removed\n"
 
 
 def test_a_process_that_is_killed_in_the_debugger(failing: mcnb.Cluster) -> None:

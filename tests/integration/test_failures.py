@@ -177,6 +177,23 @@ def test_input_is_refused_in_a_sentence(cluster: mcnb.Cluster) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pdb\ntry: 1 / 0\nexcept ZeroDivisionError as e: pdb.post_mortem(e.__traceback__)",
+        "import jax\njax.jit(lambda x: (jax.debug.breakpoint(), x + 1)[1])(1).block_until_ready()",
+    ],
+    ids=["pdb", "jax"],
+)
+def test_other_debuggers_are_refused_in_a_sentence(cluster: mcnb.Cluster, source: str) -> None:
+    error = cluster.run(source).error()
+    assert error is not None
+    assert (
+        "this debugger can't read commands in a %%mcjax cell. To stop at a line: breakpoint(), or "
+        "mcnb.breakpoint(2) on process 2 only. To look around after an error: %mcjax debug"
+    ) in str(error)
+
+
 def test_exit_ends_no_process(cluster: mcnb.Cluster) -> None:
     assert str(cluster.run("exit()").error()) == (
         "all 4 processes raised SystemExit: exit has no effect in a %%mcjax cell. To end all "

@@ -570,6 +570,32 @@ def test_ipythons_debug_leads_to_the_processes(
     assert given == ["an error of the notebook kernel"]
 
 
+def test_ipythons_debug_leads_there_after_a_refused_command(
+    magics: McjaxMagics, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "somebody_looks", lambda shell: False)
+    monkeypatch.setattr(sys, "last_value", OptionError("no command sttaus"), raising=False)
+    given: list[Any] = []
+    magics.debugger(given.append, "no cell has failed")
+    error = ProcessError("ValueError", "", 1, "")
+    monkeypatch.setattr(cluster, "last", Result({0: Reply(error=error)}, 2), raising=False)
+    with pytest.raises(OptionError):
+        magics.debugger(given.append, "a cell has")
+    assert given == ["no cell has failed"]
+
+
+@pytest.mark.parametrize("line", ["--help", "help", "start --help", "compare -h", "debug --help"])
+def test_each_command_shows_the_help(
+    magics: McjaxMagics, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    shown: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        magics.shell, "run_line_magic", lambda *words: shown.append(words), raising=False
+    )
+    assert magics.mcjax(line) is None
+    assert shown == [("pinfo", "%mcjax")]
+
+
 def sentence(call: Callable[..., object], *words: str) -> str:
     with pytest.raises(OptionError) as caught:
         call(*words)

@@ -76,7 +76,7 @@ class Conversation:
                 text, k = self._change(words[1], halts, k)
             else:
                 break
-        if len(words) == 1 and words[0] in _QUIT:
+        if len(words) == 1 and words[0].removesuffix("()") in _QUIT:
             self._at = None
             self._stop()
         elif len(words) == 2 and words[0] in _CONTINUE and words[1] == "all":

@@ -265,7 +265,7 @@ def test_a_process_that_waits_for_stopped_ones(failing: mcnb.Cluster) -> None:
 
 
 def test_a_stop_in_the_debugger_ends_the_cell(failing: mcnb.Cluster) -> None:
-    for line in ("quit", KeyboardInterrupt, EOFError):
+    for line in ("quit", "quit()", KeyboardInterrupt, EOFError):
 
         def ask(process: int, text: str, line: Any = line) -> str:
             if isinstance(line, str):

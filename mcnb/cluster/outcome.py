@@ -163,8 +163,8 @@ def leftovers(unfinished: Mapping[int, Unfinished], count: int) -> list[str]:
         ...     print(sentence)
         process 0 still runs a thread of the cell (line 3). To end it: %mcjax restart (variables \
 are lost)
-        process 1 is still running native code; mcnb can't tell which code. To end it: %mcjax \
-restart (variables are lost)
+        process 1 is still running native code, such as a compilation, of this cell or of an \
+earlier one; cells can run meanwhile. To end it: %mcjax restart (variables are lost)
     """
     said = _computing_on(unfinished, count)
     for lines, ks in grouped({k: u.threads for k, u in unfinished.items() if u.threads}):
@@ -176,7 +176,8 @@ restart (variables are lost)
     if native:
         are = "is" if len(native) == 1 else "are"
         still = f"{name_processes(native, count)} {are} still running native code"
-        said.append(_TO_END.format(f"{still}; mcnb can't tell which code", "it"))
+        what = "such as a compilation, of this cell or of an earlier one; cells can run meanwhile"
+        said.append(_TO_END.format(f"{still}, {what}", "it"))
     for names, ks in grouped({k: u.children for k, u in unfinished.items() if u.children}):
         has = "has" if len(ks) == 1 else "have"
         what, it = ("process", "it") if len(names) == 1 else ("processes", "them")

@@ -83,8 +83,20 @@ PACKAGES = {
     ),
     "rich": "JAX draws with the package rich, which is not installed: pip install rich",
 }
+# Modules of the standard library whose names are hardly used for anything else.
+_MODULES = (
+    *("asyncio", "collections", "contextlib", "dataclasses", "functools", "itertools", "json"),
+    *("logging", "math", "os", "pathlib", "re", "subprocess", "sys", "tempfile", "threading"),
+    *("time", "traceback", "warnings"),
+)
 # Names that pages about JAX use without an import in each block, and their usual imports.
 IMPORTS = {
+    **{name: f"import {name}" for name in _MODULES},
+    "Path": "from pathlib import Path",
+    "dataclass": "from dataclasses import dataclass",
+    "partial": "from functools import partial",
+    "pd": "import pandas as pd",
+    "plt": "import matplotlib.pyplot as plt",
     "jax": "import jax",
     "jnp": "import jax.numpy as jnp",
     "np": "import numpy as np",
@@ -98,7 +110,6 @@ IMPORTS = {
     "shard_map": "from jax import shard_map",
     "mesh_utils": "from jax.experimental import mesh_utils",
     "multihost_utils": "from jax.experimental import multihost_utils",
-    "partial": "from functools import partial",
     "create_device_mesh": "from jax.experimental.mesh_utils import create_device_mesh",
     "create_hybrid_device_mesh": (
         "from jax.experimental.mesh_utils import create_hybrid_device_mesh"

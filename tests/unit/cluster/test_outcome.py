@@ -180,7 +180,8 @@ KEPT, RENEWED = "All variables are kept", f"are being restarted: their variables
             "restart (variables are lost). "
             "Process 1 still runs 2 threads of the cell (line 3). To end them: %mcjax restart "
             "(variables are lost). "
-            "Process 2 is still running native code; mcnb can't tell which code. To end it: "
+            "Process 2 is still running native code, such as a compilation, of this cell or of an "
+            "earlier one; cells can run meanwhile. To end it: "
             "%mcjax restart (variables are lost). Process 3 still has the child processes sh, "
             "sleep. To end them: %mcjax restart (variables are lost)",
         ),
@@ -312,8 +313,9 @@ def test_processes_that_mcnb_did_not_start_are_not_said_to_be_restarted() -> Non
                 },
             ),
             f"{KEPT}. Processes 0,1 still run 2 threads of the cell (lines 3, 5). To end them: "
-            "%mcjax restart (variables are lost). Processes 2,3 are still running native code; "
-            "mcnb can't tell which code. To end it: %mcjax restart (variables are lost). "
+            "%mcjax restart (variables are lost). Processes 2,3 are still running native code, "
+            "such as a compilation, of this cell or of an earlier one; cells can run meanwhile. To "
+            "end it: %mcjax restart (variables are lost). "
             "Processes 0,1 still have the child processes sh, cat. To end them: %mcjax restart "
             "(variables are lost)",
         ),

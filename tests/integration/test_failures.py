@@ -186,12 +186,12 @@ def test_input_is_refused_in_a_sentence(cluster: mcnb.Cluster) -> None:
     ids=["pdb", "jax"],
 )
 def test_other_debuggers_are_refused_in_a_sentence(cluster: mcnb.Cluster, source: str) -> None:
-    error = cluster.run(source).error()
-    assert error is not None
+    result = cluster.run(source)
+    assert result.errors
     assert (
         "this debugger can't read commands in a %%mcjax cell. To stop at a line: breakpoint(), or "
         "mcnb.breakpoint(2) on process 2 only. To look around after an error: %mcjax debug"
-    ) in str(error)
+    ) in result.text()
 
 
 def test_exit_ends_no_process(cluster: mcnb.Cluster) -> None:

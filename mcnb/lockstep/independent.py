@@ -17,7 +17,7 @@ from mcnb._text import grouped, name_processes, plural
 from mcnb.lockstep.model import LaunchRecord
 
 _SAME_LAUNCHES = "All processes must launch the same computations, on arrays of the same shapes"
-_SAME_PROGRAM = (
+SAME_PROGRAM = (
     "What a program is made of must be equal on all processes: static arguments, constants, "
     "closed-over values, options such as out_shardings, and the conditions of Python branches"
 )
@@ -122,7 +122,7 @@ def different_programs(tallies: Mapping[int, Iterable[Tally]], count: int) -> st
         return ""
     where, texts, odd = found[0]
     groups = [(texts[program], name_processes(ks, count)) for program, ks in grouped(odd)]
-    text, mend = groups[0][0], _SAME_PROGRAM
+    text, mend = groups[0][0], SAME_PROGRAM
     if len({said for said, _ in groups}) > 1:
         each = [f"{name} launched {said}" for said, name in groups]
         what, mend = f"at {where}, {', '.join(each[:-1])}, and {each[-1]}", _SAME_LAUNCHES

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from mcnb._text import a_or_an, grouped, label, name_processes, ordinal, plural
 from mcnb.lockstep.caught import CAUGHT
 from mcnb.lockstep.differences import (
+    COMPILED,
     NO_DIFFERENCE,
     Difference,
     detail_of,
@@ -27,6 +28,7 @@ from mcnb.lockstep.hints import (
     origin_of_rounds,
     with_cause,
 )
+from mcnb.lockstep.independent import SAME_PROGRAM
 from mcnb.lockstep.model import (
     Caught,
     Detail,
@@ -259,10 +261,11 @@ def without_communication(verdict: Verdict, records: Iterable[LaunchRecord], cou
             elif other.shardings != own.shardings:
                 how = f", sharded as {' '.join(other.shardings)}"
                 how += f" instead of {' '.join(own.shardings)}"
-            return (
+            said = (
                 f"{name_processes(ks, count)} also launched {other.name} at line {state.line}"
                 f"{how}, but without communication, so it does not match"
             )
+            return said if how else f"{said}. {SAME_PROGRAM}"
     return ""
 
 
@@ -349,13 +352,15 @@ reaching it'
         led = _depends(origin)
     happened = _HAPPENED.get(verdict.happened, "")
     parted = _parted(verdict, count)
-    parts = (
+    parts = [
         ("What happened: ", happened),
         ("What differs: ", differs),
         ("Likely cause: ", led),
         ("What came before: ", parted),
         ("Hint: ", hint),
-    )
+    ]
+    if led and differs.startswith(COMPILED):  # a line of Python says more than the compiler's
+        parts[1:3] = parts[2:0:-1]
     rest = [heading + text for heading, text in (*parts, ("", consequence)) if text]
     sentence = ". ".join([f"{kind}: {'; '.join(said)}", *rest])
     width = max(len(label(ks, count)) for ks, _ in groups)

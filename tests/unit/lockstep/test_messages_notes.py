@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from mcnb.lockstep.independent import SAME_PROGRAM
 from mcnb.lockstep.messages import (
     caught_before,
     in_two_orders,
@@ -158,7 +159,7 @@ def test_how_a_launch_without_communication_differs(other: Launch, how: str) -> 
     states = {0: ProcessState("finished"), 1: ProcessState("waits", F, 3)}
     assert without_communication(Verdict("missing", states), [made(2, 3, other)], 4) == (
         f"process 2 also launched jit(f) at line 3{how}, but without communication, so it does "
-        "not match"
+        f"not match{'' if how else f'. {SAME_PROGRAM}'}"
     )
 
 

@@ -337,6 +337,11 @@ CASES = {
         "import it first: from jax.sharding import Mesh; or run the cell that does",
         "from jax.sharding import Mesh",
     ),
+    "modules that are not imported": (
+        "warnings.warn(json.dumps(3))",
+        "import them first: import json; import warnings; or run the cell that does",
+        "import json, warnings\njson.dumps(3)",
+    ),
     "names that are not imported": (
         "del Mesh, NamedSharding, P\n"
         "NamedSharding(Mesh(np.array(jax.devices()), 'd'), P('d'))\n"

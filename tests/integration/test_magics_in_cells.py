@@ -100,3 +100,24 @@ def test_a_function_of_a_timed_cell(cluster: mcnb.Cluster) -> None:
     cluster.run("%%time\ndef later(v):\n    return jnp.sum(v)").raise_for_errors()
     error = str(cluster.run("if k: later(x)").error())
     assert "processes 1-3 are waiting in sum, line 1" in error
+
+
+@pytest.mark.parametrize(
+    ("magic", "instead"),
+    [
+        ("%tb", "To see the last output again: %mcjax last"),
+        (
+            "%xmode Minimal",
+            "To see all frames of JAX: jax.config.update('jax_traceback_filtering', 'off')",
+        ),
+        ("%pdb on", "To look around after an error: %mcjax debug"),
+    ],
+)
+def test_magics_that_do_nothing_say_so(cluster: mcnb.Cluster, magic: str, instead: str) -> None:
+    """A notebook may begin with them, so its cell goes on."""
+    result = cluster.run(f"{magic}\nprint('after')")
+    assert result.ok
+    assert result.stderr == dict.fromkeys(
+        range(4), f"{magic}: in a cell on the processes, this does nothing. {instead}\n"
+    )
+    assert result.stdout == dict.fromkeys(range(4), "after\n")

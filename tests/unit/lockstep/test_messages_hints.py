@@ -373,16 +373,22 @@ def test_hints(
         ("while reset(items):", False),
     ],
 )
-@pytest.mark.parametrize("aspect", ["shape", "dtype", "sharding"])
+@pytest.mark.parametrize("aspect", ["shape", "dtype", "sharding", "local shape"])
 def test_a_loop_may_have_another_order(loop: str, unsorted: bool, aspect: str) -> None:
     launches = [
-        replace(SUM, program=str(k), arguments=(argument,), shardings=(spec,))
+        replace(
+            SUM,
+            name="process_allgather" if aspect == "local shape" else SUM.name,
+            program=str(k),
+            arguments=(argument,),
+            shardings=(spec,),
+        )
         for k, (argument, spec) in enumerate(
             {
                 "shape": [("f32[4]", ""), ("f32[8]", "")],
                 "dtype": [("f32[4]", ""), ("i32[4]", "")],
                 "sharding": [("f32[4]", "P('x',)"), ("f32[4]", "P()")],
-            }[aspect]
+            }[aspect.removeprefix("local ")]
         )
     ]
     details = dict.fromkeys(range(2), Detail("f(v)", loops=(loop,), loops_at=("line 1",)))
@@ -395,7 +401,11 @@ def test_a_loop_may_have_another_order(loop: str, unsorted: bool, aspect: str) -
     )
     assert hint.startswith(begins) == unsorted
     assert hint.removeprefix(begins).startswith(
-        ("all processes must pass the same", "all processes must use the same sharding")
+        (
+            "all processes must pass the same",
+            "all processes must use the same sharding",
+            "process_allgather takes an array of the same shape from every process",
+        )
     )
 
 

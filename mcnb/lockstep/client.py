@@ -225,8 +225,7 @@ class Client:
         Args:
             launch: The launch.
             place: The place of the launch.
-            caller: The frame from which native code makes the launch; the launch is over when that
-                frame continues.
+            caller: The frame from which native code makes the launch, until that frame continues.
 
         Returns:
             The launch; None if it is made without waiting.
@@ -306,7 +305,7 @@ class Client:
             self._sampled.add(launch)
             self._reroute(False)
         by = (id(caller), caller.f_code, caller.f_lasti) if caller else (0, None, 0)
-        passage = slot.passage = Passage(launch.name, thread, slot.turn, interrupt, *by)
+        passage = slot.passage = Passage(launch, thread, slot.turn, interrupt, *by)
         self._take_turn(passage, slot)
         self._record(launch, place, announced, time.monotonic())
         if caller is not None:
@@ -387,7 +386,8 @@ class Client:
                 self._hear_or_sleep(slot)
             goes = slot.answer[0] in ("go", "went") and thread not in self._going
             if goes and slot.make is not None and not slot.begun:
-                passage = slot.passage or Passage(launch.name, thread, slot.turn, None, 0, None, 0)
+                own = slot.launch or launch
+                passage = slot.passage or Passage(own, thread, slot.turn, None, 0, None, 0)
                 if not self._turns.is_at(passage):
                     self._take_turn(passage, slot)
                 slot.outcome = self._made(passage, slot.make)

@@ -20,8 +20,9 @@ from mcnb.lockstep.wire import Message
 
 # The interval between checks whether native code has made the launch before another thread's.
 OVER_S = 0.0005
-# How long native code may seem to make a launch before another call of the function goes ahead.
-HELD_BACK_S = 0.1
+# How long native code may seem to make a launch before another call of the function goes ahead: one
+# of the same program, whose order does not matter, and one of another.
+HELD_BACK_S, ANOTHER_S = 0.1, 5.0
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class Passage:
     """A launch that has gone ahead and that a thread is making.
 
     Attributes:
-        name: The name of the launch.
+        launch: The launch.
         thread: The thread that makes the launch.
         turn: The launch's position in the order of the process's launches.
         interrupt: An interrupt that arrived while the thread waited.
@@ -41,7 +42,7 @@ class Passage:
         taken: When it took its turn, on the monotonic clock.
     """
 
-    name: str
+    launch: Launch
     thread: int
     turn: int
     interrupt: BaseException | None
@@ -73,8 +74,10 @@ class Passage:
         In a loop, the thread's next call comes from the same instruction. JAX holds it back in
         native code while the first call of another thread compiles and launches the function.
         """
-        both = bool(self.caller) and not other.caller and self.name == other.name
-        return both and time.monotonic() - self.taken > HELD_BACK_S
+        if not self.caller or other.caller or self.launch.name != other.launch.name:
+            return False
+        same = self.launch.program == other.launch.program
+        return time.monotonic() - self.taken > (HELD_BACK_S if same else ANOTHER_S)
 
 
 @dataclass(slots=True)

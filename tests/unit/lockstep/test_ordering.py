@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import types
 from dataclasses import replace
 from types import FrameType
@@ -14,7 +15,7 @@ from mcnb.lockstep import ordering
 from mcnb.lockstep.ordering import Ordering, Passage, is_called_by
 from mcnb.lockstep.threads import current_frames
 from tests.conftest import wait_until
-from tests.support.clients import HANG_S
+from tests.support.clients import HANG_S, F, G
 
 
 def module(name: str) -> types.ModuleType:
@@ -26,7 +27,7 @@ def module(name: str) -> types.ModuleType:
 
 def passage_of(frame: FrameType) -> Passage:
     code = frame.f_code
-    return Passage("f", 0, 0, None, id(frame), code, frame.f_lasti)
+    return Passage(F, 0, 0, None, id(frame), code, frame.f_lasti)
 
 
 def test_a_launch_is_about_to_be_made_while_mcnb_is_called() -> None:
@@ -98,15 +99,15 @@ def test_a_first_call_does_not_wait_for_the_next_one_of_a_loop(
     assert frame is not None
     turns, ended = Ordering(), threading.Event()
     code = frame.f_code
-    native = Passage("jit(f)", ident, 0, None, id(frame), code, frame.f_lasti)
+    native = Passage(F, ident, 0, None, id(frame), code, frame.f_lasti)
     turns.take(native)
     assert not native.over()
-    turns.take(Passage("jit(f)", 1, 1, None, 0, None, 0))
+    turns.take(Passage(F, 1, 1, None, 0, None, 0))
     # The launch of another function waits until it is certain that the first one was made.
     turns.end(replace(native, done=True))
     turns._current = native
     other = threading.Thread(
-        target=lambda: (turns.take(Passage("g", 2, 2, None, 0, None, 0)), ended.set())
+        target=lambda: (turns.take(Passage(G, 2, 2, None, 0, None, 0)), ended.set())
     )
     other.start()
     assert not ended.wait(0.2)
@@ -114,3 +115,19 @@ def test_a_first_call_does_not_wait_for_the_next_one_of_a_loop(
     assert ended.wait(HANG_S)
     thread.join(HANG_S)
     other.join(HANG_S)
+
+
+def test_how_long_a_first_call_waits() -> None:
+    frame = at_rest()
+    native = replace(passage_of(frame), taken=time.monotonic())
+    first = Passage(F, 1, 1, None, 0, None, 0)
+    other = replace(first, launch=replace(F, program="of another shape"))
+    assert not native.held_back_by(first)
+    waits = replace(native, taken=native.taken - 2 * ordering.HELD_BACK_S)
+    assert waits.held_back_by(first)
+    assert not waits.held_back_by(other)
+    long = replace(native, taken=native.taken - 2 * ordering.ANOTHER_S)
+    assert long.held_back_by(other)
+    assert not long.held_back_by(replace(first, launch=G))
+    assert not long.held_back_by(replace(first, caller=1))
+    assert not replace(long, caller=0).held_back_by(first)

@@ -16,8 +16,7 @@ from mcnb.lockstep.caught import CaughtExceptions
 from mcnb.lockstep.client import Client
 from mcnb.lockstep.messages import explain
 from mcnb.lockstep.model import Caught, Detail, Kind, Launch, ProcessState, Verdict
-from mcnb.lockstep.server import Server
-from tests.support.clients import F, G, Learner, learners_of
+from tests.support.clients import F, G, Learner
 
 watched = pytest.mark.skipif(sys.version_info < (3, 12), reason="needs sys.monitoring")
 
@@ -269,16 +268,6 @@ def test_a_verdict_tells_what_was_caught(
     assert [part for part in said.split(". ") if part.startswith(CAUGHT)] == (
         [expected] if expected else []
     )
-
-
-@pytest.fixture
-def clients(server: Server) -> Iterator[list[Client]]:
-    """Return clients that don't interrupt the tests after a verdict, as they do a program."""
-    address = server.address
-    both = [Client(address, k, learners_of(k), interrupt=lambda *_: None) for k in range(2)]
-    yield both
-    for client in both:
-        client.close()
 
 
 def _caught(client: Client, text: str) -> None:

@@ -13,8 +13,6 @@ from mcnb._text import name_processes, plural
 from mcnb.lockstep.model import Collective, Detail, Launch, Verdict
 
 _LONGEST_LINE = 100
-# What begins with it ends in lines of the compiler.
-COMPILED = "the compiled program"
 # What a barrier is called in messages as the argument that differs.
 _NAME = "name"
 # The longest list of arguments that is shown whole, and the most arguments that are named.
@@ -117,14 +115,14 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
             )
     details = [detail for ks, _ in waiting if (detail := detail_of(verdict, ks)) is not None]
     if len(details) < len(waiting):  # a process was too busy to send its details
-        return Difference(COMPILED, "program")
+        return Difference("the compiled program", "program")
     static = [detail.static for detail in details if detail.static is not None]
     if len(static) == len(details):
         for name in sorted({n for known in static for n in known}):
             if say := told(known.get(name, "none") for known in static):
                 return Difference(f"the static argument {name}: {say}", "static")
     if not all(detail.program for detail in details):
-        return Difference(COMPILED, "program")
+        return Difference("the compiled program", "program")
     for lines in itertools.zip_longest(*(detail.program for detail in details)):
         if told("nothing" if line is None else line for line in lines):
             texts = [line or "" for line in lines]
@@ -133,8 +131,8 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
                 return Difference(f"{what}: {told(values)}", "program")
             shown = excerpts(texts)
             say = told(f"`{line}`" if line else "nothing" for line in shown)
-            return Difference(f"{COMPILED}; first different line: {say}", "program")
-    return Difference(COMPILED, "program")
+            return Difference(f"the compiled program; first different line: {say}", "program")
+    return Difference("the compiled program", "program")
 
 
 def argument_names(

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from mcnb._text import a_or_an, grouped, label, name_processes, ordinal, plural
 from mcnb.lockstep.caught import CAUGHT
 from mcnb.lockstep.differences import (
-    COMPILED,
     NO_DIFFERENCE,
     Difference,
     detail_of,
@@ -352,15 +351,13 @@ reaching it'
         led = _depends(origin)
     happened = _HAPPENED.get(verdict.happened, "")
     parted = _parted(verdict, count)
-    parts = [
+    parts = (
         ("What happened: ", happened),
         ("What differs: ", differs),
         ("Likely cause: ", led),
         ("What came before: ", parted),
         ("Hint: ", hint),
-    ]
-    if led and differs.startswith(COMPILED):  # a line of Python says more than the compiler's
-        parts[1:3] = parts[2:0:-1]
+    )
     rest = [heading + text for heading, text in (*parts, ("", consequence)) if text]
     sentence = ". ".join([f"{kind}: {'; '.join(said)}", *rest])
     width = max(len(label(ks, count)) for ks, _ in groups)

@@ -235,9 +235,8 @@ def test_the_function_is_the_likely_cause_of_other_programs() -> None:
     states = {k: ProcessState("waits", replace(MATRIX, program=str(k)), 4) for k in range(2)}
     said = explain(Verdict("mismatch", states, details=details), 2).sentence
     assert (
-        ". Likely cause: `step` depends on a condition that differs between processes: `if k == "
-        "1:` (line 2). What differs: the compiled program; first different line: `a` on process 0; "
-        "`b` on process 1. Hint: what the function uses "
+        "`a` on process 0; `b` on process 1. Likely cause: `step` depends on a condition that "
+        "differs between processes: `if k == 1:` (line 2). Hint: what the function uses "
     ) in said
     assert Detail.from_data(asdict(details[1])) == details[1]
 

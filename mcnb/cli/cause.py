@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mcnb._text import name_processes
 from mcnb.lockstep.caught import CAUGHT
 from mcnb.lockstep.messages import caught_before, exit_text, explain, left_waiting
-from mcnb.lockstep.model import ExitSource, ProcessExit, Verdict
+from mcnb.lockstep.model import ExitSource, LastLaunch, ProcessExit, Verdict
 from mcnb.lockstep.runner import EXIT_INTERRUPTED, Ending
 
 # JAX's numbers of devices, in which equal errors of several processes may differ.
@@ -36,12 +36,14 @@ class Ended:
         status: The exit code, or minus the signal that killed the process.
         ending: The process's own report; None if it sent none.
         ended_by_us: Whether mcnb ended it because another process had failed.
+        last: Its last launch with other processes, if there was one.
     """
 
     process: int
     status: int
     ending: Ending | None
     ended_by_us: bool = False
+    last: LastLaunch | None = None
 
     @property
     def failed(self) -> bool:
@@ -105,7 +107,7 @@ def _first_of(chosen: Sequence[Ended], own: Sequence[Ended], count: int) -> tupl
 
 def _said(one: Ended, *, plural: bool = False) -> str:
     if one.ending is None:
-        return exit_text(ProcessExit(ExitSource.OBSERVED, one.status), plural=plural)
+        return exit_text(ProcessExit(ExitSource.OBSERVED, one.status, last=one.last), plural=plural)
     place = f" ({one.ending.place})" if one.ending.place else ""
     verb = "raised"
     if one.ending.kind == "exit":  # with a code, or with a text that Python has printed

@@ -392,7 +392,11 @@ class Running:
             for k in range(count):
                 self._start(k, environment | ({VISIBLE: ",".join(gpus[k])} if gpus else {}))
             self._watch()
-            sentence, code = find_cause(self._ended, count, server.verdicts)
+            ends = [
+                one if one.ending else replace(one, last=server.last_launch(one.process))
+                for one in self._ended
+            ]
+            sentence, code = find_cause(ends, count, server.verdicts)
             noted = server.noted
             unequal = code == 0 or not server.verdicts  # else the verdict says enough
             notes = [unequal_inputs(noted.inputs, count)] if unequal else []

@@ -26,7 +26,7 @@ from mcnb.cluster.stopping import WAITS_S, PressedAgainError, Presses, Stopper
 from mcnb.cluster.workers import Pending, Processes
 from mcnb.errors import CellError, ClusterError, LockstepError
 from mcnb.launchers.exits import crash_line, crash_report
-from mcnb.lockstep.model import Doing, Happened, Verdict
+from mcnb.lockstep.model import Detail, Doing, Happened, Verdict
 from mcnb.messages import ProcessError, Reply, Text
 from mcnb.worker.rpc import run_cell, settle
 
@@ -307,7 +307,10 @@ class Execution:
                 progress = pending.progress(k)
                 doing: Doing = "hangs" if progress.waits_s else "runs"
                 states[k] = replace(states[k], doing=doing, line=progress.line)
-        return Verdict("stalled", states)
+        source = dict(enumerate(self._cell.source.splitlines(), self._cell.first_line))
+        lines = {k: source.get(state.line or 0, "").strip() for k, state in states.items()}
+        known = {k: Detail(line) for k, line in lines.items() if line and not states[k].place}
+        return Verdict("stalled", states, details=known)
 
     def _settle(self, outcome: Outcome) -> None:
         """Wait for unawaited launches that went ahead, and abort those that hang."""
@@ -347,12 +350,13 @@ class Execution:
             known = len(died)
             time.sleep(DEATHS_S)
             died = self._processes.died()
+        referee = self._processes.referee
         # Processes with another exit reason than the first ended as a consequence.
         first, alike = grouped(died)[0]
         for k in sorted(alike):
             line = crash_line(self._processes.last_words(k).err, self._cell.label)
-            outcome.exits[k] = replace(first, line=line)
-        referee = self._processes.referee
+            last = referee.last_launch(k) if line is None else None
+            outcome.exits[k] = replace(first, line=line, last=last)
         for k, how in outcome.exits.items():
             referee.die(k, how)
         if outcome.verdict is None:

@@ -77,7 +77,7 @@ def aftermath(outcome: Outcome, count: int, *, ours: bool = True) -> str:
     Example:
         >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)
         'Processes 1,2 (line 3) were waiting, so mcnb interrupted them. All 4 processes are being \
-restarted: their variables are lost. To re-run the cells that defined them: %mcjax restart --replay'
+restarted: their variables are lost. To re-run the cells that succeeded: %mcjax restart --replay'
     """
     sentences = []
     if outcome.stopped:
@@ -97,7 +97,7 @@ restarted: their variables are lost. To re-run the cells that defined them: %mcj
         if ours:
             # At this moment, the restart begins.
             sentences.append(f"{everyone} {is_} being restarted: {their} variables are lost")
-            sentences.append("To re-run the cells that defined them: %mcjax restart --replay")
+            sentences.append("To re-run the cells that succeeded: %mcjax restart --replay")
         else:
             sentences.append(NOT_OURS)
     else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mcnb._text import grouped, label, name_processes
 from mcnb.cluster.outcome import Outcome, aftermath, died_sentence
 from mcnb.errors import CellError, ClusterError, LockstepError, McnbError, PictureError
+from mcnb.lockstep.differences import launched_alone
 from mcnb.lockstep.independent import Tally, different_programs, tallies_of
 from mcnb.lockstep.messages import (
     caught_before,
@@ -19,7 +20,6 @@ from mcnb.lockstep.messages import (
     left_waiting,
     other_lines,
     unequal_inputs,
-    without_communication,
 )
 from mcnb.lockstep.model import LaunchRecord, ProcessExit, Verdict
 from mcnb.lockstep.sameness import with_common_programs
@@ -151,7 +151,6 @@ class Result:
         told = self.verdict is not None and self.verdict.parted is not None
         found = [] if told else [other_lines(self.launches, self.count)]
         if self.verdict is not None:
-            found.append(without_communication(self.verdict, self.launches, self.count))
             found.append(caught_before(self.outcome.verdicts, self.count))
         elif self.ok:
             found.append(in_two_orders(self.outcome.races, self.count))
@@ -307,8 +306,8 @@ class Result:
 
     def _diverged(self, verdict: Verdict) -> LockstepError:
         """Return the error for processes that diverged, followed by other errors."""
-        consequence = ". ".join(filter(None, (*self.notes, self.aftermath)))
-        wording = explain(verdict, self.count, consequence)
+        alone = launched_alone(verdict, self.launches)
+        wording = explain(verdict, self.count, self.aftermath, self.notes, alone)
         message = ". ".join((wording.sentence, *self.summaries()))
         return LockstepError(message, self._error_lines(LockstepError, wording.lines), verdict.kind)
 

@@ -385,7 +385,7 @@ class _Search:
                 line = first_line(node if condition is None else condition)
                 skip = _without_comment(self.lines[line - 1])
                 skipping = _Loop(words, loop.lineno, skip, line, ends)
-                test = None if condition is None else condition.test
+                test = condition.test if isinstance(condition, ast.If) else None
                 first = first or (skipping if test is None else self._with_origin(skipping, test))
                 if test is not None and self._differs(test) is not None:
                     return (*found, self._with_origin(skipping, test))
@@ -412,15 +412,15 @@ def _part(test: ast.expr, scope: Scope) -> str:
 
 
 def _of_this_loop(
-    node: ast.AST, condition: ast.If | None = None
-) -> Iterator[tuple[ast.AST, ast.If | None]]:
-    """Yield a node and its descendants, each with the innermost condition around it.
+    node: ast.AST, condition: ast.If | ast.ExceptHandler | None = None
+) -> Iterator[tuple[ast.AST, ast.If | ast.ExceptHandler | None]]:
+    """Yield a node and its descendants, each with the innermost `if` or `except` around it.
 
     The content of functions and of loops is left out.
     """
     yield node, condition
     if not isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.Lambda)):
-        inner = node if isinstance(node, ast.If) else condition
+        inner = node if isinstance(node, (ast.If, ast.ExceptHandler)) else condition
         for child in ast.iter_child_nodes(node):
             yield from _of_this_loop(child, inner)
 

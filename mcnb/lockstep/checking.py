@@ -19,15 +19,15 @@ from typing import Any
 
 from mcnb._text import error_line
 from mcnb.errors import LockstepError
-from mcnb.lockstep import _jax, programs
+from mcnb.lockstep import _jax, multihost, programs
 from mcnb.lockstep.abort import abort
 from mcnb.lockstep.around import Spot, along, conditions_of, span_at
 from mcnb.lockstep.callee import called_by, words_of_arguments
 from mcnb.lockstep.caught import CaughtExceptions
 from mcnb.lockstep.client import Client
-from mcnb.lockstep.model import Detail, Launch
-from mcnb.lockstep.origins import origin_inside, origins_of
-from mcnb.lockstep.source import WRAPPERS, Place, Places
+from mcnb.lockstep.model import Detail, Launch, Origin
+from mcnb.lockstep.origins import origin_inside, origin_of_options, origins_of
+from mcnb.lockstep.source import WRAPPERS, Place, Places, is_of_jax
 from mcnb.lockstep.threads import line_of, raise_after_call
 from mcnb.lockstep.values import Replicas
 from mcnb.lockstep.variables import variables_at
@@ -110,12 +110,12 @@ def check_launches(
         def names() -> Sequence[str]:
             return _names(places, place, frame)
 
-        launch = _labelled(_named(launch, called), called, frame)
+        launch = _as_called(launch, called, frame)
         return client.make(launch, place, make, replicas, names=names)
 
     def before_launch(launch: Launch, caller: FrameType) -> None:
         place, called = locate(launch.name, caller)
-        launch = _labelled(_named(launch, called), called, caller)
+        launch = _as_called(launch, called, caller)
         passage = client.arrive(launch, place, caller)
         if passage is None or passage.interrupt is None:
             return
@@ -163,11 +163,12 @@ def _named(launch: Launch, called: CodeType | None) -> Launch:
     return replace(launch, name=_known_as(launch.name, called)) if internal else launch
 
 
-def _labelled(launch: Launch, called: CodeType | None, frame: FrameType) -> Launch:
-    """Return a launch with the name that is passed to JAX's barrier, if it is called."""
-    if not programs.synchronizes(called):
-        return launch
-    return replace(launch, label=programs.barrier_name(frame))
+def _as_called(launch: Launch, called: CodeType | None, frame: FrameType) -> Launch:
+    """Return a launch as the caller of JAX's function knows it: its name, and what was passed."""
+    launch = _named(launch, called)
+    if multihost.synchronizes(called):
+        return replace(launch, label=multihost.barrier_name(frame))
+    return multihost.as_passed(launch, frame)
 
 
 def _known_as(name: str, called: CodeType | None) -> str:
@@ -193,7 +194,9 @@ def _detail(
     before = conditions_of(earlier, places.name)
     origins = origins_of(spots, parameters, places.name)
     names, passed = call.names, _passed(call, spots, below)
-    if call.of_jax:
+    if (exchange := multihost.exchange_at(frame)) is not None:
+        names, passed = _of_exchange(exchange, call, spots, below), {}
+    elif call.of_jax:
         names = tuple(_in_words(names, passed))
         origins = {passed.get(parameter, parameter): one for parameter, one in origins.items()}
         passed = {words: words for words in passed.values()}
@@ -208,7 +211,7 @@ def _detail(
         variables=variables_at(spots, places.name),
         library=called_by(spots[0].frame if spots else None, libraries),
         origins=origins,
-        inside=None if call.of_jax else origin_inside(call.function, places.name),
+        inside=None if call.of_jax else _origin_of_program(call, spots, below, places),
         ended=place.ended,
     )
 
@@ -222,6 +225,14 @@ def _names(places: Places, place: Place, frame: FrameType | None) -> Sequence[st
     return _in_words(call.names, _passed(call, spots, below), "argument ")
 
 
+def _origin_of_program(
+    call: programs.Call, spots: Sequence[Spot], below: Sequence[CodeType], places: Places
+) -> Origin | None:
+    """Return where the program that is launched begins to differ, apart from its arguments."""
+    inside = origin_inside(call.function, places.name)
+    return inside if inside or _is_within(below) else origin_of_options(spots, places.name)
+
+
 def _passed(
     call: programs.Call, spots: Sequence[Spot], below: Sequence[CodeType]
 ) -> dict[str, str]:
@@ -230,11 +241,32 @@ def _passed(
     return words_of_arguments(own, call.given, direct=not _is_within(below))
 
 
+def _of_exchange(
+    exchange: multihost.Exchange,
+    call: programs.Call,
+    spots: Sequence[Spot],
+    below: Sequence[CodeType],
+) -> tuple[str, ...]:
+    """Return the names of the arrays that are exchanged; empty for one that has none."""
+    own = spots[0].frame if spots else None
+    direct = all(is_of_jax(code.co_filename) for code in below)
+    words = words_of_arguments(own, {"": exchange.given}, direct=direct).get("", "")
+    if exchange.array is not None:
+        path = exchange.path()
+        return (f"{words}{path}" if words and path is not None else "",)
+    return tuple(f"{words}{name[len(_parameter(name)) :]}" for name in call.names) or ("",)
+
+
+def _parameter(name: str) -> str:
+    """Return the parameter of which an argument, by its name, is a part."""
+    return re.split(r"[.\[]", name)[0]
+
+
 def _in_words(names: Sequence[str], words: Mapping[str, str], otherwise: str = "") -> list[str]:
     """Return the names of arguments, with the learner's words in place of the parameters."""
     found = []
     for name in names:
-        parameter = re.split(r"[.\[]", name)[0]
+        parameter = _parameter(name)
         rest = name[len(parameter) :]
         found.append(f"{words.get(parameter, otherwise + parameter)}{rest}")
     return found

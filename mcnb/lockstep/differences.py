@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mcnb._text import name_processes, plural
-from mcnb.lockstep.model import Collective, Detail, Launch, Verdict
+from mcnb.lockstep.model import Collective, Detail, Launch, LaunchRecord, Verdict
 
 _LONGEST_LINE = 100
 # What a barrier is called in messages as the argument that differs.
@@ -35,12 +35,15 @@ class Difference:
         aspect: What differs, such as `"shape"` or `"order"`; the keys of hints.
         argument: The argument that differs, such as `"params['w']"`, if one does.
         in_names: Whether the names of the launches say it already.
+        of_compiler: Whether the words are the compiler's, if they say more than that something
+            differs.
     """
 
     words: str
     aspect: str
     argument: str = ""
     in_names: bool = False
+    of_compiler: bool = False
 
 
 NO_DIFFERENCE = Difference("", "")
@@ -96,7 +99,10 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
         if say := told(arguments):
             shapes = {argument.partition("[")[2] for argument in arguments}
             aspect = "dtype" if len(shapes) == 1 else "shape"
-            return Difference(f"the {aspect} of argument {name}: {say}", aspect, name)
+            # What JAX's function was given has no name of its own.
+            given = f"what is passed to {launches[0].name}"
+            words = f"argument {name}" if name else given
+            return Difference(f"the {aspect} of {words}: {say}", aspect, name or given)
     for name, *shardings in zip(called, *(one.shardings for one in launches), strict=False):
         if say := told(shardings):
             return Difference(f"the sharding of argument {name}: {say}", "sharding", name)
@@ -131,8 +137,63 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
                 return Difference(f"{what}: {told(values)}", "program")
             shown = excerpts(texts)
             say = told(f"`{line}`" if line else "nothing" for line in shown)
-            return Difference(f"the compiled program; first different line: {say}", "program")
+            what = f"the compiled program; first different line: {say}"
+            return Difference(what, "program", of_compiler=True)
     return Difference("the compiled program", "program")
+
+
+def launched_alone(verdict: Verdict, records: Iterable[LaunchRecord]) -> dict[int, Launch]:
+    """Return launches that do not communicate, but have the name and line of a waiting launch.
+
+    Returns:
+        The first one of each process that has made any, by process index.
+    """
+    records = list(records)
+    for state in verdict.states.values():
+        if state.doing != "waits" or state.launch is None:
+            continue
+        alone: dict[int, Launch] = {}
+        for record in records:
+            same = (record.launch.name, record.line) == (state.launch.name, state.line)
+            if same and record.began is not None and not record.launch.communicates:
+                alone.setdefault(record.process, record.launch)
+        if alone:
+            return dict(sorted(alone.items()))
+    return {}
+
+
+def difference_of_alone(verdict: Verdict, alone: Mapping[int, Launch], count: int) -> Difference:
+    """Return how launches that do not communicate differ from the one that others wait in.
+
+    Args:
+        verdict: The verdict.
+        alone: The launches that do not communicate, by process; see `launched_alone`.
+        count: The number of processes.
+    """
+    if not alone:
+        return NO_DIFFERENCE
+    other = next(iter(alone.values()))
+    waiting = [(state, state.launch) for state in verdict.states.values() if state.launch]
+    state, own = next(pair for pair in waiting if pair[1].name == other.name)
+    names = argument_names(verdict, len(own.arguments))
+    aspect, argument, how = "program", "", ""
+    if other.arguments != own.arguments:
+        differ = (Launch.differing([other, own]) or [])[:_MOST_ARGUMENTS]
+        texts = [
+            replace(one, name="").brief(_LONGEST_ARGUMENTS, differ)[1:] for one in (other, own)
+        ]
+        aspect, how = "shape", f", with {' instead of '.join(texts)}"
+        argument = names[differ[0]] if differ else ""
+    elif other.shardings != own.shardings:
+        pairs = zip(names, other.shardings, own.shardings, strict=False)
+        aspect, argument = "sharding", next(name for name, *two in pairs if two[0] != two[1])
+        how = f", sharded as {' '.join(other.shardings)} instead of {' '.join(own.shardings)}"
+    launch = "launch does" if len(alone) == 1 else "launches do"
+    words = (
+        f"{name_processes(sorted(alone), count)} launched {other.name} at {state.where}, too{how}, "
+        f"but without communication, so {'this' if len(alone) == 1 else 'these'} {launch} not match"
+    )
+    return Difference(words, aspect, argument)
 
 
 def argument_names(

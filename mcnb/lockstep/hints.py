@@ -22,8 +22,9 @@ _OWN_DATA = (
     "Data that is meant to differ belongs in a sharded array: "
     "jax.make_array_from_process_local_data"
 )
-# Functions of multihost_utils that take an array of each process.
+# Functions of multihost_utils that take an array of each process, and the one that takes the same.
 _OF_LOCAL_ARRAYS = frozenset(("process_allgather", "broadcast_one_to_all"))
+_OF_ONE_ARRAY = "device_put"
 _HINTS = {
     "condition": (
         "{0} runs only if {1}. A collective must run on every participating process: move {2} "
@@ -62,6 +63,11 @@ _HINTS = {
         "{0} takes an array of the same shape from every process. Pad to a common length, which "
         "all processes know, and mask the padding"
     ),
+    "one array": (
+        "device_put takes the same array on every process, of which each device takes its part. If "
+        "each process has only its own part, make the array of these: "
+        "jax.make_array_from_process_local_data(sharding, part)"
+    ),
     "dtype": "all processes must pass the same dtype. Set the dtype where the array is created",
     "sharding": (
         "all processes must use the same sharding. Create the sharding once, from one PartitionSpec"
@@ -96,8 +102,8 @@ _HINTS = {
     ),
     "barrier": (
         "all participants of a barrier must pass the same name, and reach barriers in the same "
-        "order. A name must not hold what differs between processes, such as a counter that one "
-        "process advanced more often"
+        "order. A name must not hold what differs between processes, such as the "
+        "process index, or a counter that one process advanced more often"
     ),
     "participants": "all participants of a barrier must pass the same process_ids",
     "handling": (
@@ -133,6 +139,12 @@ _HINTS = {
     "key": (
         "a replicated argument must be equal on all processes; otherwise the results are wrong, "
         f"without an error. {SAME_SEED}"
+    ),
+    "late": ("{0} kept {1} waiting. If the code only needs more time, use a larger --timeout"),
+    "slow": (
+        "no process waited for a launch of another one. If the code only needs more time, use a "
+        "larger --timeout. Otherwise, look for a loop that does not end, or for a wait for "
+        "something outside the cell, such as a file or a thread"
     ),
     "not invited": (
         "the launch needs {0}: run the cell on all of them, without -p, or place the computation "
@@ -222,6 +234,8 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str, count: int) -> s
     handling = {bool(detail.handling) for detail, _ in known}
     if verdict.kind == "cycle":
         return _HINTS["cycle"]
+    if verdict.kind == "stalled":
+        return _of_stalled(verdict, count)
     if verdict.kind == "not invited":
         needed = {k for _, s in groups if s.launch is not None for k in s.launch.participants}
         return _HINTS["not invited"].format(name_processes(sorted(needed), count))
@@ -246,6 +260,8 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str, count: int) -> s
     after = [k for k, detail in sorted(verdict.details.items()) if detail.ended]
     if after and len(after) < len(verdict.states):
         return _HINTS["ended"].format(name_processes(after, count))
+    if verdict.kind == "missing" and why:
+        return _HINTS[why]
     if verdict.kind == "missing":
         conditions = {_governs(detail, verdict) for detail, _ in known}
         if len(conditions) == 1 and (condition := conditions.pop()) is not None:
@@ -274,6 +290,8 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str, count: int) -> s
     hint = _HINTS.get(why, "")
     if why == "shape" and called <= _OF_LOCAL_ARRAYS and len(called) == 1:
         hint = _HINTS["local shape"].format(*called)
+    if why in ("shape", "dtype") and called == {_OF_ONE_ARRAY}:
+        hint = _HINTS["one array"]
     inner = {detail.loops[:1] for detail, _ in known}
     if why in ("shape", "dtype", "sharding") and len(inner) == 1 and _same_line(groups):
         (around,) = inner
@@ -281,6 +299,18 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str, count: int) -> s
             place = next(iter(known[0][0].loops_at), "")
             return _HINTS["unsorted"].format(_quoted(around[0], place), hint)
     return hint
+
+
+def _of_stalled(verdict: Verdict, count: int) -> str:
+    """Return advice about a cell that did not finish within its time limit."""
+    by_waiting: dict[bool, list[int]] = {True: [], False: []}
+    for k, state in sorted(verdict.states.items()):
+        if state.doing in ("waits", "runs", "hangs"):
+            by_waiting[state.doing == "waits"].append(k)
+    if not all(by_waiting.values()):
+        return _HINTS["slow"]
+    late, waiting = (name_processes(by_waiting[one], count) for one in (False, True))
+    return _HINTS["late"].format(late, waiting)
 
 
 def _of_value(verdict: Verdict, count: int) -> str:
@@ -310,14 +340,15 @@ def belongs_to(name: str, parameter: str) -> bool:
     )
 
 
-def with_cause(hint: str, verdict: Verdict) -> str:
+def with_cause(hint: str, verdict: Verdict, *, known: bool) -> str:
     """Return advice that does not guess at a cause, unless there is a loop that has an order.
 
     Args:
         hint: The advice.
         verdict: The verdict, whose launches are known to differ in what a name refers to.
+        known: Whether it is known where that name begins to depend on the process.
     """
-    loops = any(detail.loops for detail in verdict.details.values())
+    loops = not known and any(detail.loops for detail in verdict.details.values())
     return hint if hint == _HINTS["order"] and loops else _HINTS["cause"]
 
 
@@ -332,7 +363,10 @@ def _of_condition(condition: Condition, line: str) -> str:
     if line and where != line:
         way = f"to which {line} leads" if condition.within else f"which leads to {line}"
         where, what = f"{where}, {way},", "it" if condition.within else "the call"
-    quoted = _quoted(condition.words, "" if condition.near else condition.at) + _asks(condition)
+    place = "" if condition.near else condition.at
+    quoted = _quoted(_condition_of_else(condition.words) or condition.words, place)
+    # As the program has it: only an `else` makes words that no condition has.
+    quoted += f"{' is false' if _condition_of_else(condition.words) else ''}{_asks(condition)}"
     if condition.leaves:
         which = f"{where} and" if where.endswith(",") else f"{where}, which"
         return _HINTS["leaves"].format(which, quoted, condition.leaves)
@@ -351,6 +385,19 @@ def _of_branches(each: Sequence[Sequence[Condition]]) -> str:
             near = all(c.near for found in held for c in found)
             return _HINTS["branches"].format(_quoted(one.words, "" if near else one.at), _asks(one))
     return _HINTS["branch"]
+
+
+def _condition_of_else(words: str) -> str:
+    """Return the condition that does not hold, if words are its negation in brackets; else "".
+
+    Example:
+        >>> _condition_of_else("not (k == 0)"), _condition_of_else("not k")
+        ('k == 0', '')
+    """
+    if not words.startswith("not ("):
+        return ""
+    test = ast.parse(words, mode="eval").body
+    return ast.unparse(test.operand) if isinstance(test, ast.UnaryOp) else ""
 
 
 def _otherwise(words: str) -> str:
@@ -435,11 +482,30 @@ def _is_unsorted(loop: str) -> bool:
 
     That is a dictionary, a set, or the files of a folder.
     """
+    statement = _statement_of(loop)
+    return isinstance(statement, ast.For) and _has_no_order(statement.iter)
+
+
+def loop_targets(loop: str) -> set[str]:
+    """Return the names that a loop, given its first line, assigns.
+
+    Example:
+        >>> sorted(loop_targets("for i, (a, b) in pairs:")), loop_targets("while True:")
+        (['a', 'b', 'i'], set())
+    """
+    statement = _statement_of(loop)
+    if not isinstance(statement, ast.For):
+        return set()
+    return {node.id for node in ast.walk(statement.target) if isinstance(node, ast.Name)}
+
+
+def _statement_of(loop: str) -> ast.stmt | None:
+    """Return a loop, given its first line; None if that ends in the middle of an expression."""
     try:
         [statement] = ast.parse(f"{loop.rstrip(':')}: pass").body
-    except SyntaxError:  # the loop's first line ends in the middle of an expression
-        return False
-    return isinstance(statement, ast.For) and _has_no_order(statement.iter)
+    except SyntaxError:
+        return None
+    return statement
 
 
 def _has_no_order(node: ast.expr) -> bool:

@@ -13,6 +13,7 @@ from mcnb.lockstep.differences import (
     Difference,
     detail_of,
     difference_of,
+    difference_of_alone,
     told_apart,
 )
 from mcnb.lockstep.hints import (
@@ -24,10 +25,10 @@ from mcnb.lockstep.hints import (
     belongs_to,
     is_key,
     is_uncertain,
+    loop_targets,
     origin_of_rounds,
     with_cause,
 )
-from mcnb.lockstep.independent import SAME_PROGRAM
 from mcnb.lockstep.model import (
     Caught,
     Detail,
@@ -45,11 +46,15 @@ from mcnb.lockstep.model import (
 )
 
 _CAUSES = {
-    "SIGKILL": " (sent by another process, or by the system because memory ran out)",
+    "SIGKILL": " (sent by a program, or by the system because memory ran out)",
     "SIGSEGV": " (a fault in native code)",
     "SIGABRT": " (native code called abort())",
     "SIGBUS": " (a fault in native code, or a full disk)",
 }
+# Where the end of a process may have to do with what it was about to do.
+_BY_ITSELF = (ExitSource.OBSERVED, ExitSource.LAUNCHER, ExitSource.UNKNOWN)
+# A longer expression is seen in the line of source.
+_LONGEST_NAME = 60
 _SLURM_REASONS = {
     "cancelled": "the job was cancelled",
     "time limit": "the job reached its time limit",
@@ -70,6 +75,10 @@ def exit_text(how: ProcessExit, *, plural: bool = False) -> str:
         'ended with exit code 1'
         >>> exit_text(ProcessExit(ExitSource.OBSERVED, status=-11, line=4), plural=True)
         'were killed by SIGSEGV (a fault in native code) at line 4'
+        >>> from mcnb.lockstep.model import LastLaunch
+        >>> last = LastLaunch("jit(step)", "line 7", made=True)
+        >>> exit_text(ProcessExit(ExitSource.OBSERVED, status=1, last=last))
+        'ended with exit code 1, after it had launched jit(step) at line 7'
     """
     was = "were" if plural else "was"
     if how.status is None:
@@ -90,7 +99,13 @@ def exit_text(how: ProcessExit, *, plural: bool = False) -> str:
         except ValueError:
             name = f"signal {-how.status}"
         text = f"{was} killed by {name}{_CAUSES.get(name, '')}"
-    return text if how.line is None else f"{text} at line {how.line}"
+    if how.line is not None:
+        return f"{text} at line {how.line}"
+    if how.last is None or how.source not in _BY_ITSELF:
+        return text
+    they, at = "they" if plural else "it", f" at {how.last.where}" if how.last.where else ""
+    does = f"after {they} had launched" if how.last.made else f"while {they} waited in"
+    return f"{text}, {does} {how.last.name}{at}"
 
 
 def other_lines(records: Sequence[LaunchRecord], count: int) -> str:
@@ -234,40 +249,6 @@ def caught_before(verdicts: Sequence[Verdict], count: int) -> str:
     return f"before that, {CAUGHT}{explain(verdicts[0], count).sentence}" if verdicts[1:] else ""
 
 
-def without_communication(verdict: Verdict, records: Iterable[LaunchRecord], count: int) -> str:
-    """Report launches that do not communicate, but have the name and line of a waiting launch.
-
-    The text is empty if there are none.
-    """
-    for state in verdict.states.values():
-        if state.doing != "waits" or state.launch is None:
-            continue
-        alone = [
-            record
-            for record in records
-            if (record.launch.name, record.line) == (state.launch.name, state.line)
-            and record.began is not None
-            and not record.launch.communicates
-        ]
-        if alone:
-            ks = sorted({record.process for record in alone})
-            other, own = alone[0].launch, state.launch
-            how = ""
-            if other.arguments != own.arguments:
-                keep = (Launch.differing([other, own]) or [])[:3]
-                texts = [replace(one, name="").brief(60, keep)[1:] for one in (other, own)]
-                how = f", with {' instead of '.join(texts)}"
-            elif other.shardings != own.shardings:
-                how = f", sharded as {' '.join(other.shardings)}"
-                how += f" instead of {' '.join(own.shardings)}"
-            said = (
-                f"{name_processes(ks, count)} also launched {other.name} at line {state.line}"
-                f"{how}, but without communication, so it does not match"
-            )
-            return said if how else f"{said}. {SAME_PROGRAM}"
-    return ""
-
-
 _HEADINGS = {
     "mismatch": "Processes diverged: their launches do not match",
     "missing": "Processes diverged: a participant is missing",
@@ -305,8 +286,21 @@ class Wording:
         return "\n".join(self.lines)
 
 
-def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
-    """Put a verdict into words; its consequence is the state of the cluster, in a sentence.
+def explain(
+    verdict: Verdict,
+    count: int,
+    consequence: str = "",
+    notes: Iterable[str] = (),
+    alone: Mapping[int, Launch] | None = None,
+) -> Wording:
+    """Put a verdict into words.
+
+    Args:
+        verdict: The verdict.
+        count: The number of processes.
+        consequence: The state of the cluster, in sentences.
+        notes: What else is suspicious, each in sentences.
+        alone: Launches that do not communicate, in place of one that does; see `launched_alone`.
 
     Example:
         >>> from mcnb.lockstep.model import Launch
@@ -316,10 +310,15 @@ def explain(verdict: Verdict, count: int, consequence: str = "") -> Wording:
         'missing: process 0 is waiting in device_put, line 4; process 1 finished the cell without \
 reaching it'
     """
-    groups = _groups(verdict)
+    alone = alone or {}
+    groups = _groups(verdict, alone)
     kind = verdict.kind
     names = _names(verdict, groups, count)
-    difference = difference_of(verdict, count) if kind == "mismatch" else NO_DIFFERENCE
+    difference = NO_DIFFERENCE
+    if kind == "mismatch":
+        difference = difference_of(verdict, count)
+    elif kind == "missing":
+        difference = difference_of_alone(verdict, alone, count)
     why = difference.aspect
     # Without mcnb, processes that pass different values to the same launch would not wait.
     only_values = why == "value" and all(state.value is not None for _, state in groups)
@@ -328,7 +327,9 @@ reaching it'
         _does(state, ks, kind, f"{waits} {name}", _library(verdict, ks))
         + again
         + _handles(verdict, ks)
-        for (ks, state), name, again in zip(groups, names, _again(verdict, groups), strict=True)
+        for (ks, state), name, again in zip(
+            groups, names, _again(verdict, groups, alone), strict=True
+        )
     ]
     said = [
         f"{name_processes(ks, count)} {what}" for (ks, _), what in zip(groups, does, strict=True)
@@ -339,9 +340,9 @@ reaching it'
     hint = advise(verdict, groups, why, count)
     led = _caught(verdict, count) if is_uncertain(hint) else ""
     if not led and kind == "mismatch" and hint in WITHOUT_CAUSE:
-        led = _variable(verdict, count)
-        hint = with_cause(hint, verdict) if led else hint
-    if not led and difference.argument:
+        led, origin_known = _variable(verdict, count)
+        hint = with_cause(hint, verdict, known=origin_known) if led else hint
+    if not led and (difference.argument or why == "mesh"):
         led = _origin(verdict, difference)
     one_line = len({state.where for _, state in groups if state.launch is not None}) == 1
     if not led and why == "program" and one_line:
@@ -351,14 +352,17 @@ reaching it'
         led = _depends(origin)
     happened = _HAPPENED.get(verdict.happened, "")
     parted = _parted(verdict, count)
-    parts = (
+    differ, cause = ("What differs: ", differs), ("Likely cause: ", led)
+    parts: tuple[tuple[str, str], ...] = (
         ("What happened: ", happened),
-        ("What differs: ", differs),
-        ("Likely cause: ", led),
+        # Lines of the compiler tell less than the learner's.
+        *((cause, differ) if difference.of_compiler else (differ, cause)),
         ("What came before: ", parted),
         ("Hint: ", hint),
+        *(("Note: ", note) for note in notes),
+        ("", consequence),
     )
-    rest = [heading + text for heading, text in (*parts, ("", consequence)) if text]
+    rest = [heading + text for heading, text in parts if text]
     sentence = ". ".join([f"{kind}: {'; '.join(said)}", *rest])
     width = max(len(label(ks, count)) for ks, _ in groups)
     lines = [_DIFFERENT_VALUES if why == "value" else _HEADINGS[kind], ""]
@@ -423,14 +427,18 @@ def _text_of(caught: Caught) -> str:
     return text
 
 
-def _variable(verdict: Verdict, count: int) -> str:
-    """Tell which name differs on the innermost line that all waiting processes share, if any."""
+def _variable(verdict: Verdict, count: int) -> tuple[str, bool]:
+    """Tell which name differs on the innermost line that all waiting processes share, if any.
+
+    Returns:
+        The text, and whether it says where the name begins to depend on the process.
+    """
     known = {
         k: {(one.place, one.name): one.value for one in detail.variables}
         for k, detail in sorted(verdict.details.items())
     }
     if len(known) < 2:
-        return ""
+        return "", False
     for place, name in next(iter(known.values())):
         values = {k: found[place, name] for k, found in known.items() if (place, name) in found}
         is_index = all(value == str(k) for k, value in values.items())
@@ -443,8 +451,18 @@ def _variable(verdict: Verdict, count: int) -> str:
                 if (one.place, one.name) == (place, name)
             }
             asked = asks.pop() if len(asks) == 1 else ""
+            asked = asked or _origin_in_loop(verdict, name)
             why = f", because it depends on the process ({asked})" if asked else ""
-            return f"`{name}` ({place}) is {'; '.join(said)}{why}"
+            return f"`{name}` ({place}) is {'; '.join(said)}{why}", bool(asked)
+    return "", False
+
+
+def _origin_in_loop(verdict: Verdict, name: str) -> str:
+    """Return the line where what a loop takes a name from begins to differ; empty if unknown."""
+    for _, detail in sorted(verdict.details.items()):
+        for words, origin in zip(detail.loops, detail.loops_from, strict=False):
+            if origin is not None and name in loop_targets(words):
+                return origin.place
     return ""
 
 
@@ -454,6 +472,8 @@ def _origin(verdict: Verdict, difference: Difference) -> str:
         each = detail.origins.items()
         own = (one for words, one in each if belongs_to(difference.argument, words))
         origin = next(own, None) or detail.origins.get("")
+        if difference.aspect == "mesh" and len(each) == 1:  # that of its only argument
+            [(_, origin)] = each
         if origin is not None and (difference.aspect == "value" or not origin.of_elements):
             return _depends(origin)
     return ""
@@ -462,7 +482,9 @@ def _origin(verdict: Verdict, difference: Difference) -> str:
 def _depends(origin: Origin) -> str:
     conditional = origin.source.startswith(("if ", "elif ", "while ", "match "))
     what = "condition" if conditional else "value"
-    said = f"`{origin.name}` depends on a {what} that differs between processes"
+    name = f"`{origin.name}`" if len(origin.name) <= _LONGEST_NAME else "the expression"
+    name = "the lambda" if origin.name == "lambda" else name
+    said = f"{name} depends on a {what} that differs between processes"
     return f"{said}: `{origin.source}` ({origin.place})" if origin.source else said
 
 
@@ -474,12 +496,17 @@ def _ring(ring: Sequence[int]) -> str:
     return f"{', '.join(waits[:-1])}, and {waits[-1]}"
 
 
-def _groups(verdict: Verdict) -> list[Group]:
+def _groups(verdict: Verdict, alone: Mapping[int, Launch]) -> list[Group]:
     """Group the processes by state: failed processes first, then waiting ones."""
     groups: dict[object, Group] = {}
     for k, state in sorted(verdict.states.items()):
         alike = replace(state, launch=None, launches=0, value=None, caught=()), str(state.launch)
-        key: tuple[object, ...] = (*alike, _handles(verdict, [k]), _library(verdict, [k]))
+        key: tuple[object, ...] = (
+            *alike,
+            _handles(verdict, [k]),
+            _library(verdict, [k]),
+            k in alone,
+        )
         if state.launch is not None and verdict.kind == "cycle":
             key = *key, state.launch.participants
         groups.setdefault(key, ([], state))[0].append(k)
@@ -501,10 +528,15 @@ def _names(verdict: Verdict, groups: Sequence[Group], count: int) -> list[str]:
     return named
 
 
-def _again(verdict: Verdict, groups: Sequence[Group]) -> list[str]:
+def _again(verdict: Verdict, groups: Sequence[Group], alone: Mapping[int, Launch]) -> list[str]:
     """Tell of each group, as the end of a sentence, how often it has been at the launch before."""
     waits = next((k for k, one in sorted(verdict.states.items()) if one.doing == "waits"), None)
-    return [_how_often(state, waits, verdict) for _, state in groups]
+    return [
+        " without launching it with the others"
+        if state.doing == "finished" and ks[0] in alone
+        else _how_often(state, waits, verdict)
+        for ks, state in groups
+    ]
 
 
 def _how_often(state: ProcessState, waits: int | None, verdict: Verdict) -> str:
@@ -544,7 +576,8 @@ def _does(state: ProcessState, ks: list[int], kind: Kind, waits: str, library: s
     if state.doing == "waits" and state.launch is not None:
         where = f", {state.where}" if state.where else ""
         by = f", called by {library}" if library else ""
-        return f"{'is' if one else 'are'} {waits}{by}{where}"
+        now = was if kind == "stalled" else "is" if one else "are"
+        return f"{now} {waits}{by}{where}"
     where = f" at {state.where}" if state.where else ""
     return {
         "runs": f"{was}{where}" if where else missing,

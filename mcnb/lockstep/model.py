@@ -205,6 +205,21 @@ class ExitSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class LastLaunch:
+    """The last launch with other processes that a process announced before it ended.
+
+    Attributes:
+        name: The name of the launch.
+        where: The line, in words; empty if it is not known.
+        made: Whether the process made the launch; otherwise, it waited for other processes.
+    """
+
+    name: str
+    where: str
+    made: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessExit:
     """The exit of a process.
 
@@ -215,12 +230,15 @@ class ProcessExit:
             For Slurm: `"cancelled"`, `"time limit"`, `"preempted"` or `"node failure"`. For a
             broken connection: the host. For another launcher: its message.
         line: The line of the cell at which the process crashed, or None.
+        last: The last launch with other processes in the cell, if the line is not known, and there
+            was one.
     """
 
     source: ExitSource = ExitSource.UNKNOWN
     status: int | None = None
     reason: str = ""
     line: int | None = None
+    last: LastLaunch | None = None
 
 
 Kind: TypeAlias = Literal["mismatch", "missing", "not invited", "cycle", "died", "stalled"]

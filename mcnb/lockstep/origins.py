@@ -53,6 +53,36 @@ def origins_of(
     return {"": each[0]} if len(each) == 1 else {}
 
 
+def origin_of_options(spots: Sequence[Spot], name: Callable[[str, int], str]) -> Origin | None:
+    """Return where the function that is launched begins to differ, though its source does not.
+
+    That is in an option of `jax.jit`, such as `out_shardings`, if the innermost line compiles the
+    function, or calls a name of what `jax.jit` has returned.
+
+    Args:
+        spots: The learner's lines on the stack, from the innermost, with their frames.
+        name: Returns the name of a line of a file in messages.
+    """
+    if not spots or spots[0].frame is None:
+        return None
+    frame = spots[0].frame
+    call = call_at(frame.f_code, frame.f_lasti)
+    if call is None:
+        return None
+    options = {"": call.func}
+    if isinstance(call.func, ast.Call):
+        options = {one.arg: one.value for one in call.func.keywords if one.arg is not None}
+    scope = scopes_of(spots)[0]
+    for option, value in options.items():
+        with contextlib.suppress(Exception):  # of any kind: a hint is not worth losing the rest
+            if asked := Search(varying=True, arrays=True).expression(value, scope):
+                is_name = not option or isinstance(value, (ast.Name, ast.Attribute))
+                words = ast.unparse(value) if is_name else option
+                source = source_of(asked.filename, asked.line)
+                return Origin(words, name(asked.filename, asked.line), source)
+    return None
+
+
 def origin_inside(function: Any, name: Callable[[str, int], str]) -> Origin | None:
     """Return where what a compiled function computes begins to differ from process to process.
 

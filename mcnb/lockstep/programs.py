@@ -28,9 +28,6 @@ from mcnb.lockstep.model import Launch
 # Modules whose functions a learner calls; a launch inside such a function gets its name.
 _PUBLIC = ("jax", "jax.numpy", "jax.experimental.multihost_utils", "jax.lax", "jax.random")
 
-# JAX's barrier, and the end of the name of its file.
-_BARRIER, _BARRIERS_FILE = "sync_global_devices", "multihost_utils.py"
-
 # JAX's function that is called in place of a compiled one.
 COMPILED_CALL = "cache_miss"
 
@@ -203,27 +200,3 @@ def is_public(name: str) -> bool:
     return not name.startswith("_") and any(
         callable(getattr(importlib.import_module(module), name, None)) for module in _PUBLIC
     )
-
-
-def synchronizes(code: CodeType | None) -> bool:
-    """Return whether a function is `jax.experimental.multihost_utils.sync_global_devices`."""
-    if code is None or code.co_name != _BARRIER:
-        return False
-    return code.co_filename.endswith(_BARRIERS_FILE)
-
-
-def barrier_name(frame: FrameType | None) -> str:
-    """Return the name of the barrier that a thread launches, as Python writes it.
-
-    The barrier is `jax.experimental.multihost_utils.sync_global_devices`, which launches sums. The
-    name is empty if the thread launches something else.
-
-    Example:
-        >>> barrier_name(None)
-        ''
-    """
-    while frame is not None:
-        if synchronizes(frame.f_code):
-            return repr(frame.f_locals.get("name", ""))
-        frame = frame.f_back
-    return ""

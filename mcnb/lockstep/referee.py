@@ -29,6 +29,7 @@ from mcnb.lockstep.model import (
     Caught,
     Doing,
     Kind,
+    LastLaunch,
     Launch,
     Meeting,
     ProcessExit,
@@ -99,6 +100,10 @@ class _Waiting:
     digests: Mapping[str, str]
     value: SharedValue | None = None
 
+    @property
+    def where(self) -> str:
+        return self.place or ("" if self.line is None else f"line {self.line}")
+
 
 @dataclass(slots=True)
 class _Process:
@@ -118,6 +123,7 @@ class _Process:
         exit: How the process ended, if it died.
         made: The number of its launches in this cell, by participants.
         visits: The number of its launches in this cell from each stack.
+        last: The announcement of its last launch in this cell, or None.
     """
 
     doing: Doing = "runs"
@@ -131,6 +137,7 @@ class _Process:
     exit: ProcessExit | None = None
     made: dict[tuple[int, ...], int] = field(default_factory=dict)
     visits: dict[Stack, int] = field(default_factory=dict)
+    last: _Waiting | None = None
 
 
 def first_differing(stacks: Mapping[int, Stack]) -> dict[int, str]:
@@ -207,6 +214,7 @@ class Referee:
             process.apart.clear()
             process.made.clear()
             process.visits.clear()
+            process.last = None
         return self._stuck()
 
     @property
@@ -313,6 +321,16 @@ class Referee:
         """Return whether process k does not, or no longer, run the cell."""
         return self._processes[k].doing != "runs"
 
+    def last_launch(self, k: int) -> LastLaunch | None:
+        """Return the launch at which process k waits, or else its last one; None without one."""
+        process = self._processes[k]
+        if process.exit is not None:
+            return process.exit.last
+        at = next(iter(process.waiting.values()), process.last)
+        if at is None:
+            return None
+        return LastLaunch(at.launch.title, at.where, made=at is process.last)
+
     def states(self) -> dict[int, ProcessState]:
         """Return the position of every process."""
         return {k: self._state(k) for k in range(len(self._processes))}
@@ -341,6 +359,8 @@ class Referee:
         if process.doing in ("left", "died"):
             return []
         process.free = busy
+        if how is not None and how.line is None:
+            how = replace(how, last=self.last_launch(k))
         process.doing, process.error, process.exit = doing, error, how
         process.caught = caught
         if doing in ("left", "died"):
@@ -395,8 +415,9 @@ class Referee:
         if not self.races:  # one is enough for a person
             self._look_for_races(waiters)
         for k, thread in waiters:
-            self._forget(k, thread)
             process = self._processes[k]
+            process.last = process.waiting[thread]
+            self._forget(k, thread)
             process.free = True
             process.made[key[1]] = process.made.get(key[1], 0) + 1
         if self._parts and self._in_step(key[1]):
@@ -446,12 +467,8 @@ class Referee:
                     continue  # a barrier waits for no device
                 common = sorted({*now.key[1]} & {*before.key[1]})
                 if others := tuple(p for p in common if self._comes_later(p, before, now)):
-                    lines = (
-                        one.place or ("" if one.line is None else f"line {one.line}")
-                        for one in (before, now)
-                    )
                     names = before.launch.name, now.launch.name
-                    self.races.append(Race(k, others, names, (next(lines), next(lines))))
+                    self.races.append(Race(k, others, names, (before.where, now.where)))
                     return
 
     def _comes_later(self, k: int, one: _Waiting, other: _Waiting) -> bool:

@@ -19,6 +19,7 @@ from mcnb.lockstep.model import (
     Caught,
     Detail,
     Doing,
+    LastLaunch,
     Launch,
     Meeting,
     ProcessExit,
@@ -249,6 +250,11 @@ finished the cell without reaching it...
         """Record that a process died; see `Referee.end`."""
         with self._lock:
             self._rule(self._referee.end(process, "died", how=how))
+
+    def last_launch(self, process: int) -> LastLaunch | None:
+        """Return the last launch of a process; see `Referee.last_launch`."""
+        with self._lock:
+            return self._referee.last_launch(process)
 
     def states(self) -> dict[int, ProcessState]:
         """Return the position of each process."""

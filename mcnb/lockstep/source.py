@@ -53,6 +53,18 @@ def is_library(filename: str) -> bool:
     return is_installed(filename) and not filename.startswith(_own())
 
 
+@functools.cache
+def is_of_jax(filename: str) -> bool:
+    """Return whether a file belongs to JAX, or to mcnb, whose hooks JAX calls.
+
+    Example:
+        >>> import numpy, jax
+        >>> is_of_jax(numpy.__file__), is_of_jax(jax.__file__), is_of_jax(__file__)
+        (False, True, True)
+    """
+    return filename.startswith(_own())
+
+
 def is_installed(filename: str) -> bool:
     """Return whether a file belongs to an installed package."""
     folders = *_folders("purelib", "platlib"), *_targets(tuple(sys.path))

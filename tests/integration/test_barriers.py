@@ -29,8 +29,8 @@ def cluster(shared_cluster: mcnb.Cluster) -> Iterator[mcnb.Cluster]:
 
 HINT = (
     "all participants of a barrier must pass the same name, and reach barriers in the same order. "
-    "A name must not hold what differs between processes, such as a counter that one process "
-    "advanced more often"
+    "A name must not hold what differs between processes, such as the process index, or a counter "
+    "that one process advanced more often"
 )
 # The cell, and what its error says.
 DIVERGENT: dict[str, tuple[str, str]] = {

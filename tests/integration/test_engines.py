@@ -30,12 +30,11 @@ k = jax.process_index()
 mesh = jax.make_mesh((8,), ("a",), axis_types=(AxisType.Auto,))
 x = jax.device_put(np.arange(16.0), NamedSharding(mesh, P("a")))
 """
-KILLED = "was killed by SIGKILL (sent by another process, or by the system because memory ran out)"
+KILLED = "was killed by SIGKILL (sent by a program, or by the system because memory ran out)"
 LISTENS = "0A"  # of a socket, in <net/tcp_states.h> of Linux
 ANEW = (
     "All 4 processes are being restarted: their variables are lost. To re-run the cells that "
-    "defined "
-    "them: %mcjax restart --replay"
+    "succeeded: %mcjax restart --replay"
 )
 
 

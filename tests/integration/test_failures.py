@@ -20,8 +20,7 @@ from tests.support.timing import shortest, since
 
 RENEWED = (
     "All 4 processes are being restarted: their variables are lost. To re-run the cells that "
-    "defined "
-    "them: %mcjax restart --replay"
+    "succeeded: %mcjax restart --replay"
 )
 INTACT = "The cluster is intact; all variables are kept"
 # A test that waits longer has hung.
@@ -311,7 +310,7 @@ def test_an_interrupt_without_a_cell_does_nothing(cluster: mcnb.Cluster) -> None
         ("import os; os._exit(3)", "process 2 ended with exit code 3"),
         (
             "import os; os.kill(os.getpid(), 9)",
-            "process 2 was killed by SIGKILL (sent by another process, or by the system because "
+            "process 2 was killed by SIGKILL (sent by a program, or by the system because "
             "memory ran out)",
         ),
         (
@@ -376,7 +375,7 @@ def test_the_others_wait_for_one_that_dies(cluster: mcnb.Cluster) -> None:
         assert states == {**dict.fromkeys((0, 1, 3), ("waits", 6)), 2: ("died", None)}
         assert result.stdout[2] == "last words\n"
         assert str(result.error()) == (
-            "process 2 was killed by SIGKILL (sent by another process, or by the system because "
+            "process 2 was killed by SIGKILL (sent by a program, or by the system because "
             f"memory ran out). {RENEWED}"
         )
         return took
@@ -413,7 +412,7 @@ def test_a_death_between_cells(cluster: mcnb.Cluster) -> None:
     with pytest.raises(mcnb.ClusterError) as died:
         cluster.run("1")
     assert str(died.value) == (
-        "Process 3 was killed by SIGKILL (sent by another process, or by the system because "
+        "Process 3 was killed by SIGKILL (sent by a program, or by the system because "
         "memory ran out) "
         f"after the previous cell, so this cell did not run. {RENEWED}"
     )

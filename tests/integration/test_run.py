@@ -216,7 +216,7 @@ def test_one_that_is_killed(tmp_path: Path) -> None:
     code, out, err = run(tmp_path, program)
     assert (code, out) == (128 + signal.SIGKILL, [])
     assert err[-1] == (
-        "mcnb run: process 2 was killed by SIGKILL (sent by another process, or by the system "
+        "mcnb run: process 2 was killed by SIGKILL (sent by a program, or by the system "
         f"because memory ran out). Processes 0,1 waited at train.py:{AT + 2} in sum"
     )
 

@@ -21,8 +21,7 @@ pytestmark = [once, pytest.mark.thorough("needs daemons of Slurm")]
 HANG_S = 120.0
 ANEW = (
     "Both processes are being restarted: their variables are lost. To re-run the cells that "
-    "defined "
-    "them: %mcjax restart --replay"
+    "succeeded: %mcjax restart --replay"
 )
 
 

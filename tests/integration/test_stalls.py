@@ -101,9 +101,9 @@ def test_a_time_limit_for_python(prepared: mcnb.Cluster, monkeypatch: pytest.Mon
     limit_from(monkeypatch, all_seen)
     result = prepared.run("import time\nif k == 1:\n    time.sleep(600)\njnp.sum(x)", timeout=0.5)
     assert str(result.error()) == (
-        "stalled: processes 0,2,3 are waiting in sum, line 4; process 1 was at line 3. All 4 "
-        "processes "
-        "(lines 3, 4) were interrupted at the time limit of 0.5 s. "
+        "stalled: processes 0,2,3 were waiting in sum, line 4; process 1 was at line 3. Hint: "
+        "process 1 kept processes 0,2,3 waiting. If the code only needs more time, use a larger "
+        "--timeout. All 4 processes (lines 3, 4) were interrupted at the time limit of 0.5 s. "
         "The cluster is intact; all variables are kept"
     )
     assert_same(prepared)

@@ -81,7 +81,7 @@ def test_the_next_cell_waits_for_new_processes() -> None:
     assert "on device 0; the newest launch is fori_loop (In[2], line 4). A computation" in lost
     assert lost.endswith(
         "Both processes are being restarted: their variables are lost. To re-run the cells that "
-        "defined them: %mcjax restart --replay"
+        "succeeded: %mcjax restart --replay"
     )
     waiting = "The processes are being restarted. The cell runs when they are ready …"
     assert shown(after)[0] == waiting

@@ -78,8 +78,9 @@ ORDERS = {
         "missing",
         **left(2, 4),
         says=(
-            "Hint: other processes return before this line, which runs only if `not (k == 2)` "
-            "(line 2). A collective must run on every participating process: return only after it",
+            "Hint: other processes return before this line, which runs only if `k == 2` "
+            "(line 2) is false. A collective must run on every participating process: return only "
+            "after it",
         ),
     ),
     "condition in a helper": Divergence(

@@ -123,8 +123,9 @@ PROGRAMS = {
         all_at(2),
         says=(
             "the compiled program; first different line: ",
-            "Likely cause: `lambda` depends on a value that differs between processes: "
-            "`n = float(k == 3)` (line 1). Hint: what the function uses besides",
+            "Likely cause: the lambda depends on a value that differs between processes: "
+            "`n = float(k == 3)` (line 1). What differs: the compiled program; first different ",
+            ". Hint: what the function uses besides",
         ),
     ),
     "other closed-over array of NumPy": Divergence(
@@ -133,7 +134,7 @@ PROGRAMS = {
         all_at(3),
         says=(
             "a constant, f32[8,4] at [5, 1]: 21 on processes 0,1,3; 22 on process 2. Likely "
-            "cause: `lambda` depends on a value that differs between processes: `c[5, 1] "
+            "cause: the lambda depends on a value that differs between processes: `c[5, 1] "
             "+= k == 2` (line 2)",
         ),
     ),
@@ -150,7 +151,7 @@ PROGRAMS = {
         "mismatch",
         all_at(3),
         says=(
-            "What differs: the compiled program. Likely cause: `lambda` depends on a value that "
+            "What differs: the compiled program. Likely cause: the lambda depends on a value that "
             "differs between processes: `c[2000, 3] += k == 1` (line 2). Hint: what "
             "the function uses",
         ),
@@ -163,7 +164,7 @@ PROGRAMS = {
         all_at(3),
         says=(
             "a constant, f32[64] at [0]: ",
-            "Likely cause: `lambda` depends on a value that differs between processes: "
+            "Likely cause: the lambda depends on a value that differs between processes: "
             "`table = np.random.default_rng(k == 3).integers(0, 1000, 64)` (line 1)",
         ),
     ),
@@ -182,7 +183,7 @@ PROGRAMS = {
         all_at(3),
         says=(
             "the setting uplo of lapack_strsm_ffi: 'U' on processes 0,1,3; 'L' on process 2",
-            "Likely cause: `lambda` depends on a value that differs between processes: "
+            "Likely cause: the lambda depends on a value that differs between processes: "
             "`jax.jit(lambda m, v: jnp.sum(solve(m, v.T, lower=bool(k == 2))))(m, x)` (line 3)",
         ),
     ),

@@ -88,7 +88,7 @@ DIVERGED = [ended(k, "diverged", MISSING, 7) for k in (0, 1)]
             [Ended(2, -signal.SIGKILL, None), *DIVERGED],
             Verdict("died", {0: WAITS, 1: WAITS, 2: ProcessState("died", exit=ProcessExit())}),
             (
-                "process 2 was killed by SIGKILL (sent by another process, or by the system "
+                "process 2 was killed by SIGKILL (sent by a program, or by the system "
                 "because memory ran out). Processes 0,1 waited at train.py:7 in sum",
                 137,
             ),
@@ -111,7 +111,7 @@ DIVERGED = [ended(k, "diverged", MISSING, 7) for k in (0, 1)]
             [Ended(1, -signal.SIGKILL, None), Ended(2, -signal.SIGKILL, None)],
             None,
             (
-                "processes 1,2 were killed by SIGKILL (sent by another process, or by the system "
+                "processes 1,2 were killed by SIGKILL (sent by a program, or by the system "
                 "because memory ran out)",
                 137,
             ),

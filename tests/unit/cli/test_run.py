@@ -469,7 +469,7 @@ def test_one_that_is_killed_leaves_no_report(run: Run, capfd: Captured) -> None:
     assert run(other, Faked(status=-9)) == 137
     assert other.signals[0] == "SIGINT"
     assert capfd.readouterr().err == (
-        "mcnb run: process 1 was killed by SIGKILL (sent by another process, or by the system "
+        "mcnb run: process 1 was killed by SIGKILL (sent by a program, or by the system "
         "because memory ran out)\n"
     )
 

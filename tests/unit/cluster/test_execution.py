@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +16,7 @@ from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result
 from mcnb.cluster.stopping import PressedAgainError, Presses
 from mcnb.errors import CellError, ClusterError
-from mcnb.lockstep.model import Caught, ProcessExit, ProcessState, Verdict
+from mcnb.lockstep.model import Caught, LastLaunch, ProcessExit, ProcessState, Verdict
 from mcnb.messages import ProcessError, Progress, Reply
 from mcnb.options import Options
 from mcnb.worker.capture import LastOutput
@@ -95,6 +95,9 @@ class Referee:
 
     def die(self, k: int, how: ProcessExit) -> None:
         self.heard.append(("die", k, how))
+
+    def last_launch(self, k: int) -> LastLaunch:
+        return LastLaunch("jit(step)", f"line {k + 3}", made=True)
 
     def waits(self) -> dict[int, object]:
         return self.waiting
@@ -361,10 +364,11 @@ def test_the_last_output_of_a_process_that_died_is_its_reply(asked: list[Any]) -
     processes.deaths = [{1: exited(3)}]
     result = run(processes)
     assert asked == []
-    assert (result.exits, result.outcome.intact) == ({1: exited(3)}, False)
+    ended = replace(exited(3), last=LastLaunch("jit(step)", "line 4", made=True))
+    assert (result.exits, result.outcome.intact) == ({1: ended}, False)
     assert result.stdout == {0: "", 1: "said\nout\n", 2: ""}
     assert result.verdict == Verdict("died", processes.referee.states())
-    assert processes.referee.heard[-1] == ("die", 1, exited(3))
+    assert processes.referee.heard[-1] == ("die", 1, ended)
 
 
 def test_deaths_that_follow_from_the_first_are_not_told() -> None:
@@ -372,7 +376,12 @@ def test_deaths_that_follow_from_the_first_are_not_told() -> None:
     processes.exits = {"process 2": exited(3)}
     all_died = {2: exited(3), 0: killed(6), 1: exited(3)}
     processes.deaths = [{2: exited(3)}, all_died]
-    assert run(processes).exits == {1: exited(3), 2: exited(3)}
+    exits = run(processes).exits
+    assert {k: replace(how, last=None) for k, how in exits.items()} == {1: exited(3), 2: exited(3)}
+    assert [how.last for how in exits.values()] == [
+        LastLaunch("jit(step)", "line 4", made=True),
+        LastLaunch("jit(step)", "line 5", made=True),
+    ]
 
 
 def test_what_was_aborted_with_the_check_off_is_not_settled_again(

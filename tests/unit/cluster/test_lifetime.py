@@ -18,8 +18,7 @@ from tests.support.verdicts import exited
 
 ANEW = (
     "Both processes are being restarted: their variables are lost. To re-run the cells that "
-    "defined "
-    "them: %mcjax restart --replay"
+    "succeeded: %mcjax restart --replay"
 )
 
 

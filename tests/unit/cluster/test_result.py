@@ -20,8 +20,7 @@ KEY = ProcessError("KeyError", "'x'", 2, "key traceback")
 STOPPED = ProcessError("KeyboardInterrupt", "", 7, "stopped traceback")
 RESTARTED = (
     "All 4 processes are being restarted: their variables are lost. To re-run the cells that "
-    "defined "
-    "them: %mcjax restart --replay"
+    "succeeded: %mcjax restart --replay"
 )
 
 
@@ -261,7 +260,10 @@ def test_a_note_precedes_the_aftermath_of_a_divergence() -> None:
     verdict = Verdict("missing", states(at(), FINISHED))
     error = Result(LAUNCHED, 2, Outcome(verdict=verdict, verified=True)).error()
     assert error is not None
-    assert error.lines[-1] == f"{NOTE}. The cluster is intact; all variables are kept"
+    assert error.lines[-2:] == [
+        f"Note: {NOTE}",
+        "The cluster is intact; all variables are kept",
+    ]
 
 
 def test_a_verdict_that_tells_where_the_processes_parted_needs_no_note() -> None:

@@ -14,8 +14,7 @@ from tests.support.verdicts import FINISHED, MAX, WAS_KILLED, at, states
 
 RESTARTED = (
     "Both processes are being restarted: their variables are lost. To re-run the cells that "
-    "defined "
-    "them: %mcjax restart --replay"
+    "succeeded: %mcjax restart --replay"
 )
 ANEW = f"Process 0 was waiting, so mcnb interrupted it. {RESTARTED}"
 
@@ -67,6 +66,13 @@ def test_an_error_after_a_mismatch_is_not_the_headline() -> None:
     assert error.lines[-3:] == ["", "[1] ValueError in line 2", "traceback"]
 
 
+SLOW = (
+    "no process waited for a launch of another one. If the code only needs more time, use a larger "
+    "--timeout. Otherwise, look for a loop that does not end, or for a wait for something outside "
+    "the cell, such as a file or a thread"
+)
+
+
 def test_a_cell_that_took_too_long_is_no_lockstep_error() -> None:
     verdict = Verdict(
         "stalled", states(ProcessState("hangs", line=3), ProcessState("runs", line=5))
@@ -75,7 +81,8 @@ def test_a_cell_that_took_too_long_is_no_lockstep_error() -> None:
     error = Result({}, 2, outcome).error()
     assert type(error) is CellError
     assert str(error) == (
-        "stalled: process 0 waited inside JAX at line 3; process 1 was at line 5. Both processes "
+        f"stalled: process 0 waited inside JAX at line 3; process 1 was at line 5. Hint: {SLOW}. "
+        "Both processes "
         "(lines 3, 5) were interrupted at the time limit of 2 s. The cluster is intact; all "
         "variables are kept"
     )

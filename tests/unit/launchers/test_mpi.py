@@ -13,7 +13,7 @@ from mcnb.launchers import mpi
 from mcnb.launchers.mpi import MpiLauncher
 from mcnb.lockstep.messages import exit_text
 
-KILLED = "was killed by SIGKILL (sent by another process, or by the system because memory ran out)"
+KILLED = "was killed by SIGKILL (sent by a program, or by the system because memory ran out)"
 OPEN_MPI_4 = """\
 --------------------------------------------------------------------------
 Primary job  terminated normally, but 1 process returned

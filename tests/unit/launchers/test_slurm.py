@@ -13,7 +13,7 @@ from mcnb.launchers import slurm
 from mcnb.launchers.slurm import SlurmLauncher
 from mcnb.lockstep.messages import exit_text
 
-KILLED = "was killed by SIGKILL (sent by another process, or by the system because memory ran out)"
+KILLED = "was killed by SIGKILL (sent by a program, or by the system because memory ran out)"
 CANCELLED = "slurmstepd: error: *** JOB 12 ON a1 CANCELLED AT 2026-01-01T00:00:00"
 SRUN = """\
 slurmstepd: error: *** STEP 3.0 ON vm FAILED (non-zero exit code or other failure mode) ***

@@ -146,7 +146,7 @@ MEAN, SAVE = Detail("nk.mean(x)", library="nk.mean"), Detail("s.save(x)", librar
             "stalled",
             (WAITS, WAITS),
             {0: MEAN, 1: SAVE},
-            "stalled: process 0 is waiting in jit(_sum), called by nk.mean, line 4; process 1 is "
+            "stalled: process 0 was waiting in jit(_sum), called by nk.mean, line 4; process 1 was "
             "waiting in jit(_sum), called by s.save, line 4",
             id="two calls on one line",
         ),
@@ -157,7 +157,7 @@ def test_a_verdict_names_the_librarys_function(
 ) -> None:
     wording = explain(Verdict(kind, dict(enumerate(states)), details=details), 2)
     assert wording.sentence.partition(". Hint")[0] == expected
-    assert wording.lines[2].startswith("[0] is waiting in ")
+    assert wording.lines[2].startswith("[0] ")
     assert re.search(r", called by nk\.(mean|save), line 4$", wording.lines[2])
 
 

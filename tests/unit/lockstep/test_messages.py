@@ -19,6 +19,7 @@ from mcnb.lockstep.model import (
     Doing,
     ExitSource,
     Kind,
+    LastLaunch,
     ProcessExit,
     ProcessState,
     Verdict,
@@ -47,6 +48,13 @@ CYCLE = (
 
 
 TWO = launch("jit(f)", "1", arguments=("f32[8]", "i32[]"))
+
+
+SLOW = (
+    "no process waited for a launch of another one. If the code only needs more time, use a larger "
+    "--timeout. Otherwise, look for a loop that does not end, or for a wait for something outside "
+    "the cell, such as a file or a thread"
+)
 
 
 def lines(kind: Kind, *each: ProcessState, **more: Any) -> Sequence[str]:
@@ -128,23 +136,27 @@ def lines(kind: Kind, *each: ProcessState, **more: Any) -> Sequence[str]:
         (
             "stalled",
             [ProcessState("hangs", line=3), ProcessState("runs", line=5)],
-            "stalled: process 0 waited inside JAX at line 3; process 1 was at line 5",
+            "stalled: process 0 waited inside JAX at line 3; process 1 was at line 5. "
+            f"Hint: {SLOW}",
         ),
         (
             "stalled",
             [ProcessState("hangs", line=3), *[ProcessState("runs", line=5)] * 2],
-            "stalled: process 0 waited inside JAX at line 3; processes 1,2 were at line 5",
+            "stalled: process 0 waited inside JAX at line 3; processes 1,2 were at line 5. "
+            f"Hint: {SLOW}",
         ),
         (
             "stalled",
             [ProcessState("hangs"), ProcessState("runs")],
-            "stalled: process 0 waited inside JAX; process 1 was still running, at an unknown line",
+            "stalled: process 0 waited inside JAX; process 1 was still running, at an unknown "
+            f"line. Hint: {SLOW}",
         ),
         (
             "stalled",
             [ProcessState("runs", place="train.py:9"), at(what=TWO), FINISHED],
-            "stalled: process 1 is waiting in jit(f), line 4; process 0 was at train.py:9; "
-            "process 2 finished the cell without reaching it",
+            "stalled: process 1 was waiting in jit(f), line 4; process 0 was at train.py:9; "
+            "process 2 finished the cell without reaching it. Hint: process 0 kept process 1 "
+            "waiting. If the code only needs more time, use a larger --timeout",
         ),
         (
             "mismatch",
@@ -337,12 +349,14 @@ def test_the_same_line_of_two_files_is_two_places() -> None:
     )
 
 
-def test_nothing_more_to_say_leaves_no_blank_line() -> None:
+def test_a_time_limit_says_where_each_process_was() -> None:
     assert lines("stalled", ProcessState("hangs", line=3), ProcessState("runs")) == (
         "The cell did not finish within its time limit",
         "",
         "[0] waited inside JAX at line 3",
         "[1] was still running, at an unknown line",
+        "",
+        f"Hint: {SLOW}",
     )
 
 
@@ -352,10 +366,8 @@ def test_nothing_more_to_say_leaves_no_blank_line() -> None:
         (exited(0), "ended with exit code 0", "ended with exit code 0"),
         (
             killed(9),
-            "was killed by SIGKILL (sent by another process, or by the system because memory ran "
-            "out)",
-            "were killed by SIGKILL (sent by another process, or by the system because memory ran "
-            "out)",
+            "was killed by SIGKILL (sent by a program, or by the system because memory ran out)",
+            "were killed by SIGKILL (sent by a program, or by the system because memory ran out)",
         ),
         (
             replace(killed(6), line=4),
@@ -368,6 +380,26 @@ def test_nothing_more_to_say_leaves_no_blank_line() -> None:
             "were killed by SIGBUS (a fault in native code, or a full disk)",
         ),
         (killed(99), "was killed by signal 99", "were killed by signal 99"),
+        (
+            replace(exited(3), last=LastLaunch("jit(f)", "train.py:7", made=True)),
+            "ended with exit code 3, after it had launched jit(f) at train.py:7",
+            "ended with exit code 3, after they had launched jit(f) at train.py:7",
+        ),
+        (
+            replace(killed(99), last=LastLaunch("sum", "", made=False)),
+            "was killed by signal 99, while it waited in sum",
+            "were killed by signal 99, while they waited in sum",
+        ),
+        (
+            replace(killed(11), line=4, last=LastLaunch("sum", "line 3", made=True)),
+            "was killed by SIGSEGV (a fault in native code) at line 4",
+            "were killed by SIGSEGV (a fault in native code) at line 4",
+        ),
+        (
+            ProcessExit(ExitSource.FOLLOWED, last=LastLaunch("sum", "line 3", made=True)),
+            "exited after another process had died",
+            "exited after another process had died",
+        ),
         (WAS_KILLED, "was killed", "were killed"),
         (
             ProcessExit(ExitSource.LAUNCHER, reason="It was new"),

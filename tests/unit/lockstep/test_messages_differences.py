@@ -388,8 +388,8 @@ def test_launches_with_other_partners_differ() -> None:
 
 BARRIER = (
     "all participants of a barrier must pass the same name, and reach barriers in the same order. "
-    "A name must not hold what differs between processes, such as a counter that one process "
-    "advanced more often"
+    "A name must not hold what differs between processes, such as the process index, or a counter "
+    "that one process advanced more often"
 )
 SAVED = Launch.barrier("saved", (0, 1))
 SYNC = Launch("sync_global_devices", "1", (0, 1), label="'saved'")

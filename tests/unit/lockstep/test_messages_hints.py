@@ -77,6 +77,9 @@ LEAVE_OUT = (
     "A collective must run on every participating process: remove `k == 0` from the condition, "
     "and let it decide only about local work such as printing"
 )
+LATE = (
+    "process {} kept process {} waiting. If the code only needs more time, use a larger --timeout"
+)
 ZERO = Condition("k == 0", "line 3")
 PART = replace(ZERO, words="k == 0 and loss < best", part="k == 0")
 NOT_ZERO = replace(ZERO, words="not (k == 0)")
@@ -100,6 +103,18 @@ CAME_BEFORE = (
         ("missing", [at(), FINISHED], {0: ASKS_FOR_ZERO}, IF_ZERO),
         ("missing", [at(), FINISHED], {0: replace(ASKS_FOR_ZERO, loops=("for i:",))}, IF_ZERO),
         ("missing", [AGAIN, NO_MORE], {0: replace(ASKS_FOR_ZERO, loops=("for i:",))}, IF_ZERO),
+        (
+            "missing",
+            [at(), FINISHED],
+            {0: Detail("f(x)", (replace(NOT_ZERO, near=False),))},
+            IF_ZERO.replace("`k == 0`", "`k == 0` (line 3) is false"),
+        ),
+        (
+            "missing",
+            [at(), FINISHED],
+            {0: Detail("f(x)", (replace(NOT_ZERO, asks="line 1"),))},
+            IF_ZERO.replace("`k == 0`", "`k == 0` is false, which depends on the process (line 1)"),
+        ),
         ("missing", [AGAIN, NO_MORE], {0: IN_LOOP}, LOOP),
         ("missing", [AGAIN, NO_MORE], {0: IN_LOOPS}, LOOPS),
         ("missing", [at(), FINISHED], {0: IN_LOOP}, ""),
@@ -265,8 +280,8 @@ CAME_BEFORE = (
             {0: ASKS_FOR_ZERO},
             f"the launch needs both processes: {NOT_INVITED}",
         ),
-        ("stalled", [at(), ProcessState("runs")], {0: ASKS_FOR_ZERO}, IF_ZERO),
-        ("stalled", [at(), ProcessState("runs")], {0: IN_LOOP}, ""),
+        ("stalled", [at(), ProcessState("runs")], {0: Detail("f(x)")}, LATE.format(1, 0)),
+        ("stalled", [FINISHED, at(), ProcessState("hangs")], {}, LATE.format(2, 1)),
         ("mismatch", [at(4), at(4, MAX)], {}, ORDER),
         ("mismatch", [at(4), at(4, MAX)], {0: IN_LOOP}, ORDER),
         ("mismatch", [at(4), at(5, MAX)], {}, BRANCH),

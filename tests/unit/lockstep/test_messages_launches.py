@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mcnb.lockstep.differences import told_apart
-from mcnb.lockstep.messages import explain, without_communication
-from mcnb.lockstep.model import Detail, Kind, Launch, LaunchRecord, ProcessState, Verdict
+from mcnb.lockstep.messages import explain
+from mcnb.lockstep.model import Detail, Kind, Launch, ProcessState, Verdict
 from tests.support.verdicts import at, sentence, states
 
 LEAVES = tuple(
@@ -213,7 +213,8 @@ def test_a_launch_without_communication_is_told_apart_by_what_differs() -> None:
     waits = ProcessState("waits", STEP, 4)
     verdict = Verdict("missing", states(waits, waits, ProcessState("finished")))
     shown = " f32[16] f32[16,16]" * 3
-    assert without_communication(verdict, [LaunchRecord(2, alone, 4, 0.0, 0.1)], 3) == (
-        f"process 2 also launched jit(step) at line 4, with{shown} +994 f32[30,16] instead of"
-        f"{shown} +994 f32[33,16], but without communication, so it does not match"
+    assert explain(verdict, 3, alone={2: alone}).lines[5] == (
+        f"What differs: process 2 launched jit(step) at line 4, too, with{shown} +994 f32[30,16] "
+        f"instead of{shown} +994 f32[33,16], but without communication, so this launch does not "
+        "match"
     )

@@ -14,7 +14,7 @@ import pytest
 from mcnb.lockstep.around import Spot
 from mcnb.lockstep.messages import explain
 from mcnb.lockstep.model import Detail, Launch, Origin, ProcessState, SharedValue, Variable, Verdict
-from mcnb.lockstep.origins import origin_inside, origins_of
+from mcnb.lockstep.origins import origin_inside, origin_of_options, origins_of
 from mcnb.lockstep.threads import line_of
 
 BEGIN = """\
@@ -59,6 +59,45 @@ def origins(
     }
     exec(compile(path.read_text(), str(path), "exec"), names)
     return found[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            "spec = 'x' if k else None\nmake(1, out=spec)(same)",
+            ("spec", "spec = 'x' if k else None"),
+        ),
+        ("make(1, out=[k])(same)", ("out", "make(1, out=[k])(same)")),
+        ("g = make(1, out=k)\ng(same)", ("g", "g = make(1, out=k)")),
+        ("g = make(1, out=2)\ng(k)", None),
+        ("def f(x):\n    return x + k\nmake(f)(same)", None),
+        ("step(k)", None),
+    ],
+)
+def test_an_option_of_the_function_may_be_what_differs(
+    tmp_path: Path, source: str, expected: tuple[str, str] | None
+) -> None:
+    found: list[Origin | None] = []
+
+    def step(*_: object) -> None:
+        frame: FrameType = sys._getframe(1)
+        spot = Spot(str(path), line_of(frame), frame)
+        found.append(origin_of_options([spot], lambda _, line: f"train.py:{line}"))
+
+    path = tmp_path / "train.py"
+    path.write_text(BEGIN + source)
+    linecache.checkcache(str(path))
+    names: dict[str, Any] = {
+        "step": step,
+        "make": lambda *_, **__: step,
+        "process_index": lambda: 0,
+        "__name__": "train",
+        "__file__": str(path),
+    }
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    assert [one and (one.name, one.source) for one in found] == [expected]
+    assert origin_of_options([], lambda *_: "") is None
 
 
 def places(tmp_path: Path, source: str, parameters: tuple[str, ...] = PARAMETERS) -> dict[str, str]:
@@ -235,10 +274,40 @@ def test_the_function_is_the_likely_cause_of_other_programs() -> None:
     states = {k: ProcessState("waits", replace(MATRIX, program=str(k)), 4) for k in range(2)}
     said = explain(Verdict("mismatch", states, details=details), 2).sentence
     assert (
-        "`a` on process 0; `b` on process 1. Likely cause: `step` depends on a condition that "
-        "differs between processes: `if k == 1:` (line 2). Hint: what the function uses "
+        "Likely cause: `step` depends on a condition that differs between processes: `if k == 1:` "
+        "(line 2). What differs: the compiled program; first different line: `a` on process 0; `b` "
+        "on process 1. Hint: what the function uses "
     ) in said
     assert Detail.from_data(asdict(details[1])) == details[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("lambda", "the lambda"),
+        ("x", "`x`"),
+        ("np.random.default_rng(0).normal(size=(8 + k, 4)).astype(np.float32)", "the expression"),
+    ],
+)
+def test_what_has_no_short_name_is_called_what_it_is(name: str, said: str) -> None:
+    origin = Origin(name, "line 2", "n = k")
+    details = {k: Detail(inside=origin) for k in range(2)}
+    states = {k: ProcessState("waits", replace(MATRIX, program=str(k)), 4) for k in range(2)}
+    told = explain(Verdict("mismatch", states, details=details), 2).lines
+    assert f"Likely cause: {said} depends on a value that differs between processes: `n = k` " in (
+        "\n".join(told)
+    )
+
+
+@pytest.mark.parametrize(("more", "led"), [({}, True), ({"y": Origin("y", "line 2", "")}, False)])
+def test_the_only_argument_may_be_why_meshes_differ(more: dict[str, Origin], led: bool) -> None:
+    origins = {"x": Origin("x", "line 1", "devices = jax.devices()[k:]"), **more}
+    detail = Detail("f(x)", names=("x",), origins=origins)
+    launches = [replace(MATRIX, program=str(k), devices=f"P{k}.0") for k in range(2)]
+    states = {k: ProcessState("waits", one, 4) for k, one in enumerate(launches)}
+    said = explain(Verdict("mismatch", states, details={0: detail, 1: detail}), 2).sentence
+    assert "the devices, or their order: P0.0 on process 0; P1.0 on process 1" in said
+    assert ("Likely cause: `x` depends on a value that differs" in said) is led
 
 
 MATRIX, LONGER, HALF = (

@@ -16,7 +16,6 @@ from mcnb.lockstep import programs
 from mcnb.lockstep.model import Launch
 from mcnb.lockstep.programs import (
     Call,
-    barrier_name,
     call_under_way,
     describe,
     device_names,
@@ -194,15 +193,3 @@ def test_whether_a_call_makes_one_launch(codes: list[CodeType], once: bool) -> N
 )
 def test_functions_that_a_learner_knows(name: str, public: bool) -> None:
     assert is_public(name) is public
-
-
-@pytest.mark.parametrize(
-    ("filename", "expected"),
-    [("/jax/experimental/multihost_utils.py", "'it\\'s \"saved\"'"), ("train.py", "")],
-)
-def test_the_name_of_a_barrier(filename: str, expected: str) -> None:
-    names: dict[str, Any] = {"look": lambda: barrier_name(sys._getframe())}
-    source = "def sync_global_devices(name):\n    return look()\n"
-    exec(compile(source, filename, "exec"), names)
-    assert names["sync_global_devices"]('it\'s "saved"') == expected
-    assert barrier_name(sys._getframe()) == ""

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from mcnb.lockstep.model import Doing, Launch, Meeting, ProcessExit, ProcessState
+from mcnb.lockstep.model import (
+    Doing,
+    ExitSource,
+    LastLaunch,
+    Launch,
+    Meeting,
+    ProcessExit,
+    ProcessState,
+)
 from mcnb.lockstep.referee import Compare, Go, Referee, Ruling, Stop
 from tests.unit.lockstep.test_referee import launch
 
@@ -44,6 +52,34 @@ def test_launches_are_counted_anew_in_each_cell() -> None:
             1: (2, 1),
         }
         referee.end(0, "raised", error="LockstepError")
+
+
+def test_the_last_launch_of_a_process_is_known_at_its_end() -> None:
+    referee = Referee(3)
+    assert referee.last_launch(0) is None
+    meet(referee, F, "1", "1")
+    referee.announce(0, 0, ALL, line=2)
+    referee.announce(1, 0, ALL, line=3, place="train.py:3")
+    made, waits = LastLaunch("f", "line 1", made=True), LastLaunch("all", "line 2", made=False)
+    assert referee.last_launch(0) == waits
+    referee.withdraw(0, 0)
+    assert referee.last_launch(0) == made
+    referee.announce(0, 0, ALL, line=2)
+    killed = ProcessExit(ExitSource.OBSERVED, status=-9)
+    referee.end(0, "died", how=killed)
+    assert referee.states()[0].exit == replace(killed, last=waits)
+    assert referee.last_launch(0) == waits
+    referee.end(1, "died", how=replace(killed, line=7))
+    assert referee.states()[1].exit == replace(killed, line=7)
+    referee.end(2, "died", how=killed)
+    assert referee.states()[2].exit == killed
+
+
+def test_the_last_launch_of_a_cell_is_none_of_the_next() -> None:
+    referee = Referee(2)
+    meet(referee, F, "1", "1")
+    referee.begin([0, 1])
+    assert referee.last_launch(0) is None
 
 
 def test_only_launches_with_the_same_participants_are_counted() -> None:

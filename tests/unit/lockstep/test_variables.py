@@ -16,7 +16,7 @@ import pytest
 
 from mcnb.lockstep.around import Spot
 from mcnb.lockstep.messages import explain
-from mcnb.lockstep.model import Detail, Launch, ProcessState, Variable, Verdict
+from mcnb.lockstep.model import Detail, Launch, Origin, ProcessState, Variable, Verdict
 from mcnb.lockstep.variables import described, variables_at
 
 
@@ -169,6 +169,31 @@ def test_advice_speaks_of_an_order_only_if_there_is_a_loop(
     states = {k: ProcessState("waits", MAX if k else SUM, line=3) for k in range(2)}
     said = explain(Verdict("mismatch", states, details=details), 2).sentence
     assert f"the function sum on process 1. Hint: {hint}" in said
+
+
+@pytest.mark.parametrize(
+    ("loop", "why"),
+    [
+        ("for f in order:", ", because it depends on the process (line 1). Hint: whatever this"),
+        ("for i, f in enumerate(order):", ", because it depends on the process (line 1). Hint: "),
+        ("for g in order:", ". Hint: the order of launches must not depend on the process. "),
+        ("while order:", ". Hint: the order of launches must not depend on the process. "),
+    ],
+)
+def test_a_loop_takes_a_name_from_what_depends_on_the_process(loop: str, why: str) -> None:
+    origin = Origin("order", "line 1", "order = [max, sum] if k else [sum, max]")
+    details = {
+        k: Detail(
+            "f(x)",
+            variables=(Variable("line 3", "f", f),),
+            loops=(loop,),
+            loops_from=(origin,),
+        )
+        for k, f in enumerate(("the function max", "the function sum"))
+    }
+    states = {k: ProcessState("waits", MAX if k else SUM, line=3) for k in range(2)}
+    said = explain(Verdict("mismatch", states, details=details), 2).sentence
+    assert f"the function max on process 0; the function sum on process 1{why}" in said
 
 
 def test_what_led_there_is_not_told_where_the_cause_is_known() -> None:

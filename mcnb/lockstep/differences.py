@@ -184,10 +184,12 @@ def difference_of_alone(verdict: Verdict, alone: Mapping[int, Launch], count: in
         ]
         aspect, how = "shape", f", with {' instead of '.join(texts)}"
         argument = names[differ[0]] if differ else ""
-    elif other.shardings != own.shardings:
-        pairs = zip(names, other.shardings, own.shardings, strict=False)
-        aspect, argument = "sharding", next(name for name, *two in pairs if two[0] != two[1])
-        how = f", sharded as {' '.join(other.shardings)} instead of {' '.join(own.shardings)}"
+    else:
+        each = zip(names, other.shardings, own.shardings, strict=False)
+        for argument, *specs in (one for one in each if one[1] != one[2]):
+            aspect = "sharding"
+            how = f", with argument {argument} sharded as {' instead of '.join(specs)}"
+            break
     launch = "launch does" if len(alone) == 1 else "launches do"
     words = (
         f"{name_processes(sorted(alone), count)} launched {other.name} at {state.where}, too{how}, "

@@ -340,15 +340,14 @@ def belongs_to(name: str, parameter: str) -> bool:
     )
 
 
-def with_cause(hint: str, verdict: Verdict, *, known: bool) -> str:
+def with_cause(hint: str, verdict: Verdict) -> str:
     """Return advice that does not guess at a cause, unless there is a loop that has an order.
 
     Args:
         hint: The advice.
         verdict: The verdict, whose launches are known to differ in what a name refers to.
-        known: Whether it is known where that name begins to depend on the process.
     """
-    loops = not known and any(detail.loops for detail in verdict.details.values())
+    loops = any(detail.loops for detail in verdict.details.values())
     return hint if hint == _HINTS["order"] and loops else _HINTS["cause"]
 
 

@@ -340,8 +340,8 @@ reaching it'
     hint = advise(verdict, groups, why, count)
     led = _caught(verdict, count) if is_uncertain(hint) else ""
     if not led and kind == "mismatch" and hint in WITHOUT_CAUSE:
-        led, origin_known = _variable(verdict, count)
-        hint = with_cause(hint, verdict, known=origin_known) if led else hint
+        led = _variable(verdict, count)
+        hint = with_cause(hint, verdict) if led else hint
     if not led and (difference.argument or why == "mesh"):
         led = _origin(verdict, difference)
     one_line = len({state.where for _, state in groups if state.launch is not None}) == 1
@@ -427,18 +427,14 @@ def _text_of(caught: Caught) -> str:
     return text
 
 
-def _variable(verdict: Verdict, count: int) -> tuple[str, bool]:
-    """Tell which name differs on the innermost line that all waiting processes share, if any.
-
-    Returns:
-        The text, and whether it says where the name begins to depend on the process.
-    """
+def _variable(verdict: Verdict, count: int) -> str:
+    """Tell which name differs on the innermost line that all waiting processes share, if any."""
     known = {
         k: {(one.place, one.name): one.value for one in detail.variables}
         for k, detail in sorted(verdict.details.items())
     }
     if len(known) < 2:
-        return "", False
+        return ""
     for place, name in next(iter(known.values())):
         values = {k: found[place, name] for k, found in known.items() if (place, name) in found}
         is_index = all(value == str(k) for k, value in values.items())
@@ -453,8 +449,8 @@ def _variable(verdict: Verdict, count: int) -> tuple[str, bool]:
             asked = asks.pop() if len(asks) == 1 else ""
             asked = asked or _origin_in_loop(verdict, name)
             why = f", because it depends on the process ({asked})" if asked else ""
-            return f"`{name}` ({place}) is {'; '.join(said)}{why}", bool(asked)
-    return "", False
+            return f"`{name}` ({place}) is {'; '.join(said)}{why}"
+    return ""
 
 
 def _origin_in_loop(verdict: Verdict, name: str) -> str:

@@ -38,11 +38,15 @@ def test_the_same_computation_in_another_order(cluster: mcnb.Cluster) -> None:
 def test_a_sharding_that_needs_nobody(cluster: mcnb.Cluster) -> None:
     cluster.run(SETUP).raise_for_errors()
     error = str(cluster.run("total(x if k < 2 else whole)").error())
-    assert "missing: processes 0,1 are waiting in jit(<lambda>), line 1" in error
-    assert (
-        "Processes 2,3 also launched jit(<lambda>) at line 1, sharded as P() instead of P('a',), "
-        "but without communication, so it does not match"
-    ) in error
+    assert error == (
+        "missing: processes 0,1 are waiting in jit(<lambda>), line 1; processes 2,3 finished the "
+        "cell without launching it with the others. What differs: processes 2,3 launched "
+        "jit(<lambda>) at line 1, too, with argument v sharded as P() instead of P('a',), "
+        "but without communication, so these launches do not match. Likely cause: `v` "
+        "depends on a value that differs between processes: `total(x if k < 2 else whole)` "
+        "(line 1). Hint: all processes must use the same sharding. Create the sharding once, from "
+        "one PartitionSpec. The cluster is intact; all variables are kept"
+    )
 
 
 def test_the_note_is_shown(notebook: Notebook) -> None:

@@ -46,7 +46,11 @@ def made(process: int, line: int, launch: Launch, began: float | None = 1.0) -> 
     ("launch", "how", "hint"),
     [
         (other("f32[4]", spec="P()"), ", with f32[4] instead of f32[8]", SHAPE),
-        (other("f32[8]", spec="P()"), ", sharded as P() instead of P('a',)", SHARDING),
+        (
+            other("f32[8]", spec="P()"),
+            ", with argument 0 sharded as P() instead of P('a',)",
+            SHARDING,
+        ),
         (other("f32[8]"), "", PROGRAM),
         (other("f32[8]", "i32[]"), ", with f32[8] i32[] instead of f32[8]", SHAPE),
     ],

@@ -435,7 +435,8 @@ def test_a_time_limit_says_where_each_process_was() -> None:
 )
 def test_how_processes_ended(how: ProcessExit, one: str, several: str) -> None:
     assert (exit_text(how), exit_text(how, plural=True)) == (one, several)
-    assert ProcessExit(**json.loads(json.dumps(asdict(how)))) == how
+    data = json.loads(json.dumps(asdict(how)))
+    assert replace(ProcessExit(**data), last=data["last"] and LastLaunch(**data["last"])) == how
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_advice_speaks_of_an_order_only_if_there_is_a_loop(
 @pytest.mark.parametrize(
     ("loop", "why"),
     [
-        ("for f in order:", ", because it depends on the process (line 1). Hint: whatever this"),
+        ("for f in order:", ", because it depends on the process (line 1). Hint: the order of "),
         ("for i, f in enumerate(order):", ", because it depends on the process (line 1). Hint: "),
         ("for g in order:", ". Hint: the order of launches must not depend on the process. "),
         ("while order:", ". Hint: the order of launches must not depend on the process. "),

@@ -157,6 +157,7 @@ class WorkerShell(ZMQInteractiveShell):
 
     worker: ClassVar[Worker]
     _depth = 0
+    _finished = False  # whether all statements of the cell have run, and raised nothing
     _cell_loop: asyncio.AbstractEventLoop | None = None
 
     def init_magics(self) -> None:
@@ -191,6 +192,7 @@ class WorkerShell(ZMQInteractiveShell):
         if label:  # not mcnb's own
             self.last_execution_result = None  # it has the error, too
             self.worker.forget_failure()
+        self._finished = False
         error: BaseException | None
         try:
             with signals.armed(), self.worker.breakpoints.in_cell(typed):
@@ -200,6 +202,8 @@ class WorkerShell(ZMQInteractiveShell):
                 error = result.error_in_exec
         except KeyboardInterrupt as interrupted:
             error = interrupted
+        if isinstance(error, KeyboardInterrupt) and self._finished:
+            error = None  # it came after the last statement, so the cell has ended by itself
         self._restore_streams()
         if error is not None and label:
             self.worker.failure = Failure(error)
@@ -210,6 +214,12 @@ class WorkerShell(ZMQInteractiveShell):
             self.displayhook.value_text,
             interrupted=signals.was_raised() or isinstance(error, KeyboardInterrupt),
         )
+
+    async def run_ast_nodes(self, *args: Any, **more: Any) -> bool:
+        """Run the statements of a cell; return whether one of them raised an error."""
+        raised: bool = await super().run_ast_nodes(*args, **more)
+        self._finished = not raised
+        return raised
 
     def _restore_streams(self) -> None:
         """Replace streams that the cell has closed or broken: the kernel flushes them to reply."""

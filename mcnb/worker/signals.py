@@ -52,6 +52,7 @@ _cell = 0
 _cancelled = 0
 _begun_at = 0.0  # by `_CLOCK`
 _raised = 0  # how often KeyboardInterrupt was raised in this cell
+_inside = False  # whether it was raised in the learner's code
 _asynchronous = False  # whether it was, or is to be, raised without a signal
 # Guards _cell, _cancelled, _armed and _asynchronous against the thread that receives interrupts.
 _lock = threading.RLock()
@@ -137,13 +138,23 @@ def install(is_learners: Callable[[FrameType], bool]) -> None:
 
 
 def _interrupt(_: int, frame: FrameType | None) -> None:
-    global _raised
+    global _raised, _inside
     if not _armed:
         return
     _raised += 1
+    _inside = _inside or _runs_learners(frame)
     if _raised > 1 and _cell:
         _raise_again(frame)
     raise KeyboardInterrupt
+
+
+def _runs_learners(frame: FrameType | None) -> bool:
+    """Return whether the learner's code is on a stack."""
+    while frame is not None:
+        if _is_learners(frame):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _raise_again(frame: FrameType | None) -> None:
@@ -186,17 +197,20 @@ def begin(cell: int) -> None:
     Args:
         cell: The number that the referee's server gave the cell.
     """
-    global _cell, _begun_at, _raised
+    global _cell, _begun_at, _raised, _inside
     with _lock:
-        _cell, _begun_at, _raised = cell, time.clock_gettime(_CLOCK), 0
+        _cell, _begun_at, _raised, _inside = cell, time.clock_gettime(_CLOCK), 0, False
     if signal.getsignal(signal.SIGINT) is not _interrupt:
         # An earlier cell has installed its own handler, which would disable interrupts.
         signal.signal(signal.SIGINT, _interrupt)
 
 
 def was_raised() -> bool:
-    """Return whether KeyboardInterrupt was raised in the current or last cell by an interrupt."""
-    return _raised > 0
+    """Return whether an interrupt raised KeyboardInterrupt in the code of the last cell.
+
+    It may also have been raised just after that code had ended.
+    """
+    return _inside
 
 
 @contextmanager
@@ -275,7 +289,7 @@ def deliver(cell: int, attempt: int) -> None:
 
 
 def _pursue(cell: int, attempt: int) -> None:
-    global _raised, _asynchronous
+    global _raised, _inside, _asynchronous
     main = threading.main_thread().ident
     assert main is not None
     # A later attempt also comes as a signal from outside, which reaches code that keeps the GIL.
@@ -287,7 +301,7 @@ def _pursue(cell: int, attempt: int) -> None:
     if not _reached(cell, attempt, SIGNAL_S):
         with _lock:
             if _armed and _cell == cell and _raised < attempt:
-                _raised, _asynchronous = attempt, True
+                _raised, _inside, _asynchronous = attempt, True, True
                 raise_in(main)
 
 

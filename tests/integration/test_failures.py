@@ -445,7 +445,7 @@ def test_what_connects_the_processes_dies_in_the_middle_of_a_cell(cluster: mcnb.
     ):
         cluster.run("import time\nprint('running')\ntime.sleep(600)")
     assert str(broken.value) == (
-        "The controller, which connects the processes, was killed by SIGKILL (sent by another "
-        f"process, or by the system because memory ran out). {RENEWED}"
+        "The controller, which connects the processes, was killed by SIGKILL (sent by a "
+        f"program, or by the system because memory ran out). {RENEWED}"
     )
     assert cluster.run("'fresh'").text() == "[all 4] 'fresh'\n"

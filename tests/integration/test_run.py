@@ -217,7 +217,8 @@ def test_one_that_is_killed(tmp_path: Path) -> None:
     assert (code, out) == (128 + signal.SIGKILL, [])
     assert err[-1] == (
         "mcnb run: process 2 was killed by SIGKILL (sent by a program, or by the system "
-        f"because memory ran out). Processes 0,1 waited at train.py:{AT + 2} in sum"
+        f"because memory ran out), after it had launched device_put at train.py:{AT - 1}. "
+        f"Processes 0,1 waited at train.py:{AT + 2} in sum"
     )
 
 

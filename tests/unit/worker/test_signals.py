@@ -21,7 +21,16 @@ from mcnb.worker import signals
 from mcnb.worker.settings import Settings, leave_settings
 
 CELL = "<In[1]>"
-STATE = ("_armed", "_leaving", "_cell", "_cancelled", "_begun_at", "_raised", "_asynchronous")
+STATE = (
+    "_armed",
+    "_leaving",
+    "_cell",
+    "_cancelled",
+    "_begun_at",
+    "_raised",
+    "_inside",
+    "_asynchronous",
+)
 
 
 def is_cell(frame: FrameType) -> bool:
@@ -144,6 +153,21 @@ def test_a_second_interrupt_cannot_be_caught_as_the_first() -> None:
     with signals.armed():
         exec(compile("try: interrupt()\nexcept: pass\ndone.append('on')", CELL, "exec"), names)
     assert done == ["on"]
+
+
+def test_an_interrupt_that_comes_after_the_code_of_the_cell_is_not_counted() -> None:
+    names = {"interrupt": lambda: os.kill(os.getpid(), signal.SIGINT)}
+    signals.begin(1)
+    with signals.armed(), contextlib.suppress(KeyboardInterrupt):
+        exec(compile("done = 1", CELL, "exec"), names)
+        names["interrupt"]()
+    assert not signals.was_raised()
+    signals.begin(2)
+    with signals.armed():
+        exec(compile("try: interrupt()\nexcept: pass", CELL, "exec"), names)
+    assert signals.was_raised()
+    signals.begin(3)
+    assert not signals.was_raised()
 
 
 def test_what_is_raised_where_nobody_can_catch_it_comes_again(

@@ -13,6 +13,7 @@ import tokenize
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from traceback import walk_tb
 from types import CodeType
 from typing import Any, ClassVar
 
@@ -202,8 +203,10 @@ class WorkerShell(ZMQInteractiveShell):
                 error = result.error_in_exec
         except KeyboardInterrupt as interrupted:
             error = interrupted
-        if isinstance(error, KeyboardInterrupt) and self._finished:
-            error = None  # it came after the last statement, so the cell has ended by itself
+        # If an interrupt comes after the last statement, the cell has ended by itself.
+        by_itself = isinstance(error, KeyboardInterrupt) and self._has_ended(error)
+        if by_itself:
+            error = None
         self._restore_streams()
         if error is not None and label:
             self.worker.failure = Failure(error)
@@ -212,8 +215,16 @@ class WorkerShell(ZMQInteractiveShell):
             self.worker.record.take(),
             described,
             self.displayhook.value_text,
-            interrupted=signals.was_raised() or isinstance(error, KeyboardInterrupt),
+            interrupted=not by_itself
+            and (signals.was_raised() or isinstance(error, KeyboardInterrupt)),
         )
+
+    def _has_ended(self, interrupt: KeyboardInterrupt) -> bool:
+        """Return whether the cell had shown its value, or ended, when it was interrupted."""
+        display = type(self.displayhook).__call__.__code__
+        showing = any(frame.f_code is display for frame, _ in walk_tb(interrupt.__traceback__))
+        shown = showing and self.displayhook.value_text is not None
+        return self._finished or (shown and self.ast_node_interactivity.startswith("last"))
 
     async def run_ast_nodes(self, *args: Any, **more: Any) -> bool:
         """Run the statements of a cell; return whether one of them raised an error."""

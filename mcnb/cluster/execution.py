@@ -23,6 +23,7 @@ from mcnb.cluster.history import Cell
 from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result
 from mcnb.cluster.stopping import WAITS_S, PressedAgainError, Presses, Stopper
+from mcnb.cluster.uneven import uneven_assignments
 from mcnb.cluster.workers import Pending, Processes
 from mcnb.errors import CellError, ClusterError, LockstepError
 from mcnb.launchers.exits import crash_line, crash_report
@@ -138,6 +139,10 @@ class Execution:
             if not isinstance(answer, Reply):
                 raise ClusterError(f"process {k} could not run the cell. {answer.summary()}")
             replies[k] = answer
+        if outcome.intact and (outcome.verdict or outcome.stopped or _raised(pending)):
+            launches = {k: reply.launches for k, reply in replies.items()}
+            size = self._processes.options.processes
+            outcome.uneven = uneven_assignments(cell.source, cell.first_line, launches, size)
         return self._result(replies, outcome)
 
     def call(

@@ -44,6 +44,8 @@ class Outcome:
         verified: Whether the devices were seen to be idle, and a test gather to be correct.
         pressed_late: Whether the user's request to end the cell came just after the cell's end.
         endless: The labels of cells whose computations did not end and were aborted.
+        uneven: Which variables are not in the same step on all processes; see
+            `uneven_assignments`.
     """
 
     stopped: dict[int, int | None] = field(default_factory=dict)
@@ -67,6 +69,7 @@ class Outcome:
     verified: bool = False
     pressed_late: bool = False
     endless: frozenset[str] = frozenset()
+    uneven: str = ""
 
 
 def aftermath(outcome: Outcome, count: int, *, ours: bool = True) -> str:
@@ -77,7 +80,8 @@ def aftermath(outcome: Outcome, count: int, *, ours: bool = True) -> str:
     Example:
         >>> aftermath(Outcome(stopped={1: 3, 2: 3}, intact=False), 4)
         'Processes 1,2 (line 3) were waiting, so mcnb interrupted them. All 4 processes are being \
-restarted: their variables are lost. To re-run the cells that succeeded: %mcjax restart --replay'
+restarted: their variables are lost. To restore them, re-run the cells that succeeded: %mcjax \
+restart --replay'
     """
     sentences = []
     if outcome.stopped:
@@ -97,7 +101,9 @@ restarted: their variables are lost. To re-run the cells that succeeded: %mcjax 
         if ours:
             # At this moment, the restart begins.
             sentences.append(f"{everyone} {is_} being restarted: {their} variables are lost")
-            sentences.append("To re-run the cells that succeeded: %mcjax restart --replay")
+            sentences.append(
+                "To restore them, re-run the cells that succeeded: %mcjax restart --replay"
+            )
         else:
             sentences.append(NOT_OURS)
     else:
@@ -112,6 +118,8 @@ restarted: their variables are lost. To re-run the cells that succeeded: %mcjax 
             sentences.append("All variables are kept")
             left = left or _computing_on(outcome.unfinished, count)
         sentences += left
+        if outcome.uneven:
+            sentences.append(outcome.uneven)
     return ". ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
 
 

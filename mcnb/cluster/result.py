@@ -155,7 +155,9 @@ class Result:
         elif self.ok:
             found.append(in_two_orders(self.outcome.races, self.count))
             found.append(different_programs(self._tallies(), self.count))
-        found.append(unequal_inputs(self.outcome.inputs, self.count))
+        found.append(
+            unequal_inputs(self.outcome.inputs, self.count, diverged=self.verdict is not None)
+        )
         found += [
             "since the cell before, the processes have diverged, in a thread that went on: "
             f"{explain(verdict, self.count).sentence}"

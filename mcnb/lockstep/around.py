@@ -167,7 +167,7 @@ def along(spots: Sequence[Spot], name: Callable[[str, int], str], own: int | Non
     lines = linecache.getlines(first.filename)
     source = lines[first.line - 1].strip() if 0 < first.line <= len(lines) else ""
     return Detail(
-        source[:_LONGEST_SOURCE],
+        shortened(source),
         tuple(conditions),
         tuple(loop.words for loop in loops),
         loops[0].skip if loops else "",
@@ -433,7 +433,17 @@ def _calls(node: ast.AST) -> bool:
 
 def source_of(filename: str, line: int) -> str:
     """Return a line of a file that `linecache` knows, without its comment, to be quoted."""
-    return _without_comment(linecache.getline(filename, line))[:_LONGEST_SOURCE]
+    return shortened(_without_comment(linecache.getline(filename, line)))
+
+
+def shortened(source: str) -> str:
+    """Return a line of source, with an ellipsis if it is too long to be quoted.
+
+    Example:
+        >>> shortened("x = f(x)"), len(shortened("x" * 200))
+        ('x = f(x)', 100)
+    """
+    return source if len(source) <= _LONGEST_SOURCE else f"{source[: _LONGEST_SOURCE - 2]} …"
 
 
 def _without_comment(line: str) -> str:

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from mcnb.errors import LockstepError, McnbError, refusal
 from mcnb.lockstep.caught import CaughtExceptions
-from mcnb.lockstep.model import Detail, Launch, LaunchRecord
+from mcnb.lockstep.model import MOST_RECORDS, Detail, Launch, LaunchRecord
 from mcnb.lockstep.numbering import Numbering
 from mcnb.lockstep.ordering import Ordering, Passage, Slot, called_within, is_called_by
 from mcnb.lockstep.source import Place
@@ -46,8 +46,6 @@ LONGEST_S = 2e6
 # Of launches without communication, the inputs of so many are compared by default, and then of the
 # launches whose number is a power of two.
 MANY_INPUTS = 16
-# The most launches that are recorded for one cell.
-MOST_RECORDS = 100_000
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 

@@ -17,6 +17,8 @@ _LONGEST_LINE = 100
 _NAME = "name"
 # The longest list of arguments that is shown whole, and the most arguments that are named.
 _LONGEST_ARGUMENTS, _MOST_ARGUMENTS = 60, 3
+# The longest text that names all devices of meshes.
+_LONGEST_DEVICES = 160
 # A constant of a compiled program: its type, its values, and what follows them.
 _CONSTANT = re.compile(r".* = (\w+\[[\d,]*\])(?:\{[^ ]*\})? constant\((.*)\)([^()]*)")
 # A call of a library: its name, and its settings.
@@ -109,6 +111,12 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
     if say := told(launch.mesh for launch in launches):
         return Difference(f"the mesh: {say}", "mesh")
     if say := told(launch.devices for launch in launches):
+        if len(say) > _LONGEST_DEVICES:
+            each = zip(*(launch.devices.split() for launch in launches), strict=False)
+            pairs = ((i, names) for i, names in enumerate(each) if len({*names}) > 1)
+            for at, names in pairs:
+                first = f"the devices, or their order; the first that differs, at {at}"
+                return Difference(f"{first}: {told(names)}", "mesh")
         return Difference(f"the devices, or their order: {say}", "mesh")
     for i, name in enumerate(called):
         if say := told("donated" if i in one.donated else "kept" for one in launches):

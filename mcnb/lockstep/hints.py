@@ -22,9 +22,12 @@ _OWN_DATA = (
     "Data that is meant to differ belongs in a sharded array: "
     "jax.make_array_from_process_local_data"
 )
-# Functions of multihost_utils that take an array of each process, and the one that takes the same.
-_OF_LOCAL_ARRAYS = frozenset(("process_allgather", "broadcast_one_to_all"))
-_OF_ONE_ARRAY = "device_put"
+# JAX's functions that exchange what processes pass, and the names of the hints for other shapes.
+_SHAPES = {
+    "process_allgather": "local shape",
+    "broadcast_one_to_all": "broadcast shape",
+    "device_put": "one array",
+}
 _HINTS = {
     "condition": (
         "{0} runs only if {1}. A collective must run on every participating process: move {2} "
@@ -60,13 +63,17 @@ _HINTS = {
         "padding, or give every process the same number of full batches"
     ),
     "local shape": (
-        "{0} takes an array of the same shape from every process. Pad to a common length, which "
-        "all processes know, and mask the padding"
+        "process_allgather takes an array of the same shape from every process. Pad to a common "
+        "length, which all processes know, and mask the padding"
+    ),
+    "broadcast shape": (
+        "broadcast_one_to_all uses the values of process 0 alone, but every process must pass "
+        "arrays of the same shapes, such as zeros"
     ),
     "one array": (
-        "device_put takes the same array on every process, of which each device takes its part. If "
-        "each process has only its own part, make the array of these: "
-        "jax.make_array_from_process_local_data(sharding, part)"
+        "device_put takes the same array on every process. If each process has its own part of the "
+        "data, use jax.make_array_from_process_local_data, with a sharding that splits the array "
+        "over the processes"
     ),
     "dtype": "all processes must pass the same dtype. Set the dtype where the array is created",
     "sharding": (
@@ -93,8 +100,8 @@ _HINTS = {
         f"{_OWN_DATA}"
     ),
     "order": (
-        "the order of launches must not depend on the process. Sort the elements of a set or of a "
-        "directory listing before looping over them, and draw random samples from one seed"
+        "the order of launches must not depend on the process. If it comes from a set or from a "
+        "directory listing, sort the elements first; if it is random, draw from one seed"
     ),
     "unsorted": (
         "the loop {0} may take its elements in another order on other processes: then, sort them "
@@ -151,8 +158,9 @@ _HINTS = {
         "on a mesh of devices that belong to the processes of the cell"
     ),
     "cycle": (
-        "all processes must launch their collectives in one order, for example sorted by the "
-        "processes that take part"
+        "all processes must launch their collectives in one order. Sort the collectives by the "
+        "processes that take part, such as (0,1), (0,2), (1,2), and let each process launch its "
+        "own in that order"
     ),
 }
 # Advice that names no cause.
@@ -288,10 +296,8 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str, count: int) -> s
         return _HINTS["branch"]
     called = {state.launch.name for _, state in groups if state.launch is not None}
     hint = _HINTS.get(why, "")
-    if why == "shape" and called <= _OF_LOCAL_ARRAYS and len(called) == 1:
-        hint = _HINTS["local shape"].format(*called)
-    if why in ("shape", "dtype") and called == {_OF_ONE_ARRAY}:
-        hint = _HINTS["one array"]
+    if why == "shape" and len(called) == 1 and called <= _SHAPES.keys():
+        hint = _HINTS[_SHAPES[called.pop()]]
     inner = {detail.loops[:1] for detail, _ in known}
     if why in ("shape", "dtype", "sharding") and len(inner) == 1 and _same_line(groups):
         (around,) = inner

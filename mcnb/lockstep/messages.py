@@ -193,8 +193,13 @@ another, and processes 1,2 the other way around'
     return ""
 
 
-def unequal_inputs(found: Sequence[UnequalInput], count: int) -> str:
+def unequal_inputs(found: Sequence[UnequalInput], count: int, *, diverged: bool = False) -> str:
     """Report the first unequal value that processes passed to a launch, if there is any.
+
+    Args:
+        found: The unequal values.
+        count: The number of processes.
+        diverged: Whether the processes have diverged later.
 
     Example:
         >>> from mcnb.lockstep.model import SharedValue
@@ -220,7 +225,9 @@ JAX takes the value as equal'
         *(f"{name_processes(ks, count)} passed {text}" for text, ks in groups),
     ]
     more = plural(len(others), "other launch", "other launches")
-    if is_key(one.launch, value.argument):
+    if diverged:
+        mend = "Perhaps the processes were in different steps of the program then"
+    elif is_key(one.launch, value.argument):
         mend = SAME_SEED
     elif len(one.values) < count:
         mend = SAME_SOURCE
@@ -365,7 +372,8 @@ reaching it'
     rest = [heading + text for heading, text in parts if text]
     sentence = ". ".join([f"{kind}: {'; '.join(said)}", *rest])
     width = max(len(label(ks, count)) for ks, _ in groups)
-    lines = [_DIFFERENT_VALUES if why == "value" else _HEADINGS[kind], ""]
+    heading = _DIFFERENT_VALUES if why == "value" else _HEADINGS["mismatch" if alone else kind]
+    lines = [heading, ""]
     quoted = [_quoted(verdict, group) for group in groups]
     for (ks, _), what, quote, after in zip(groups, does, quoted, [*quoted[1:], ""], strict=True):
         lines.append(f"{label(ks, count):<{width}} {what}")
@@ -528,7 +536,7 @@ def _again(verdict: Verdict, groups: Sequence[Group], alone: Mapping[int, Launch
     """Tell of each group, as the end of a sentence, how often it has been at the launch before."""
     waits = next((k for k, one in sorted(verdict.states.items()) if one.doing == "waits"), None)
     return [
-        " without launching it with the others"
+        " after launching it without communication"
         if state.doing == "finished" and ks[0] in alone
         else _how_often(state, waits, verdict)
         for ks, state in groups

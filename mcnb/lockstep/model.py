@@ -166,6 +166,10 @@ class Launch:
         return cls(**{**data, **tuples, "collectives": collectives})
 
 
+# The most launches that a process records for one cell.
+MOST_RECORDS = 100_000
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
     """A launch that a process made, or waited at.

@@ -33,8 +33,8 @@ x = jax.device_put(np.arange(16.0), NamedSharding(mesh, P("a")))
 KILLED = "was killed by SIGKILL (sent by a program, or by the system because memory ran out)"
 LISTENS = "0A"  # of a socket, in <net/tcp_states.h> of Linux
 ANEW = (
-    "All 4 processes are being restarted: their variables are lost. To re-run the cells that "
-    "succeeded: %mcjax restart --replay"
+    "All 4 processes are being restarted: their variables are lost. To restore them, re-run "
+    "the cells that succeeded: %mcjax restart --replay"
 )
 
 

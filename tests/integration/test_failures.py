@@ -19,8 +19,8 @@ from tests.conftest import wait_until
 from tests.support.timing import shortest, since
 
 RENEWED = (
-    "All 4 processes are being restarted: their variables are lost. To re-run the cells that "
-    "succeeded: %mcjax restart --replay"
+    "All 4 processes are being restarted: their variables are lost. To restore them, re-run "
+    "the cells that succeeded: %mcjax restart --replay"
 )
 INTACT = "The cluster is intact; all variables are kept"
 # A test that waits longer has hung.

@@ -40,7 +40,7 @@ def test_a_sharding_that_needs_nobody(cluster: mcnb.Cluster) -> None:
     error = str(cluster.run("total(x if k < 2 else whole)").error())
     assert error == (
         "missing: processes 0,1 are waiting in jit(<lambda>), line 1; processes 2,3 finished the "
-        "cell without launching it with the others. What differs: processes 2,3 launched "
+        "cell after launching it without communication. What differs: processes 2,3 launched "
         "jit(<lambda>) at line 1, too, with argument v sharded as P() instead of P('a',), "
         "but without communication, so these launches do not match. Likely cause: `v` "
         "depends on a value that differs between processes: `total(x if k < 2 else whole)` "

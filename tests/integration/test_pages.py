@@ -41,7 +41,7 @@ def test_each_block_is_counted_once(tmp_path: Path) -> None:
         "defined (line 1). In[4] defines values, and failed",
         "page.md, block 6, open: both processes raised AssertionError (line 1)",
         "page.md, block 7, open: process 1 ended with exit code 3. Both processes are being "
-        "restarted: their variables are lost. To re-run the cells that succeeded: "
+        "restarted: their variables are lost. To restore them, re-run the cells that succeeded: "
         "%mcjax restart --replay",
         "page.md, 2 processes: Not run, because the processes and their variables are lost: In[8]",
     ]

@@ -80,8 +80,8 @@ def test_a_program_that_parts(tmp_path: Path) -> None:
     sentence = (
         f"mismatch: process 0 is waiting in max f32[4,2], {line}; process 1 is waiting in sum "
         f"f32[4,2], {line}. "
-        "Hint: the order of launches must not depend on the process. Sort the elements of a set or "
-        "of a directory listing before looping over them, and draw random samples from one seed"
+        "Hint: the order of launches must not depend on the process. If it comes from a set or "
+        "from a directory listing, sort the elements first; if it is random, draw from one seed"
     )
     assert said == [(0, sentence), (0, sentence)]
 

@@ -49,7 +49,8 @@ KEPT = ["[all 4] begins\n        7 402.0\n", "[all 4] 7 6.0\n"]
 LOST = re.compile(
     r"([Pp]rocess(es)? [0-3,-]+|all 4 processes) (was|were) lost: the ssh connection to one broke"
     r"( after the previous cell, so this cell did not run)?\. All 4 processes are being restarted: "
-    r"their variables are lost\. To re-run the cells that succeeded: %mcjax restart --replay"
+    r"their variables are lost\. To restore them, re-run the cells that succeeded: "
+    r"%mcjax restart --replay"
 )
 ANEW = "The cluster did not start: The host one can't be reached: ssh: "
 NOTEBOOK = """

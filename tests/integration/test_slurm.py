@@ -20,8 +20,8 @@ from tests.support.launchers import ENDED_S, Engines, launcher_at_home
 pytestmark = [once, pytest.mark.thorough("needs daemons of Slurm")]
 HANG_S = 120.0
 ANEW = (
-    "Both processes are being restarted: their variables are lost. To re-run the cells that "
-    "succeeded: %mcjax restart --replay"
+    "Both processes are being restarted: their variables are lost. To restore them, re-run "
+    "the cells that succeeded: %mcjax restart --replay"
 )
 
 

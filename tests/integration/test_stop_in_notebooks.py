@@ -80,8 +80,8 @@ def test_the_next_cell_waits_for_new_processes() -> None:
     [lost] = errors(stopped)
     assert "on device 0; the newest launch is fori_loop (In[2], line 4). A computation" in lost
     assert lost.endswith(
-        "Both processes are being restarted: their variables are lost. To re-run the cells that "
-        "succeeded: %mcjax restart --replay"
+        "Both processes are being restarted: their variables are lost. To restore them, re-run "
+        "the cells that succeeded: %mcjax restart --replay"
     )
     waiting = "The processes are being restarted. The cell runs when they are ready …"
     assert shown(after)[0] == waiting

@@ -62,7 +62,7 @@ def test_what_the_stop_button_used_to_lie_about(prepared: mcnb.Cluster, name: st
             r"A computation that does not communicate can't be aborted\. "
             r"(Process(es)? [\d,]+ did not report whether a device still computes\. )?"
             r"All 4 processes are being restarted: their variables are lost\. "
-            r"To re-run the cells that succeeded: "
+            r"To restore them, re-run the cells that succeeded: "
             r"%mcjax restart --replay",
             stopped.aftermath,
         ), stopped.aftermath

@@ -16,7 +16,10 @@ ORDERS = {
         "for name in names:\n    getattr(jnp, name)(x)",
         "mismatch",
         all_at(3),
-        says=("Sort the elements of a set",),
+        says=(
+            "because it depends on the process (line 1). Hint: the order of launches must not "
+            "depend on the process. If it comes from a set or from a directory listing, sort ",
+        ),
     ),
     "order of a dictionary": Divergence(
         "parts = {'a': x, 'b': put(np.ones((8, 8)), P('a', 'b'))}\n"
@@ -316,7 +319,7 @@ ORDERS = {
         {0: 4, 1: 4, 2: 4},
         says=(
             "process 0 waits for process 1, process 1 for process 2, and process 2 for process 0",
-            "sorted by the processes that take part",
+            "Sort the collectives by the processes that take part",
         ),
     ),
     "four in a ring": Divergence(

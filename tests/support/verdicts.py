@@ -32,8 +32,8 @@ PROGRAM = (
 
 
 ORDER = (
-    "the order of launches must not depend on the process. Sort the elements of a set or of a "
-    "directory listing before looping over them, and draw random samples from one seed"
+    "the order of launches must not depend on the process. If it comes from a set or from a "
+    "directory listing, sort the elements first; if it is random, draw from one seed"
 )
 
 

@@ -17,8 +17,8 @@ from mcnb.options import CONNECTED, Options
 from tests.support.verdicts import exited
 
 ANEW = (
-    "Both processes are being restarted: their variables are lost. To re-run the cells that "
-    "succeeded: %mcjax restart --replay"
+    "Both processes are being restarted: their variables are lost. To restore them, re-run "
+    "the cells that succeeded: %mcjax restart --replay"
 )
 
 

@@ -8,7 +8,7 @@ from mcnb.cluster.outcome import Outcome, aftermath, healing
 from mcnb.lockstep.model import ProcessExit, Verdict
 from mcnb.messages import Healed, Unfinished
 
-AGAIN = "To re-run the cells that succeeded: %mcjax restart --replay"
+AGAIN = "To restore them, re-run the cells that succeeded: %mcjax restart --replay"
 
 DIVERGED = Verdict("missing", {})
 INTACT = "The cluster is intact; all variables are kept"

@@ -19,8 +19,8 @@ DIVISION = ProcessError("ZeroDivisionError", "division by zero", 4, "\x1b[31mtra
 KEY = ProcessError("KeyError", "'x'", 2, "key traceback")
 STOPPED = ProcessError("KeyboardInterrupt", "", 7, "stopped traceback")
 RESTARTED = (
-    "All 4 processes are being restarted: their variables are lost. To re-run the cells that "
-    "succeeded: %mcjax restart --replay"
+    "All 4 processes are being restarted: their variables are lost. To restore them, re-run "
+    "the cells that succeeded: %mcjax restart --replay"
 )
 
 

@@ -13,8 +13,8 @@ from mcnb.messages import ProcessError, Reply
 from tests.support.verdicts import FINISHED, MAX, WAS_KILLED, at, states
 
 RESTARTED = (
-    "Both processes are being restarted: their variables are lost. To re-run the cells that "
-    "succeeded: %mcjax restart --replay"
+    "Both processes are being restarted: their variables are lost. To restore them, re-run "
+    "the cells that succeeded: %mcjax restart --replay"
 )
 ANEW = f"Process 0 was waiting, so mcnb interrupted it. {RESTARTED}"
 

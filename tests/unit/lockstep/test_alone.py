@@ -59,11 +59,11 @@ def test_how_a_launch_without_communication_differs(launch: Launch, how: str, hi
     alone = launched_alone(MISSING, [made(2, 3, launch), made(2, 3, other("i32[1]"))])
     assert alone == {2: launch}
     assert explain(MISSING, 3, "The cluster is intact", ["Also odd"], alone).lines == (
-        "Processes diverged: a participant is missing",
+        "Processes diverged: their launches do not match",
         "",
         "[1] is waiting in jit(f), line 3",
         "[0] finished the cell without reaching it",
-        "[2] finished the cell without launching it with the others",
+        "[2] finished the cell after launching it without communication",
         "",
         f"What differs: process 2 launched jit(f) at line 3, too{how}, but without communication, "
         "so this launch does not match",

@@ -285,8 +285,8 @@ def test_the_verdict_has_what_each_process_caught(clients: list[Client]) -> None
         "mismatch: process 0 is waiting in jit(f), line 1; process 1 is waiting in jit(g), line 1. "
         "Likely cause: process 0 caught OSError: both (line 2), 1 launch earlier; process 1 caught "
         "OSError: only here (line 2), 2 times. Hint: the order of launches must not depend on the "
-        "process. Sort the elements of a set or of a directory listing before looping over them, "
-        "and draw random samples from one seed"
+        "process. If it comes from a set or from a directory listing, sort the elements first; if "
+        "it is random, draw from one seed"
     ] * 2
     assert [client.caught.recent for client in clients] == [(), ()]
 

@@ -42,8 +42,9 @@ from tests.support.verdicts import (
 )
 
 CYCLE = (
-    "all processes must launch their collectives in one order, for example sorted by the processes "
-    "that take part"
+    "all processes must launch their collectives in one order. Sort the collectives by the "
+    "processes that take part, such as (0,1), (0,2), (1,2), and let each process launch its own in "
+    "that order"
 )
 
 

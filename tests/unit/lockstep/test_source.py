@@ -133,7 +133,7 @@ def test_each_file_is_judged_once() -> None:
         ("launch(x)", 2, Detail()),
         ("launch(x)", -1, Detail()),
         ("launch(x)\n\n", 2, Detail()),
-        (f"y = '{'a' * 200}'", 1, Detail(f"y = '{'a' * 95}")),
+        (f"y = '{'a' * 200}'", 1, Detail(f"y = '{'a' * 93} …")),
         ("\tlaunch(x)  ", 1, Detail("launch(x)")),
     ],
 )

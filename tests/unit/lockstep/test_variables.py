@@ -156,7 +156,7 @@ def test_processes_are_told_in_their_order_whichever_answers_first() -> None:
     ("loops", "hint"),
     [
         ((), "whatever this value is on a process, every participant must run the same launches"),
-        (("for f in both:",), "the order of launches must not depend on the process. Sort the"),
+        (("for f in both:",), "the order of launches must not depend on the process. If it comes"),
     ],
 )
 def test_advice_speaks_of_an_order_only_if_there_is_a_loop(

@@ -1,0 +1,106 @@
+"""Find variables that processes have assigned a different number of times in a cell.
+
+If processes diverge in a loop, some of them are a step ahead. What they assigned there is kept, and
+the parts of an array may then belong to different steps, which nothing tells in the cells to come.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from mcnb._text import grouped, name_processes
+from mcnb.lockstep.model import MOST_RECORDS, LaunchRecord
+from mcnb.lockstep.syntax import first_line, last_line, of_this_scope, whole_of
+
+
+def uneven_assignments(
+    source: str, begins_at: int, launches: Mapping[int, Sequence[LaunchRecord]], count: int
+) -> str:
+    r"""Name the variables that may not be in the same step on all processes; empty without any.
+
+    A line that assigns a variable has run as often as its launches were made. Assignments in
+    functions are left out, as are those that only some processes have made, unless the variable
+    existed before: others may not be meant to have it.
+
+    Args:
+        source: The code of the cell.
+        begins_at: The number of its first line.
+        launches: The launches of each process that ran the cell, by process index.
+        count: The number of processes in the cluster.
+
+    Example:
+        >>> from mcnb.lockstep.model import Launch
+        >>> add = Launch("add", "1", (0,))
+        >>> made = {k: [LaunchRecord(k, add, 3, 0.0, 0.0)] * (3 - k) for k in range(2)}
+        >>> uneven_assignments("for batch in batches:\n    x = x + batch", 2, made, 2)[:69]
+        '`x` may not be in the same step on all processes: line 3 ran 3 times '
+    """
+    if any(len(each) >= MOST_RECORDS for each in launches.values()):
+        return ""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # magics, for example
+        return ""
+    times: dict[tuple[int, str], Counter[int]] = {}
+    for k, each in launches.items():
+        for record in each:
+            if record.began is not None and record.line is not None and not record.place:
+                key = record.line - begins_at + 1, record.launch.name
+                times.setdefault(key, Counter())[k] += 1
+    found: dict[str, tuple[int, dict[int, int]]] = {}
+    for names, existed, node in _assigned(tree):
+        for (line, _), made in times.items():
+            each_made = {k: made[k] for k in launches}
+            if not first_line(node) <= line <= last_line(node) or len({*each_made.values()}) < 2:
+                continue
+            for name in names:
+                if name in existed or all(each_made.values()):
+                    found.setdefault(name, (line + begins_at - 1, each_made))
+    if not found:
+        return ""
+    line, each_made = next(iter(found.values()))
+    ran = (f"{_times(n)} on {name_processes(ks, count)}" for n, ks in grouped(each_made))
+    names = [f"`{name}`" for name in found]
+    it = names[0] if len(names) == 1 else "them"
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return (
+        f"{listed} may not be in the same step on all processes: line {line} ran {'; '.join(ran)}. "
+        f"Assign {it} anew before use"
+    )
+
+
+def _assigned(tree: ast.Module) -> Iterator[tuple[list[str], set[str], ast.AST]]:
+    """Yield the names of each assignment outside functions, those that it reads, and its node."""
+    for node in of_this_scope(tree):
+        match node:
+            case ast.Assign(targets=targets):
+                names = [name for target in targets for name in _names(target)]
+            case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+                names = [*_names(target)]
+            case ast.NamedExpr(target=target):
+                names = [target.id]
+            case _:
+                continue
+        reads = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and _is_read(one)}
+        yield names, reads | ({*names} if isinstance(node, ast.AugAssign) else set()), node
+
+
+def _names(target: ast.expr) -> Iterator[str]:
+    """Yield the names of what an assignment assigns, or changes a part of."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for part in target.elts:
+            yield from _names(part)
+    elif isinstance(target, ast.Starred):
+        yield from _names(target.value)
+    elif isinstance(whole := whole_of(target), ast.Name):
+        yield whole.id
+
+
+def _is_read(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Load)
+
+
+def _times(number: int) -> str:
+    return {0: "never", 1: "once"}.get(number, f"{number} times")

@@ -155,9 +155,8 @@ class Result:
         elif self.ok:
             found.append(in_two_orders(self.outcome.races, self.count))
             found.append(different_programs(self._tallies(), self.count))
-        found.append(
-            unequal_inputs(self.outcome.inputs, self.count, diverged=self.verdict is not None)
-        )
+        missing = self.verdict is not None and self.verdict.kind == "missing"
+        found.append(unequal_inputs(self.outcome.inputs, self.count, diverged=missing))
         found += [
             "since the cell before, the processes have diverged, in a thread that went on: "
             f"{explain(verdict, self.count).sentence}"

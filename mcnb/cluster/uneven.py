@@ -7,7 +7,6 @@ the parts of an array may then belong to different steps, which nothing tells in
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from mcnb._text import grouped, name_processes
@@ -20,7 +19,7 @@ def uneven_assignments(
 ) -> str:
     r"""Name the variables that may not be in the same step on all processes; empty without any.
 
-    A line that assigns a variable has run as often as its launches were made. Assignments in
+    A line that assigns a variable has run as often as its last launch was made. Assignments in
     functions are left out, as are those that only some processes have made, unless the variable
     existed before: others may not be meant to have it.
 
@@ -43,25 +42,18 @@ def uneven_assignments(
         tree = ast.parse(source)
     except SyntaxError:  # magics, for example
         return ""
-    times: dict[tuple[int, str], Counter[int]] = {}
-    for k, each in launches.items():
-        for record in each:
-            if record.began is not None and record.line is not None and not record.place:
-                key = record.line - begins_at + 1, record.launch.name
-                times.setdefault(key, Counter())[k] += 1
     found: dict[str, tuple[int, dict[int, int]]] = {}
     for names, existed, node in _assigned(tree):
-        for (line, _), made in times.items():
-            each_made = {k: made[k] for k in launches}
-            if not first_line(node) <= line <= last_line(node) or len({*each_made.values()}) < 2:
-                continue
-            for name in names:
-                if name in existed or all(each_made.values()):
-                    found.setdefault(name, (line + begins_at - 1, each_made))
+        line, made = _runs(node, begins_at, launches)
+        if len({*made.values()}) < 2:
+            continue
+        for name in names:
+            if name in existed or all(made.values()):
+                found.setdefault(name, (line, made))
     if not found:
         return ""
-    line, each_made = next(iter(found.values()))
-    ran = (f"{_times(n)} on {name_processes(ks, count)}" for n, ks in grouped(each_made))
+    line, made = next(iter(found.values()))
+    ran = (f"{_times(n)} on {name_processes(ks, count)}" for n, ks in grouped(made))
     names = [f"`{name}`" for name in found]
     it = names[0] if len(names) == 1 else "them"
     listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -69,6 +61,33 @@ def uneven_assignments(
         f"{listed} may not be in the same step on all processes: line {line} ran {'; '.join(ran)}. "
         f"Assign {it} anew before use"
     )
+
+
+def _runs(
+    node: ast.AST, begins_at: int, launches: Mapping[int, Sequence[LaunchRecord]]
+) -> tuple[int, dict[int, int]]:
+    """Return the line of a statement's last launch, and how often each process has made it.
+
+    If a launch of the statement was refused, the statement has assigned nothing in that round.
+    """
+    first, last = (line(node) + begins_at - 1 for line in (first_line, last_line))
+    here = {
+        k: [
+            record
+            for record in each
+            if record.line is not None and first <= record.line <= last and not record.place
+        ]
+        for k, each in launches.items()
+    }
+    most = max(here.values(), key=len, default=[])
+    if not most:
+        return 0, {}
+    name, line = most[-1].launch.name, most[-1].line
+    made = {
+        k: sum(record.began is not None and record.launch.name == name for record in each)
+        for k, each in here.items()
+    }
+    return line or 0, made
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[list[str], set[str], ast.AST]]:

@@ -182,9 +182,12 @@ another, and processes 1,2 the other way around'
             f"{name} ({line})" if line else name
             for name, line in zip(race.names, race.lines, strict=True)
         )
+        process, others = race.process, race.others
+        if others[0] < process:  # which of them was seen first depends on time
+            process, others, first, second = others[0], (process,), second, first
         return (
-            f"process {race.process} launched {first} in one thread before {second} in another, "
-            f"and {name_processes(race.others, count)} the other way around. mcnb had all "
+            f"process {process} launched {first} in one thread before {second} in another, "
+            f"and {name_processes(others, count)} the other way around. mcnb had all "
             "processes run them in one order, so the program went on. Without mcnb, the devices "
             "may run them in different orders, and hang or compute wrong results: make all "
             "launches that communicate from one thread, in an order that is the same on all "
@@ -199,7 +202,7 @@ def unequal_inputs(found: Sequence[UnequalInput], count: int, *, diverged: bool 
     Args:
         found: The unequal values.
         count: The number of processes.
-        diverged: Whether the processes have diverged later.
+        diverged: Whether a process was then found to be missing.
 
     Example:
         >>> from mcnb.lockstep.model import SharedValue
@@ -225,10 +228,10 @@ JAX takes the value as equal'
         *(f"{name_processes(ks, count)} passed {text}" for text, ks in groups),
     ]
     more = plural(len(others), "other launch", "other launches")
-    if diverged:
-        mend = "Perhaps the processes were in different steps of the program then"
-    elif is_key(one.launch, value.argument):
+    if is_key(one.launch, value.argument):
         mend = SAME_SEED
+    elif diverged:
+        mend = "Perhaps the processes were in different steps of the program then"
     elif len(one.values) < count:
         mend = SAME_SOURCE
     else:

@@ -259,8 +259,11 @@ def test_the_magics(lesson: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     error = lesson.error("%%mcjax --timeout 0.5\nimport time; time.sleep(600)")
     assert error == (
-        "CellError: stalled: all 4 processes were at line 2. All 4 processes (line 2) were "
-        "interrupted at the time limit of 0.5 s. The cluster is intact; all variables are kept"
+        "CellError: stalled: all 4 processes were at line 2. Hint: no process waited for a launch "
+        "of another one. If the code only needs more time, use a larger --timeout. Otherwise, look "
+        "for a loop that does not end, or for a wait for something outside the cell, such as a "
+        "file or a thread. All 4 processes (line 2) were interrupted at the time limit of 0.5 s. "
+        "The cluster is intact; all variables are kept"
     )
     assert lesson.run("%mcjax heal").stdout == f"{HEALED}\n"
     lesson.run("%%mcjax\ny = jnp.sum(x)\nz = x + 1")

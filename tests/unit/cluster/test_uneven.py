@@ -59,11 +59,14 @@ def test_a_launch_that_did_not_begin_assigns_nothing() -> None:
     assert uneven_assignments("x = x + 1", 1, {0: waits, 1: []}, 2) == ""
 
 
-def test_a_line_with_several_launches_is_counted_by_one_of_them() -> None:
-    launches = {0: made(5, 2) + made(5, 2, MUL), 1: made(5, 1) + made(5, 1, MUL)}
-    assert uneven_assignments("\nx = 2 * x + 1", 4, launches, 2).startswith(
+def test_a_statement_has_run_as_often_as_its_last_launch() -> None:
+    twice, once = made(5, 1) + made(5, 1, MUL), made(5, 1)
+    source = "\nx = 2 * x + 1"
+    launches = {0: twice + twice, 1: twice + once + [LaunchRecord(1, MUL, 5, 0.0, None)]}
+    assert uneven_assignments(source, 4, launches, 2).startswith(
         "`x` may not be in the same step on all processes: line 5 ran 2 times on process 0; once on"
     )
+    assert uneven_assignments(source, 4, {**launches, 0: twice}, 2) == ""
 
 
 def test_records_that_are_not_complete_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ def test_places_of_scripts_are_noted_if_the_launchs_own_lines_differ() -> None:
 def test_two_orders_without_lines() -> None:
     assert in_two_orders([], 2) == ""
     assert in_two_orders([Race(1, (0,), ("max", "sum"), ("", "train.py:5"))], 2) == (
-        "process 1 launched max in one thread before sum (train.py:5) in another, and process 0 "
+        "process 0 launched sum (train.py:5) in one thread before max in another, and process 1 "
         "the other way around. mcnb had all processes run them in one order, so the program went "
         "on. Without mcnb, the devices may run them in different orders, and hang or compute wrong "
         "results: make all launches that communicate from one thread, in an order that is the same "

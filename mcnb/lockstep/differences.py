@@ -115,7 +115,7 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
             each = zip(*(launch.devices.split() for launch in launches), strict=False)
             pairs = ((i, names) for i, names in enumerate(each) if len({*names}) > 1)
             for at, names in pairs:
-                first = f"the devices, or their order; the first that differs, at {at}"
+                first = f"the devices, or their order, first at position {at}"
                 return Difference(f"{first}: {told(names)}", "mesh")
         return Difference(f"the devices, or their order: {say}", "mesh")
     for i, name in enumerate(called):

@@ -581,3 +581,13 @@ def test_long_lines_are_cut_around_their_difference(
     lines: list[str], expected: list[str | int]
 ) -> None:
     assert excerpts(lines) == [lines[i] if one == 0 else one for i, one in enumerate(expected)]
+
+
+def test_of_many_devices_only_the_first_that_differs_is_shown() -> None:
+    names = [f"P{k}.{local}" for k in range(4) for local in range(8)]
+    orders = [names, names, [*names[:3], *names[:2:-1]]]
+    launches = [launch(program=str(k), devices=" ".join(one)) for k, one in enumerate(orders)]
+    waiting = states(*(at(what=one) for one in launches))
+    assert difference_of(Verdict("mismatch", waiting), 3).words == (
+        "the devices, or their order, first at position 3: P0.3 on processes 0,1; P3.7 on process 2"
+    )

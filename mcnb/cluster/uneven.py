@@ -7,11 +7,14 @@ the parts of an array may then belong to different steps, which nothing tells in
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mcnb._text import grouped, name_processes
 from mcnb.lockstep.model import MOST_RECORDS, LaunchRecord
 from mcnb.lockstep.syntax import first_line, last_line, of_this_scope, whole_of
+
+# More different numbers are told by the smallest and the largest.
+_MOST_GROUPS = 3
 
 
 def uneven_assignments(
@@ -42,9 +45,15 @@ def uneven_assignments(
         tree = ast.parse(source)
     except SyntaxError:  # magics, for example
         return ""
+    lines: dict[int, dict[int, list[LaunchRecord]]] = {}
+    for k, each in launches.items():
+        for record in each:
+            if record.line is not None and not record.place:
+                at = record.line - begins_at + 1
+                lines.setdefault(at, {}).setdefault(k, []).append(record)
     found: dict[str, tuple[int, dict[int, int]]] = {}
     for names, existed, node in _assigned(tree):
-        line, made = _runs(node, begins_at, launches)
+        line, made = _runs(node, lines, launches)
         if len({*made.values()}) < 2:
             continue
         for name in names:
@@ -53,41 +62,37 @@ def uneven_assignments(
     if not found:
         return ""
     line, made = next(iter(found.values()))
-    ran = (f"{_times(n)} on {name_processes(ks, count)}" for n, ks in grouped(made))
+    groups = grouped(made)
+    ran = "; ".join(f"{_times(n)} on {name_processes(ks, count)}" for n, ks in groups)
+    if len(groups) > _MOST_GROUPS:
+        ran = f"{min(made.values())} to {max(made.values())} times, depending on the process"
     names = [f"`{name}`" for name in found]
     it = names[0] if len(names) == 1 else "them"
     listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     return (
-        f"{listed} may not be in the same step on all processes: line {line} ran {'; '.join(ran)}. "
+        f"{listed} may not be in the same step on all processes: line {line} ran {ran}. "
         f"Assign {it} anew before use"
     )
 
 
 def _runs(
-    node: ast.AST, begins_at: int, launches: Mapping[int, Sequence[LaunchRecord]]
+    node: ast.AST, lines: Mapping[int, Mapping[int, Sequence[LaunchRecord]]], ks: Iterable[int]
 ) -> tuple[int, dict[int, int]]:
     """Return the line of a statement's last launch, and how often each process has made it.
 
     If a launch of the statement was refused, the statement has assigned nothing in that round.
     """
-    first, last = (line(node) + begins_at - 1 for line in (first_line, last_line))
-    here = {
-        k: [
-            record
-            for record in each
-            if record.line is not None and first <= record.line <= last and not record.place
-        ]
-        for k, each in launches.items()
-    }
+    own = [lines[at] for at in range(first_line(node), last_line(node) + 1) if at in lines]
+    here = {k: [record for line in own for record in line.get(k, ())] for k in ks}
     most = max(here.values(), key=len, default=[])
     if not most:
         return 0, {}
-    name, line = most[-1].launch.name, most[-1].line
+    last = sorted(most, key=lambda record: record.announced)[-1]  # of equal ones, the last
     made = {
-        k: sum(record.began is not None and record.launch.name == name for record in each)
+        k: sum(one.began is not None and one.launch.name == last.launch.name for one in each)
         for k, each in here.items()
     }
-    return line or 0, made
+    return last.line or 0, made
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[list[str], set[str], ast.AST]]:

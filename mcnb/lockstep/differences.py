@@ -111,13 +111,14 @@ def difference_of(verdict: Verdict, count: int) -> Difference:
     if say := told(launch.mesh for launch in launches):
         return Difference(f"the mesh: {say}", "mesh")
     if say := told(launch.devices for launch in launches):
+        devices = [launch.devices.split() for launch in launches]
+        same = len({frozenset(one) for one in devices}) == 1
+        what = "the order of the devices" if same else "the devices"
         if len(say) > _LONGEST_DEVICES:
-            each = zip(*(launch.devices.split() for launch in launches), strict=False)
-            pairs = ((i, names) for i, names in enumerate(each) if len({*names}) > 1)
-            for at, names in pairs:
-                first = f"the devices, or their order, first at position {at}"
-                return Difference(f"{first}: {told(names)}", "mesh")
-        return Difference(f"the devices, or their order: {say}", "mesh")
+            for at, names in enumerate(zip(*devices, strict=False)):
+                if first := told(names):
+                    return Difference(f"{what}, first at position {at}: {first}", "mesh")
+        return Difference(f"{what}: {say}", "mesh")
     for i, name in enumerate(called):
         if say := told("donated" if i in one.donated else "kept" for one in launches):
             return Difference(f"the donation of argument {name}: {say}", "donation")

@@ -58,6 +58,11 @@ _HINTS = {
         "in the loop {0}, {1} may {2}. All processes must make the same decision: base it on a "
         "value that they share, for example one that was broadcast"
     ),
+    "excepted": (
+        "in the loop {0}, {1} may {2}. All processes must do so if one of them does: catch the "
+        "error, and agree after the `except` clause, for example by "
+        "multihost_utils.process_allgather(failed).any()"
+    ),
     "shape": (
         "all processes must pass the same global shape. Pad to a common length and mask the "
         "padding, or give every process the same number of full batches"
@@ -72,8 +77,8 @@ _HINTS = {
     ),
     "one array": (
         "device_put takes the same array on every process. If each process has its own part of the "
-        "data, use jax.make_array_from_process_local_data, with a sharding that splits the array "
-        "over the processes"
+        "data, pad the parts to one shape, and use jax.make_array_from_process_local_data, with a "
+        "sharding that splits the array over the processes"
     ),
     "dtype": "all processes must pass the same dtype. Set the dtype where the array is created",
     "sharding": (
@@ -472,7 +477,8 @@ def _of_loops(verdict: Verdict, details: list[Detail]) -> str:
     if "" not in skips:
         detail = min(details, key=lambda one: one.skip)
         what = "end the loop" if detail.skip_ends else "skip this line"
-        return _HINTS["skipped"].format(around[0], _quoted(detail.skip, detail.skip_at), what)
+        which = "excepted" if detail.skip.startswith("except") else "skipped"
+        return _HINTS[which].format(around[0], _quoted(detail.skip, detail.skip_at), what)
     if visits == {0} or len(visits) > 1 or all(map(_CONSTANT.search, detail.loops)):
         return ""
     if not all(detail.direct for detail in details):

@@ -105,7 +105,8 @@ def exit_text(how: ProcessExit, *, plural: bool = False) -> str:
         return text
     they, at = "they" if plural else "it", f" at {how.last.where}" if how.last.where else ""
     does = f"after {they} had launched" if how.last.made else f"while {they} waited in"
-    return f"{text}, {does} {how.last.name}{at}"
+    again = f" for the {ordinal(how.last.times)} time" if how.last.times > 1 else ""
+    return f"{text}, {does} {how.last.name}{at}{again}"
 
 
 def other_lines(records: Sequence[LaunchRecord], count: int) -> str:
@@ -475,14 +476,19 @@ def _origin_in_loop(verdict: Verdict, name: str) -> str:
 
 def _origin(verdict: Verdict, difference: Difference) -> str:
     """Tell where an argument that differs begins to do so; empty if that is not known."""
+    lines = {state.where for state in verdict.states.values() if state.launch is not None}
     for _, detail in sorted(verdict.details.items()):
         each = detail.origins.items()
         own = (one for words, one in each if belongs_to(difference.argument, words))
         origin = next(own, None) or detail.origins.get("")
         if difference.aspect == "mesh" and len(each) == 1:  # that of its only argument
             [(_, origin)] = each
-        if origin is not None and (difference.aspect == "value" or not origin.of_elements):
-            return _depends(origin)
+        if origin is None or (origin.of_elements and difference.aspect != "value"):
+            continue
+        # A long expression on a line that is quoted anyway says nothing more.
+        return (
+            "" if origin.place in lines and len(origin.name) > _LONGEST_NAME else _depends(origin)
+        )
     return ""
 
 

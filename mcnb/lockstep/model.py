@@ -216,11 +216,13 @@ class LastLaunch:
         name: The name of the launch.
         where: The line, in words; empty if it is not known.
         made: Whether the process made the launch; otherwise, it waited for other processes.
+        times: How often it has reached that line in the cell.
     """
 
     name: str
     where: str
     made: bool
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)

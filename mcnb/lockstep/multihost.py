@@ -65,11 +65,10 @@ def exchange_at(frame: FrameType | None) -> Exchange | None:
         code = frame.f_code
         if launches is None and _is_of_multihost_utils(code, (_GATHER, _BROADCAST)):
             launches = frame
-        if launches is not None:
-            if not is_of_jax(code.co_filename):
-                break
-            if code.co_name not in WRAPPERS and code.co_argcount:
-                outer = frame
+        if not is_of_jax(code.co_filename):  # what calls JAX, or what JAX calls back
+            break
+        if launches is not None and code.co_name not in WRAPPERS and code.co_argcount:
+            outer = frame
         frame = frame.f_back
     if launches is None or outer is None:
         return None

@@ -329,7 +329,10 @@ class Referee:
         at = next(iter(process.waiting.values()), process.last)
         if at is None:
             return None
-        return LastLaunch(at.launch.title, at.where, made=at is process.last)
+        made, line = at is process.last, at.stack[-1:]
+        each = process.visits.items()
+        times = sum(number for stack, number in each if line and stack[-1:] == line)
+        return LastLaunch(at.launch.title, at.where, made, max(1, times + (not made)))
 
     def states(self) -> dict[int, ProcessState]:
         """Return the position of every process."""

@@ -56,8 +56,8 @@ for number in range(4):
 """
 SKIPS = (
     "Hint: in the loop `for number in range(4):` ({}), `except OSError:` ({}) may skip this line. "
-    "All processes must make the same decision: base it on a value that they share, for example "
-    "one that was broadcast"
+    "All processes must do so if one of them does: catch the error, and agree after the `except` "
+    "clause, for example by multihost_utils.process_allgather(failed).any()"
 )
 watched = pytest.mark.skipif(sys.version_info < (3, 12), reason="needs sys.monitoring")
 

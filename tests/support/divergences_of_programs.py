@@ -109,7 +109,7 @@ PROGRAMS = {
         "total(put(np.ones(8), P('a'), m))",
         "mismatch",
         all_at(2),
-        says=("the devices, or their order: P3.1 P3.0",),
+        says=("the order of the devices: P3.1 P3.0",),
     ),
     "other static argument": Divergence(
         "scaled(x, n=k % 2)",

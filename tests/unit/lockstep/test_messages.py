@@ -387,6 +387,11 @@ def test_a_time_limit_says_where_each_process_was() -> None:
             "ended with exit code 3, after they had launched jit(f) at train.py:7",
         ),
         (
+            replace(exited(3), last=LastLaunch("sum", "line 7", made=True, times=3)),
+            "ended with exit code 3, after it had launched sum at line 7 for the 3rd time",
+            "ended with exit code 3, after they had launched sum at line 7 for the 3rd time",
+        ),
+        (
             replace(killed(99), last=LastLaunch("sum", "", made=False)),
             "was killed by signal 99, while it waited in sum",
             "were killed by signal 99, while they waited in sum",

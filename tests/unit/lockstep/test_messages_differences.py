@@ -170,7 +170,7 @@ def calls(*settings: str) -> dict[int, Detail]:
             FULL,
             other(devices="P1.0 P0.0"),
             {},
-            "the devices, or their order: P0.0 P1.0 on process 0; P1.0 P0.0 on process 1",
+            "the order of the devices: P0.0 P1.0 on process 0; P1.0 P0.0 on process 1",
             MESH,
         ),
         (
@@ -353,7 +353,7 @@ def test_what_differs(
         (1, "the shape of argument 0:"),
         (2, "the sharding of argument 1:"),
         (3, "the mesh:"),
-        (4, "the devices, or their order:"),
+        (4, "the order of the devices:"),
         (5, "the static argument n:"),
         (6, "the compiled program; first different line:"),
     ],
@@ -381,7 +381,7 @@ def test_nothing_differs_between_launches_that_are_the_same() -> None:
 def test_launches_with_other_partners_differ() -> None:
     two = replace(SUM, participants=(0, 1, 2), devices="P0.0 P1.0 P2.0")
     one = replace(SUM, devices="P0.0 P1.0")
-    assert ". What differs: the devices, or their order: P0.0 P1.0 on process 0; P0.0 P1.0 " in (
+    assert ". What differs: the devices: P0.0 P1.0 on process 0; P0.0 P1.0 " in (
         sentence("mismatch", at(what=one), at(what=two), FINISHED)
     )
 
@@ -589,5 +589,5 @@ def test_of_many_devices_only_the_first_that_differs_is_shown() -> None:
     launches = [launch(program=str(k), devices=" ".join(one)) for k, one in enumerate(orders)]
     waiting = states(*(at(what=one) for one in launches))
     assert difference_of(Verdict("mismatch", waiting), 3).words == (
-        "the devices, or their order, first at position 3: P0.3 on processes 0,1; P3.7 on process 2"
+        "the order of the devices, first at position 3: P0.3 on processes 0,1; P3.7 on process 2"
     )

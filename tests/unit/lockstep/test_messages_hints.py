@@ -68,6 +68,11 @@ SKIPPED = (
     "processes must make the same decision: base it on a value that they share, for example one "
     "that was broadcast"
 )
+EXCEPTED = (
+    "in the loop `for batch in batches:`, `except OSError:` may skip this line. All processes must "
+    "do so if one of them does: catch the error, and agree after the `except` clause, for example "
+    "by multihost_utils.process_allgather(failed).any()"
+)
 CALL_IF_ZERO = (
     "train.py:7, which leads to {}, runs only if `k == 0`. A collective must run on every "
     "participating process: move the call out of the condition, and keep only local work such as "
@@ -121,6 +126,7 @@ CAME_BEFORE = (
         ("missing", [replace(AGAIN, visits=1), NO_MORE], {0: IN_LOOP}, ""),
         ("missing", [AGAIN, NO_MORE], {0: replace(IN_LOOP, direct=False)}, PERHAPS),
         ("missing", [AGAIN, NO_MORE], {0: replace(IN_LOOP, skip="if stale: continue")}, SKIPPED),
+        ("missing", [AGAIN, NO_MORE], {0: replace(IN_LOOP, skip="except OSError:")}, EXCEPTED),
         (
             "missing",
             [AGAIN, NO_MORE],

@@ -299,6 +299,16 @@ def test_what_has_no_short_name_is_called_what_it_is(name: str, said: str) -> No
     )
 
 
+@pytest.mark.parametrize(("place", "led"), [("line 2", True), ("line 4", False)])
+def test_a_long_expression_on_the_line_itself_says_nothing_more(place: str, led: bool) -> None:
+    origin = Origin("np.ones(8 + k, np.float32)" * 3, place, "y = step(np.ones(8 + k, ...")
+    detail = Detail("y = step(np.ones(8 + k, ...", origins={"": origin})
+    launches = [replace(MATRIX, program=str(k), arguments=(f"f32[{k}]",)) for k in range(2)]
+    states = {k: ProcessState("waits", one, 4) for k, one in enumerate(launches)}
+    said = explain(Verdict("mismatch", states, details={0: detail, 1: detail}), 2).sentence
+    assert ("Likely cause: the expression depends on a value" in said) is led
+
+
 @pytest.mark.parametrize(("more", "led"), [({}, True), ({"y": Origin("y", "line 2", "")}, False)])
 def test_the_only_argument_may_be_why_meshes_differ(more: dict[str, Origin], led: bool) -> None:
     origins = {"x": Origin("x", "line 1", "devices = jax.devices()[k:]"), **more}
@@ -306,7 +316,7 @@ def test_the_only_argument_may_be_why_meshes_differ(more: dict[str, Origin], led
     launches = [replace(MATRIX, program=str(k), devices=f"P{k}.0") for k in range(2)]
     states = {k: ProcessState("waits", one, 4) for k, one in enumerate(launches)}
     said = explain(Verdict("mismatch", states, details={0: detail, 1: detail}), 2).sentence
-    assert "the devices, or their order: P0.0 on process 0; P1.0 on process 1" in said
+    assert "the devices: P0.0 on process 0; P1.0 on process 1" in said
     assert ("Likely cause: `x` depends on a value that differs" in said) is led
 
 

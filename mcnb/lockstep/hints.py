@@ -246,7 +246,7 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str, count: int) -> s
     ]
     handling = {bool(detail.handling) for detail, _ in known}
     if verdict.kind == "cycle":
-        return _HINTS["cycle"]
+        return f"{_HINTS['cycle']}{_of_order([detail for detail, _ in known])}"
     if verdict.kind == "stalled":
         return _of_stalled(verdict, count)
     if verdict.kind == "not invited":
@@ -310,6 +310,17 @@ def advise(verdict: Verdict, groups: Sequence[Group], why: str, count: int) -> s
             place = next(iter(known[0][0].loops_at), "")
             return _HINTS["unsorted"].format(_quoted(around[0], place), hint)
     return hint
+
+
+def _of_order(details: Sequence[Detail]) -> str:
+    """Return a sentence on the innermost loop around launches that have no common order."""
+    loops = {(detail.loops[:1], detail.loops_at[:1]) for detail in details}
+    if len(loops) != 1:
+        return ""
+    [(loop, at)] = loops
+    if not loop:
+        return ""
+    return f". Here, the loop {_quoted(loop[0], next(iter(at), ''))} has the order"
 
 
 def _of_stalled(verdict: Verdict, count: int) -> str:

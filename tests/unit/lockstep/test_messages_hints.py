@@ -7,7 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from mcnb.lockstep.model import Condition, Detail, Happened, Kind, Meeting, ProcessState
+from mcnb.lockstep.hints import advise
+from mcnb.lockstep.model import (
+    Condition,
+    Detail,
+    Happened,
+    Kind,
+    Meeting,
+    ProcessState,
+    Verdict,
+)
 from tests.support.verdicts import (
     ASKS_FOR_ZERO,
     FINISHED,
@@ -19,6 +28,7 @@ from tests.support.verdicts import (
     WAS_KILLED,
     at,
     sentence,
+    states,
 )
 
 
@@ -100,6 +110,26 @@ CAME_BEFORE = (
     "Since then, these processes may have been in different steps of the program, and results may "
     "be wrong"
 )
+
+
+@pytest.mark.parametrize(
+    ("loops", "order"),
+    [
+        ([("for pair in order:", ""), ("for pair in order:", "")], "`for pair in order:`"),
+        ([("for pair in order:", "line 2")] * 2, "`for pair in order:` (line 2)"),
+        ([("for pair in order:", ""), ("for other in order:", "")], ""),
+        ([("for pair in order:", "")], "`for pair in order:`"),
+        ([], ""),
+    ],
+)
+def test_the_loop_that_has_the_order_of_a_cycle(loops: list[tuple[str, str]], order: str) -> None:
+    details = {
+        k: Detail("f(x)", loops=(loop,), loops_at=(place,)) for k, (loop, place) in enumerate(loops)
+    }
+    verdict = Verdict("cycle", states(at(), at(5), at(6)), ring=(0, 1, 2), details=details)
+    said = advise(verdict, [([k], state) for k, state in verdict.states.items()], "", 3)
+    end = "let each process launch its own in that order"
+    assert said.endswith(f"{end}. Here, the loop {order} has the order" if order else end)
 
 
 @pytest.mark.parametrize(

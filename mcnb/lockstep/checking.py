@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import re
 import signal
@@ -25,6 +26,7 @@ from mcnb.lockstep.around import Spot, along, conditions_of, span_at
 from mcnb.lockstep.callee import called_by, words_of_arguments
 from mcnb.lockstep.caught import CaughtExceptions
 from mcnb.lockstep.client import Client
+from mcnb.lockstep.independent import depends
 from mcnb.lockstep.model import Detail, Launch, Origin
 from mcnb.lockstep.origins import origin_inside, origin_of_options, origins_of
 from mcnb.lockstep.source import WRAPPERS, Place, Places, is_of_jax
@@ -102,6 +104,19 @@ def check_launches(
             note(_known_as(name, called), place)
         return place, called
 
+    # Launches that nothing waits for, by name, program and place, with the cause of each.
+    explained: dict[tuple[str, str, str, int], Launch] = {}
+
+    def with_cause(launch: Launch, place: Place, frame: FrameType) -> Launch:
+        """Return a launch; with its cause, searched the first time, if nothing waits for it."""
+        if launch.communicates:
+            return launch
+        key = launch.name, launch.program, place.filename, place.file_line
+        if key not in explained:  # JAX has just compiled it
+            cause = _cause(places, place, frame) if len(launch.processes) > 1 else ""
+            explained[key] = replace(launch, cause=cause) if cause else launch
+        return explained[key]
+
     def make_launch(launch: Launch, make: Callable[[], Any], replicas: Replicas) -> Any:
         # Skips the frames of the hook and of this function.
         frame = sys._getframe(1)
@@ -110,12 +125,12 @@ def check_launches(
         def names() -> Sequence[str]:
             return _names(places, place, frame)
 
-        launch = _as_called(launch, called, frame)
+        launch = with_cause(_as_called(launch, called, frame), place, frame)
         return client.make(launch, place, make, replicas, names=names)
 
     def before_launch(launch: Launch, caller: FrameType) -> None:
         place, called = locate(launch.name, caller)
-        launch = _as_called(launch, called, caller)
+        launch = with_cause(_as_called(launch, called, caller), place, caller)
         passage = client.arrive(launch, place, caller)
         if passage is None or passage.interrupt is None:
             return
@@ -231,6 +246,21 @@ def _origin_of_program(
     """Return where the program that is launched begins to differ, apart from its arguments."""
     inside = origin_inside(call.function, places.name)
     return inside if inside or _is_within(below) else origin_of_options(spots, places.name)
+
+
+def _cause(places: Places, place: Place, frame: FrameType) -> str:
+    """Return where the program that is launched begins to differ, as a sentence, or nothing."""
+    with contextlib.suppress(Exception):  # of any kind: a hint is not worth a launch
+        call = programs.call_under_way(frame)
+        spots, below = _spots(places, place, frame)
+        if call.of_jax:
+            return ""
+        origin = _origin_of_program(call, spots, below, places)
+        if origin is None and not _is_within(below):
+            origins = origins_of(spots, call.parameters, places.name)
+            origin = next((origins[name] for name in call.static or () if name in origins), None)
+        return "" if origin is None else depends(origin)
+    return ""
 
 
 def _passed(

@@ -14,8 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mcnb._text import grouped, name_processes, plural
-from mcnb.lockstep.model import LaunchRecord
+from mcnb.lockstep.model import LaunchRecord, Origin
 
+# A longer expression is seen in the line of source.
+LONGEST_NAME = 60
 _SAME_LAUNCHES = "All processes must launch the same computations, on arrays of the same shapes"
 SAME_PROGRAM = (
     "What a program is made of must be equal on all processes: static arguments, constants, "
@@ -34,6 +36,7 @@ class Tally:
         program: The compiled program.
         lowered: What JAX lowered the function to, where XLA may compile that in several ways.
         times: How often.
+        cause: Where what it computes begins to differ; see `Launch.cause`.
     """
 
     where: str
@@ -42,6 +45,7 @@ class Tally:
     program: str
     lowered: str
     times: int
+    cause: str = ""
 
 
 @dataclass(slots=True)
@@ -51,11 +55,13 @@ class _Line:
     programs: dict[int, Counter[str]] = field(default_factory=dict)
     lowered: dict[int, Counter[str]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    causes: dict[str, str] = field(default_factory=dict)
 
     def add(self, process: int, tally: Tally) -> None:
         self.programs.setdefault(process, Counter())[tally.program] += tally.times
         self.lowered.setdefault(process, Counter())[tally.lowered] += tally.times
         self.texts[tally.program] = tally.text
+        self.causes[tally.program] = tally.cause
 
     def odd(self, processes: Sequence[int]) -> dict[int, str]:
         """Return, for each process, the first program that it launched more often than others."""
@@ -89,9 +95,25 @@ def tallies_of(records: Iterable[LaunchRecord]) -> list[Tally]:
         if len(spans[id(launch)]) > 1:
             times[where, id(launch)] += 1
     return [
-        Tally(where, spans[at], str(launches[at]), launches[at].program, launches[at].lowered, n)
-        for (where, at), n in times.items()
+        Tally(where, spans[at], str(one), one.program, one.lowered, n, one.cause)
+        for (where, at), n, one in ((key, n, launches[key[1]]) for key, n in times.items())
     ]
+
+
+def depends(origin: Origin) -> str:
+    """Say what depends on the process, and where.
+
+    Example:
+        >>> depends(Origin("shift", "line 2", "shift = 0.5 if k == 2 else 0.25"))
+        '`shift` depends on a value that differs between processes: `shift = 0.5 if k == 2 else \
+0.25` (line 2)'
+    """
+    conditional = origin.source.startswith(("if ", "elif ", "while ", "match "))
+    what = "condition" if conditional else "value"
+    name = f"`{origin.name}`" if len(origin.name) <= LONGEST_NAME else "the expression"
+    name = "the lambda" if origin.name == "lambda" else name
+    said = f"{name} depends on a {what} that differs between processes"
+    return f"{said}: `{origin.source}` ({origin.place})" if origin.source else said
 
 
 def different_programs(tallies: Mapping[int, Iterable[Tally]], count: int) -> str:
@@ -114,14 +136,15 @@ def different_programs(tallies: Mapping[int, Iterable[Tally]], count: int) -> st
         for tally in own:
             lines.setdefault((tally.where, tally.processes), _Line()).add(k, tally)
     found = [
-        (where, line.texts, odd)
+        (where, line, odd)
         for (where, processes), line in lines.items()
         if (odd := line.odd(processes))
     ]
     if not found:
         return ""
-    where, texts, odd = found[0]
-    groups = [(texts[program], name_processes(ks, count)) for program, ks in grouped(odd)]
+    where, first, odd = found[0]
+    cause = next((first.causes[odd[k]] for k in sorted(odd) if first.causes[odd[k]]), "")
+    groups = [(first.texts[program], name_processes(ks, count)) for program, ks in grouped(odd)]
     text, mend = groups[0][0], SAME_PROGRAM
     if len({said for said, _ in groups}) > 1:
         each = [f"{name} launched {said}" for said, name in groups]
@@ -135,6 +158,7 @@ def different_programs(tallies: Mapping[int, Iterable[Tally]], count: int) -> st
     more = plural(len(found) - 1, "other line", "other lines")
     return (
         f"{what}. The launch does not communicate, so no process waited, but each made its part of "
-        f"the result by its own program, and the result may be wrong. {mend}"
+        "the result by its own program, and the result may be wrong. "
+        f"{f'Likely cause: {cause}. ' if cause else ''}{mend}"
         f"{f'. The same holds for {more}' if found[1:] else ''}"
     )

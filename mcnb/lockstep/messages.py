@@ -29,6 +29,7 @@ from mcnb.lockstep.hints import (
     origin_of_rounds,
     with_cause,
 )
+from mcnb.lockstep.independent import LONGEST_NAME, depends
 from mcnb.lockstep.model import (
     Caught,
     Detail,
@@ -37,7 +38,6 @@ from mcnb.lockstep.model import (
     Launch,
     LaunchRecord,
     Meeting,
-    Origin,
     ProcessExit,
     ProcessState,
     Race,
@@ -53,8 +53,6 @@ _CAUSES = {
 }
 # Where the end of a process may have to do with what it was about to do.
 _BY_ITSELF = (ExitSource.OBSERVED, ExitSource.LAUNCHER, ExitSource.UNKNOWN)
-# A longer expression is seen in the line of source.
-_LONGEST_NAME = 60
 _SLURM_REASONS = {
     "cancelled": "the job was cancelled",
     "time limit": "the job reached its time limit",
@@ -358,9 +356,9 @@ reaching it'
     one_line = len({state.where for _, state in groups if state.launch is not None}) == 1
     if not led and why == "program" and one_line:
         each = (detail.inside for _, detail in sorted(verdict.details.items()))
-        led = next((_depends(origin) for origin in each if origin is not None), "")
+        led = next((depends(origin) for origin in each if origin is not None), "")
     if not led and (origin := origin_of_rounds(hint, verdict)) is not None:
-        led = _depends(origin)
+        led = depends(origin)
     happened = _HAPPENED.get(verdict.happened, "")
     parted = _parted(verdict, count)
     differ, cause = ("What differs: ", differs), ("Likely cause: ", led)
@@ -486,19 +484,8 @@ def _origin(verdict: Verdict, difference: Difference) -> str:
         if origin is None or (origin.of_elements and difference.aspect != "value"):
             continue
         # A long expression on a line that is quoted anyway says nothing more.
-        return (
-            "" if origin.place in lines and len(origin.name) > _LONGEST_NAME else _depends(origin)
-        )
+        return "" if origin.place in lines and len(origin.name) > LONGEST_NAME else depends(origin)
     return ""
-
-
-def _depends(origin: Origin) -> str:
-    conditional = origin.source.startswith(("if ", "elif ", "while ", "match "))
-    what = "condition" if conditional else "value"
-    name = f"`{origin.name}`" if len(origin.name) <= _LONGEST_NAME else "the expression"
-    name = "the lambda" if origin.name == "lambda" else name
-    said = f"{name} depends on a {what} that differs between processes"
-    return f"{said}: `{origin.source}` ({origin.place})" if origin.source else said
 
 
 def _ring(ring: Sequence[int]) -> str:

@@ -49,6 +49,9 @@ class Launch:
         label: The name of the barrier, as Python writes it, if the computation is the one of
             `jax.experimental.multihost_utils.sync_global_devices`. Processes that pass different
             names do not meet.
+        cause: Where what it computes begins to differ from process to process, as a sentence; empty
+            if that is not known. It is searched only for launches that do not communicate, though
+            they run on several processes.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Launch:
     lowered: str = ""
     donated: tuple[int, ...] = ()
     label: str = ""
+    cause: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return self.title if self.label else " ".join((self.name, *self.arguments))

@@ -65,15 +65,18 @@ RATE = "rate = 0.5 if k == 2 else 0.1\nupdate = jax.jit(lambda v: v - rate)\n"
 def test_programs_that_differ_without_communication(cluster: mcnb.Cluster) -> None:
     """Nothing waits, and without mcnb there is only a number that is wrong."""
     cluster.run(SETUP).raise_for_errors()
-    said = (
-        f"Note: Processes 0,1,3 and process 2 launched different programs of {{}}{SAME_PROGRAM}\n"
-    )
+
+    def said(line: int, cause: str) -> str:
+        led = f"Likely cause: {cause} depends on a value that differs between processes: "
+        return (
+            "Note: Processes 0,1,3 and process 2 launched different programs of jit(<lambda>) "
+            f"f32[16] at line {line}{SAME_PROGRAM}\n"
+        ).replace("What a program", f"{led}{{}} (line 1). What a program")
+
     text = cluster.run(f"{RATE}for _ in range(3): x = update(x)").text()
-    assert text == said.format("jit(<lambda>) f32[16] at line 3")
-    text = cluster.run(
-        "power = jax.jit(lambda v, n: v**n, static_argnums=1)(x, 2 + (k == 2))"
-    ).text()
-    assert text == said.format("jit(<lambda>) f32[16] at line 1")
+    assert text == said(3, "the lambda").format("`rate = 0.5 if k == 2 else 0.1`")
+    power = "power = jax.jit(lambda v, n: v**n, static_argnums=1)(x, 2 + (k == 2))"
+    assert cluster.run(power).text() == said(1, "`n`").format(f"`{power}`")
     assert cluster.run("y = jnp.cos(x) if k == 1 else jnp.sin(x)").text() == (
         "Note: At line 1, processes 0,2,3 launched jit(sin) f32[16], and process 1 launched "
         f"jit(cos) f32[16]{SAME_LAUNCHES}\n"
@@ -88,7 +91,11 @@ def test_a_script_whose_programs_differ_without_communication(tmp_path: Path) ->
     assert (code, out) == (0, [f"[{k}] True" for k in range(3)])
     assert err == [
         "mcnb run: Processes 0,1 and process 2 launched different programs of jit(<lambda>) "
-        f"f32[12] at train.py:{AT + 2}{SAME_PROGRAM}"
+        f"f32[12] at train.py:{AT + 2}{SAME_PROGRAM}".replace(
+            "What a program",
+            "Likely cause: the lambda depends on a value that differs between processes: "
+            f"`rate = 0.5 if k == 2 else 0.1` (train.py:{AT}). What a program",
+        )
     ]
 
 

@@ -32,8 +32,9 @@ def at(
     times: int = 1,
     lowered: str = "",
     processes: tuple[int, ...] = EVERYWHERE,
+    cause: str = "",
 ) -> Tally:
-    return Tally(where, processes, text, program, lowered, times)
+    return Tally(where, processes, text, program, lowered, times, cause)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,11 @@ def at(
             [[at("a")], [at("b")], [at("a")]],
             "processes 0,2 and process 1 launched different programs of jit(f) f32[8] at line 3"
             + SAME_PROGRAM,
+        ),
+        (
+            [[at("a")], [at("b", cause="`n` depends")], [at("a", cause="`m` depends")]],
+            "processes 0,2 and process 1 launched different programs of jit(f) f32[8] at line 3"
+            + SAME_PROGRAM.replace("What a", "Likely cause: `m` depends. What a"),
         ),
         (
             [[at(program, "train.py:7", times=9)] for program in "abc"],

@@ -172,7 +172,12 @@ def test_a_cell_that_takes_too_long(notebook: Notebook, tmp_path: Path) -> None:
     result = notebook.run(f"%mcjax run {path} --timeout 1")
     number = result.execution_count
     told = " ".join(result.stdout.rpartition("cells, 1 failed\n")[2].split())
-    assert told == (f"In[{number}.1] failed: The cell did not finish within its time limit")
+    assert told == (
+        f"In[{number}.1] failed: The cell did not finish within its time limit Hint: no process "
+        "waited for a launch of another one. If the code only needs more time, use a larger "
+        "--timeout. Otherwise, look for a loop that does not end, or for a wait for something "
+        "outside the cell, such as a file or a thread"
+    )
 
 
 def test_what_the_magic_refuses(notebook: Notebook, tmp_path: Path) -> None:

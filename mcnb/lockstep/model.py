@@ -220,7 +220,7 @@ class LastLaunch:
         name: The name of the launch.
         where: The line, in words; empty if it is not known.
         made: Whether the process made the launch; otherwise, it waited for other processes.
-        times: How often it has reached that line in the cell.
+        times: How often it has reached that line in the cell, if the line itself makes the launch.
     """
 
     name: str

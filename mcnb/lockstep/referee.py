@@ -329,10 +329,10 @@ class Referee:
         at = next(iter(process.waiting.values()), process.last)
         if at is None:
             return None
-        made, line = at is process.last, at.stack[-1:]
-        each = process.visits.items()
-        times = sum(number for stack, number in each if line and stack[-1:] == line)
-        return LastLaunch(at.launch.title, at.where, made, max(1, times + (not made)))
+        made = at is process.last
+        own = at.stack[-1:] == (at.where,)  # else a function there makes it, and maybe others, too
+        times = process.visits.get(at.stack, 0) + (not made) if own else 1
+        return LastLaunch(at.launch.title, at.where, made, times)
 
     def states(self) -> dict[int, ProcessState]:
         """Return the position of every process."""

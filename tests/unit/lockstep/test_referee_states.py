@@ -57,9 +57,12 @@ def test_launches_are_counted_anew_in_each_cell() -> None:
 def test_the_last_launch_of_a_process_is_known_at_its_end() -> None:
     referee = Referee(3)
     assert referee.last_launch(0) is None
-    meet(referee, F, "1", "1")
-    referee.announce(0, 0, F, line=1, stack=("1",))
+    meet(referee, F, "line 1", "line 1")
+    referee.announce(0, 0, F, line=1, stack=("line 1",))
     assert referee.last_launch(0) == LastLaunch("f", "line 1", made=False, times=2)
+    referee.withdraw(0, 0)
+    referee.announce(0, 0, F, line=1, stack=("line 1", "model.py:4"))
+    assert referee.last_launch(0) == LastLaunch("f", "line 1", made=False)
     referee.withdraw(0, 0)
     referee.announce(0, 0, ALL, line=2)
     referee.announce(1, 0, ALL, line=3, place="train.py:3")

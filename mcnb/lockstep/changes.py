@@ -1,6 +1,7 @@
 """Find in source where what a name stands for is changed in place, and under which conditions.
 
-A list grows by `append`, an iterator goes on by `next`, a global name is assigned in a function.
+A list grows by `append` and changes its order by `sort`, an iterator goes on by `next`, a global
+name is assigned in a function.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _CHANGES = frozenset(
         "pop",
         "popleft",
         "remove",
+        "reverse",
         "setdefault",
         "update",
     ]
@@ -53,6 +55,12 @@ def changed_in(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
             case ast.Call(func=ast.Name(id="next"), args=[iterator, *_]):
                 method = ast.copy_location(ast.Attribute(iterator, "__next__"), inner)
                 yield method, ast.copy_location(ast.Tuple([]), inner)
+            case ast.Call(func=ast.Attribute(attr="shuffle"), args=[container, *_]):
+                yield ast.copy_location(ast.Attribute(container, "shuffle"), inner), inner
+            case ast.Call(func=ast.Attribute(attr="sort", value=container) as method):
+                order = ast.copy_location(ast.Name("sorted"), inner)
+                made = ast.Call(order, [container, *inner.args], inner.keywords)
+                yield method, ast.copy_location(made, inner)
             case ast.Call(func=ast.Attribute(attr=name) as method) if name in _CHANGES:
                 parts = [*inner.args, *(one.value for one in inner.keywords)]
                 yield method, ast.copy_location(ast.Tuple(parts), inner)

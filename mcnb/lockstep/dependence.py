@@ -15,15 +15,14 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import linecache
 import sys
-from collections import ChainMap
-from collections.abc import Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from mcnb.lockstep.changes import changed_in, conditions_around, conditions_of_changes
+from mcnb.lockstep.index import index_of, nodes_of
 from mcnb.lockstep.ranks import rank_variables
 from mcnb.lockstep.syntax import (
     DEFINITIONS,
@@ -37,6 +36,7 @@ from mcnb.lockstep.syntax import (
     is_name,
     last_line,
     last_name,
+    looped_over,
     of_this_scope,
     parameters_of,
     parsed,
@@ -101,6 +101,13 @@ _SEEDED = ("random", "numpy.random.mtrand")
 _NOW = frozenset(("now", "today", "utcnow"))
 # The function of JAX that calls another one for the elements of an array.
 _FROM_CALLBACK = "make_array_from_callback"
+# Functions whose result is made of what another one returns: the position and the name of that.
+_CALLING: Mapping[str, tuple[int | None, str]] = {
+    _FROM_CALLBACK: (2, "data_callback"),
+    **dict.fromkeys(("sorted", "sort", "min", "max"), (None, "key")),
+    "groupby": (1, "key"),
+    **dict.fromkeys(("map", "filter", "tree_map"), (0, "f")),
+}
 # How many functions and modules deep, and how many expressions, the search goes.
 _DEEPEST, _MOST = 6, 1000
 # How many functions a search in a function goes through.
@@ -139,12 +146,15 @@ class Scope:
         values: The values of names, as far as known.
         caller: The scope of the line that called the innermost function, and its line; None if
             that is not known.
+        elements: The names of what is one of several, whose attributes tell nothing about the
+            process: each process sees all of them.
     """
 
     filename: str
     functions: tuple[Function, ...] = ()
     values: Mapping[str, Any] | None = None
     caller: tuple[Scope, int] | None = None
+    elements: frozenset[str] = frozenset()
 
     def known(self) -> Mapping[str, Any]:
         """Return the values of names that are known here."""
@@ -199,7 +209,7 @@ class Search:
                     return here
                 return self._used(here, self._name(name, scope, depth, here.line))
             case ast.Attribute(attr=name):
-                if name in _PROCESS_INDEX:
+                if name in _PROCESS_INDEX and not _is_of_element(node.value, scope):
                     return here
                 found = self._used(here, self._attribute(node, scope, depth))
                 return found or self.expression(node.value, scope, depth)
@@ -217,25 +227,38 @@ class Search:
                 elif called is None and not self._is_function(function, scope):
                     parts = [function, *parts]
                 found = called or self._first(parts, scope, depth)
-                return found or self._element(node, scope, depth)
+                return found or self._by_callee(node, scope, depth)
             case ast.Constant(value=str() as text):
                 return here if text in _VARIABLES else None
             case ast.Lambda():
                 return None
         return self._first(ast.iter_child_nodes(node), scope, depth)
 
-    def _element(self, call: ast.Call, scope: Scope, depth: int) -> Asked | None:
-        """Return where what a callback returns for an array's elements depends on the process."""
-        if not self._varying or last_name(call.func) != _FROM_CALLBACK:
+    def _by_callee(self, call: ast.Call, scope: Scope, depth: int) -> Asked | None:
+        """Return where what a function depends on that the called one calls, and makes use of."""
+        name = last_name(call.func)
+        if not self._varying or name not in _CALLING:
             return None
-        named = (one.value for one in call.keywords if one.arg == "data_callback")
-        callback = next(named, call.args[2] if len(call.args) > 2 else None)
-        if isinstance(callback, ast.Lambda):
-            inside = replace(scope, functions=(*scope.functions, callback), caller=None)
-            found = self._result(callback, inside, depth + 1)
+        position, keyword = _CALLING[name]
+        given = next((one.value for one in call.keywords if one.arg == keyword), None)
+        if given is None and position is not None and position < len(call.args):
+            given = call.args[position]
+        if isinstance(given, ast.Lambda):
+            function: Function = given
+            inside = replace(scope, functions=(*scope.functions, given), caller=None)
+        elif given is None or (named := _function_of(given, scope)) is None:
+            return None
         else:
-            found = None if callback is None else self._called(callback, scope, depth)
-        return found and replace(found, of_elements=True)
+            function, inside = named
+        of_elements = name == _FROM_CALLBACK
+        if not of_elements:
+            each = frozenset(parameters_of(function))
+            if keyword == "key" and not _uses(function, each):
+                return None  # equal keys keep the order
+            inside = replace(inside, elements=each)
+        found = self._result(function, inside, depth + 1)
+        found = found if function is given else _far(found)
+        return found and replace(found, of_elements=of_elements or found.of_elements)
 
     def _first(self, nodes: Iterable[ast.AST], scope: Scope, depth: int) -> Asked | None:
         found = (self.expression(node, scope, depth) for node in nodes)
@@ -285,7 +308,7 @@ class Search:
                 is_innermost = i == len(scope.functions)
                 return self._argument(function, name, scope, depth) if is_innermost else None
         module = replace(scope, functions=())
-        index = _index_of(scope.filename)
+        index = index_of(scope.filename)
         if name in index.assigned:
             filename, values = index.assigned[name]
             there = module if filename == scope.filename else Scope(filename)
@@ -373,7 +396,7 @@ class Search:
             self._seen.discard(key)
 
     def _of_class(self, name: str, attribute: str, filename: str, depth: int) -> Asked | None:
-        for node in _nodes(parsed(filename)).classes.get(name, ()):
+        for node in nodes_of(parsed(filename)).classes.get(name, ()):
             for method in ast.walk(node):
                 for at, value in assignments(method):
                     if isinstance(at, ast.Attribute) and at.attr == attribute:
@@ -384,21 +407,11 @@ class Search:
 
     def _called(self, function: ast.expr, scope: Scope, depth: int) -> Asked | None:
         """Return where the result of calling a function depends on the process."""
-        value = _value(function, scope)
-        if not type(value).__module__.startswith(_FUNCTIONS):
-            value = None  # an object of the program's, whose attributes may be computed
+        value = _callable(function, scope)
         if {last_name(function), getattr(value, "__name__", "")} & _PROCESS_INDEX:
             return Asked(scope.filename, function.lineno)
-        if value is None and isinstance(function, ast.Name):
-            found = _definition(function.id, scope)
-            if found is not None:
-                return _far(self._result(*found, depth + 1))
-        bound = _value(function.value, scope) if isinstance(function, ast.Attribute) else None
-        if isinstance(value, staticmethod) or isinstance(bound, ModuleType):
-            bound = None
-        value = getattr(value, "__func__", value)
-        value = inspect.unwrap(getattr(value, "func", value)) if callable(value) else None
-        return self._function(value, depth, bound) if isinstance(value, FunctionType) else None
+        found = _function_of(function, scope)
+        return found and _far(self._result(*found, depth + 1))
 
     def _is_function(self, node: ast.expr, scope: Scope) -> bool:
         value = _value(node, scope)
@@ -465,7 +478,7 @@ class Search:
         caller, line = scope.caller
         arguments = function.args
         names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
-        for node in _nodes(parsed(caller.filename)).calls:
+        for node in nodes_of(parsed(caller.filename)).calls:
             if not node.lineno <= line <= (node.end_lineno or node.lineno):
                 continue
             called = last_name(node.func)
@@ -482,6 +495,46 @@ class Search:
         return None
 
 
+def _callable(node: ast.expr, scope: Scope) -> Any:
+    """Return the object that a call calls; None if it is unknown, or an object of the program's."""
+    value = _value(node, scope)
+    # Attributes of the program's objects may be computed.
+    return value if type(value).__module__.startswith(_FUNCTIONS) else None
+
+
+def _function_of(node: ast.expr, scope: Scope) -> tuple[Function, Scope] | None:
+    """Return the definition of the function that an expression names, and its scope."""
+    value = _callable(node, scope)
+    if value is None and isinstance(node, ast.Name):
+        found = _definition(node.id, scope)
+        if found is not None:
+            return found
+    bound = _value(node.value, scope) if isinstance(node, ast.Attribute) else None
+    if isinstance(value, staticmethod) or isinstance(bound, ModuleType):
+        bound = None
+    value = getattr(value, "__func__", value)
+    value = inspect.unwrap(getattr(value, "func", value)) if callable(value) else None
+    return _defined(value, bound) if isinstance(value, FunctionType) else None
+
+
+def _uses(function: Function, names: frozenset[str]) -> bool:
+    return any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(function))
+
+
+def _is_of_element(node: ast.expr, scope: Scope) -> bool:
+    """Return whether an expression is one of several, such as each device in a loop over devices.
+
+    So is an object of the libraries', such as `jax.devices()[0]`, if it is known.
+    """
+    if isinstance(node, ast.Name):
+        around = scope.functions[-1] if scope.functions else parsed(scope.filename)
+        if node.id in scope.elements or node.id in looped_over(around):
+            return True
+    owner = _value(node, scope)
+    kind = None if owner is None or isinstance(owner, ModuleType) else type(owner)
+    return kind is not None and kind.__module__.partition(".")[0] == "jaxlib"
+
+
 def _defined(function: FunctionType, bound: Any = None) -> tuple[Function, Scope] | None:
     """Return the definition of a function, and its scope; None if it is not to be searched.
 
@@ -492,7 +545,7 @@ def _defined(function: FunctionType, bound: Any = None) -> tuple[Function, Scope
     if not _may_search(function.__module__ or "__main__"):  # a namespace may have no name
         return None
     code = function.__code__
-    node = _nodes(parsed(code.co_filename)).functions.get((code.co_firstlineno, code.co_name))
+    node = nodes_of(parsed(code.co_filename)).functions.get((code.co_firstlineno, code.co_name))
     if node is None:
         return None
     around = scope_of(code.co_filename, node.lineno).functions
@@ -542,105 +595,12 @@ def _varies(call: ast.Call, scope: Scope) -> bool:
         return not call.args and not call.keywords
     if str(module) not in _SEEDED:
         return True
-    calls = _nodes(parsed(scope.filename)).calls
+    calls = nodes_of(parsed(scope.filename)).calls
     return name != "seed" and not any(last_name(one.func) == "seed" for one in calls)
 
 
 def _far(found: Asked | None) -> Asked | None:
     return found and replace(found, far=True)
-
-
-@dataclass
-class _Nodes:
-    """Parts of a file: functions by their first lines and names, classes by names, and calls.
-
-    Of several lambdas on a line, nobody knows which one a code object is: they have None.
-    """
-
-    functions: dict[tuple[int, str], Function | None] = field(default_factory=dict)
-    classes: dict[str, list[ast.ClassDef]] = field(default_factory=dict)
-    calls: list[ast.Call] = field(default_factory=list)
-
-
-@functools.lru_cache(maxsize=64)
-def _nodes(tree: ast.Module) -> _Nodes:
-    found = _Nodes()
-    for node in ast.walk(tree):
-        if isinstance(node, DEFINITIONS):
-            key = first_line(node), getattr(node, "name", "<lambda>")
-            found.functions[key] = None if key in found.functions else node
-        elif isinstance(node, ast.ClassDef):
-            found.classes.setdefault(node.name, []).append(node)
-        elif isinstance(node, ast.Call):
-            found.calls.append(node)
-    return found
-
-
-@dataclass
-class _Index:
-    """The names of a module.
-
-    Attributes:
-        assigned: What is assigned to each name, and in which file.
-        declared: The names that functions assign, too.
-        imports: The statement that imports each name, and the name in its own module.
-        stars: The statements that import all names of a module.
-        functions: The definition of each function, and in which file.
-    """
-
-    assigned: MutableMapping[str, tuple[str, list[ast.expr]]] = field(default_factory=dict)
-    declared: set[str] = field(default_factory=set)
-    imports: MutableMapping[str, tuple[ast.ImportFrom, str]] = field(default_factory=dict)
-    stars: list[ast.ImportFrom] = field(default_factory=list)
-    functions: MutableMapping[str, tuple[str, Function]] = field(default_factory=dict)
-
-
-def _index_of(filename: str) -> _Index:
-    """Return the names of a file, or of a notebook's cells; what was defined last counts."""
-    if not filename.startswith("<In["):
-        return _index(parsed(filename), filename)
-    cells = [name for name in list(linecache.cache) if name.startswith("<In[")]
-    files = dict.fromkeys([filename, *reversed(cells)])
-    return _together(tuple((parsed(name), name) for name in files))
-
-
-@functools.lru_cache(maxsize=16)
-def _together(files: tuple[tuple[ast.Module, str], ...]) -> _Index:
-    """Return the names of several files as those of one; of each name, what the first has."""
-    parts = [_index(tree, filename) for tree, filename in files]
-    return _Index(
-        ChainMap(*(part.assigned for part in parts)),
-        set().union(*(part.declared for part in parts)),
-        ChainMap(*(part.imports for part in parts)),
-        [star for part in parts for star in part.stars],
-        ChainMap(*(part.functions for part in parts)),
-    )
-
-
-@functools.lru_cache(maxsize=2048)
-def _index(tree: ast.Module, filename: str) -> _Index:
-    found = _Index()
-    assigned = [*assigned_in(tree)]
-    for node in ast.walk(tree):
-        if isinstance(node, DEFINITIONS):
-            for at, value in assigned_in(node):
-                if isinstance(at, ast.Name) and declares_global(node, at.id):
-                    assigned.append((at, value))
-                    found.declared.add(at.id)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                if alias.name == "*":
-                    found.stars.append(node)
-                else:
-                    name = alias.asname or alias.name
-                    found.imports.setdefault(name, (node, alias.name))
-    for at, value in assigned:
-        if isinstance(at, ast.Name):
-            found.assigned.setdefault(at.id, (filename, []))[1].append(value)
-    for node in of_this_scope(tree):
-        if isinstance(node, DEFINITIONS[:2]):
-            found.functions.setdefault(node.name, (filename, node))
-    return found
 
 
 def _definition(name: str, scope: Scope) -> tuple[Function, Scope] | None:
@@ -650,7 +610,7 @@ def _definition(name: str, scope: Scope) -> tuple[Function, Scope] | None:
         for node in of_this_scope(outer[-1]):
             if isinstance(node, DEFINITIONS[:2]) and node.name == name:
                 return node, replace(scope, functions=(*outer, node), caller=None)
-    found = _index_of(scope.filename).functions.get(name)
+    found = index_of(scope.filename).functions.get(name)
     if found is None:
         return None
     filename, function = found

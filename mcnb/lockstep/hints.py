@@ -131,8 +131,8 @@ _HINTS = {
         "Every participant must run the same launches in the same order"
     ),
     "cause": (
-        "whatever this value is on a process, every participant must run the same launches in the "
-        "same order"
+        "make this value the same on all processes. If it is meant to differ, move every launch to "
+        "a line that all participants run, in the same order, whatever the value is"
     ),
     "branches": (
         "the processes took different branches of {0}{1}. Every participant must run the same "

@@ -457,18 +457,17 @@ def _variable(verdict: Verdict, count: int) -> str:
                 if (one.place, one.name) == (place, name)
             }
             asked = asks.pop() if len(asks) == 1 else ""
-            asked = asked or _origin_in_loop(verdict, name)
-            why = f", because it depends on the process ({asked})" if asked else ""
-            return f"`{name}` ({place}) is {'; '.join(said)}{why}"
+            why = f"it depends on the process ({asked})" if asked else _why_in_loop(verdict, name)
+            return f"`{name}` ({place}) is {'; '.join(said)}{', because ' if why else ''}{why}"
     return ""
 
 
-def _origin_in_loop(verdict: Verdict, name: str) -> str:
-    """Return the line where what a loop takes a name from begins to differ; empty if unknown."""
+def _why_in_loop(verdict: Verdict, name: str) -> str:
+    """Tell where what a loop takes a name from begins to differ; empty if that is not known."""
     for _, detail in sorted(verdict.details.items()):
         for words, origin in zip(detail.loops, detail.loops_from, strict=False):
             if origin is not None and name in loop_targets(words):
-                return origin.place
+                return depends(origin)
     return ""
 
 

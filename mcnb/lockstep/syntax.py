@@ -142,6 +142,18 @@ def of_this_scope(node: ast.AST) -> Iterator[ast.AST]:
             yield from of_this_scope(child)
 
 
+def looped_over(scope: ast.AST) -> set[str]:
+    r"""Return the names that stand for one of several in a scope, in its loops and comprehensions.
+
+    Example:
+        >>> sorted(looped_over(ast.parse("for d, i in a:\n    b = [c for c in d]")))
+        ['c', 'd', 'i']
+    """
+    loops = (ast.For, ast.AsyncFor, ast.comprehension)
+    targets = (node.target for node in of_this_scope(scope) if isinstance(node, loops))
+    return {part.id for at in targets for part in ast.walk(at) if isinstance(part, ast.Name)}
+
+
 def assigned_in(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Yield the targets and values of all assignments in a scope, without those of inner ones."""
     for inner in of_this_scope(node):

@@ -17,8 +17,20 @@ ORDERS = {
         "mismatch",
         all_at(3),
         says=(
-            "because it depends on the process (line 1). Hint: the order of launches must not "
-            "depend on the process. If it comes from a set or from a directory listing, sort ",
+            "because `names` depends on a value that differs between processes: `names = {0: "
+            "['sum', 'max'], 1: ['max', 'sum']}[k % 2]  # as a set may give them` (line 1). Hint: "
+            "the order of launches must not depend on the process. If it comes from a set or from "
+            "a directory listing, sort ",
+        ),
+    ),
+    "order by a function": Divergence(
+        "names = ['max', 'sum', 'min']\nnames.sort(key=lambda n: n == ('max', 'sum')[k % 2])\n"
+        "for name in names:\n    getattr(jnp, name)(x)",
+        "mismatch",
+        all_at(4),
+        says=(
+            "because `names` depends on a value that differs between processes: "
+            "`names.sort(key=lambda n: n == ('max', 'sum')[k % 2])` (line 2). Hint: the order of ",
         ),
     ),
     "order of a dictionary": Divergence(
@@ -43,7 +55,10 @@ ORDERS = {
         "f = jnp.sum if k else jnp.max\ny = f(x)",
         "mismatch",
         all_at(2),
-        says=("Likely cause: `f`", "every participant must run the same launches"),
+        says=(
+            "Likely cause: `f`",
+            "Hint: make this value the same on all processes. If it is meant to differ, move ",
+        ),
     ),
     "branches of a condition": Divergence(
         "if k == 0:\n    y = jnp.sum(x)\nelse:\n    y = jnp.max(x)",

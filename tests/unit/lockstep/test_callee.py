@@ -157,7 +157,8 @@ def test_a_verdict_names_the_librarys_function(
 ) -> None:
     wording = explain(Verdict(kind, dict(enumerate(states)), details=details), 2)
     assert wording.sentence.partition(". Hint")[0] == expected
-    assert wording.lines[2].startswith("[0] ")
+    verb = "was" if kind == "stalled" else "is"
+    assert wording.lines[2].startswith(f"[0] {verb} waiting in ")
     assert re.search(r", called by nk\.(mean|save), line 4$", wording.lines[2])
 
 

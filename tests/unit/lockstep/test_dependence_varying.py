@@ -12,6 +12,7 @@ import time
 import uuid
 from time import time_ns
 
+import jax
 import numpy as np
 import pytest
 from numpy.random import default_rng
@@ -174,6 +175,79 @@ def test_elements_that_a_callback_returns(source: str, line: int | None, of_elem
     assert (asked and asked.line) == line
     assert asked is None or asked.of_elements == of_elements
     if of_elements:
+        assert found(source, varying=False) is None
+
+
+K = "k = process_index()\n"
+
+
+@pytest.mark.usefixtures("no_cells")
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        (f"{K}sorted(devices(), key=lambda d: (d.process_index - k) % 4)", 2),
+        (f"{K}sorted(devices(), key=lambda d: d.process_index)", None),
+        (f"{K}sorted(devices(), key=lambda d: k)", None),
+        (f"{K}max(devices(), key=lambda d: d.id ^ 2 * k)", 2),
+        (f"{K}w = [*devices()]\nw.sort(key=lambda d: d.id == 2 * k)\nw", 3),
+        (f"{K}w = [*devices()]\nw.sort(key=lambda d: d.process_index)\nw", None),
+        (f"{K}def first(d):\n    return d.process_index != k + 1\n"
+         "w = sorted(devices(), key=first)\nw", 3),
+        ("def last(d):\n    return d.process_index\nw = sorted(devices(), key=last)\nw", None),
+        (f"{K}list(map(lambda i: i + 2 * k, (1, 2)))", 2),
+        (f"{K}list(map(lambda _: 2 * k, (1, 2)))", 2),
+        ("list(map(lambda d: d.process_index, devices()))", None),
+        (f"{K}jax.tree.map(lambda p: p * (k + 1), params)", 2),
+        (f"{K}jax.tree.map(f=lambda p: p * (k + 1), tree=params)", 2),
+        (f"{K}groupby(devices(), lambda d: d.id > 2 * k)", 2),
+        (f"{K}w = filter(lambda d: d.process_index in (k, 0), devices())\nw", 2),
+        ("w = filter(lambda d: d.process_index < 2, devices())\nw", None),
+        ("jit(lambda d: process_index())", None),
+    ],
+)  # fmt: skip
+def test_functions_that_order_choose_and_map(source: str, line: int | None) -> None:
+    assert found(source) == line
+
+
+@pytest.mark.usefixtures("no_cells")
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("w = [d for d in devices() if d.process_index < 2]\nw", None),
+        ("w = {d.process_index: d for d in devices()}\nw", None),
+        ("w = []\nfor d in devices():\n    if d.process_index < 2:\n        w.append(d)\nw", None),
+        ("def f():\n    return [d for i, d in enumerate(g()) if d.process_index < 2]\nf()", None),
+        ("first.process_index == 0", None),  # of one device, which is known
+        (f"{K}w = [d for d in devices() if d.process_index == k + 0]\nw", 2),
+        ("w = [d for d in devices() if d.process_index == process_index()]\nw", 1),
+        ("state.process_index == 0", 1),  # of an object that stands for this process
+        ("for d in devices():\n    pass\nstate.process_index == 0", 3),
+    ],
+)
+def test_the_process_of_each_device_is_known_to_all(source: str, line: int | None) -> None:
+    NAMES["first"] = jax.devices()[0]
+    for varying in (True, False):
+        if varying or K not in source:
+            assert found(source, varying=varying) == line
+
+
+@pytest.mark.usefixtures("no_cells")
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("w = [1, 2]\nrandom.shuffle(w)\nw", 2),
+        ("w = [1, 2]\nnp.random.shuffle(w)\nw", 2),
+        ("rng = default_rng()\nw = [1, 2]\nrng.shuffle(w)\nw", 1),
+        ("rng = default_rng(7)\nw = [1, 2]\nrng.shuffle(w)\nw", None),
+        ("random.seed(7)\nw = [1, 2]\nrandom.shuffle(w)\nw", None),
+        ("w = [1, 2]\nrandom.Random(process_index() + 1).shuffle(w)\nw", 2),
+        ("w = [1, 2]\nif process_index():\n    w.reverse()\nw", 2),
+        ("v, w = [1, 2], [3]\nrandom.shuffle(v)\nw", None),
+    ],
+)
+def test_an_order_that_changes_in_place(source: str, line: int | None) -> None:
+    assert found(source) == line
+    if "process_index" not in source:
         assert found(source, varying=False) is None
 
 

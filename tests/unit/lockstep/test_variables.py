@@ -155,7 +155,10 @@ def test_processes_are_told_in_their_order_whichever_answers_first() -> None:
 @pytest.mark.parametrize(
     ("loops", "hint"),
     [
-        ((), "whatever this value is on a process, every participant must run the same launches"),
+        (
+            (),
+            "make this value the same on all processes. If it is meant to differ, move every ",
+        ),
         (("for f in both:",), "the order of launches must not depend on the process. If it comes"),
     ],
 )
@@ -171,11 +174,20 @@ def test_advice_speaks_of_an_order_only_if_there_is_a_loop(
     assert f"the function sum on process 1. Hint: {hint}" in said
 
 
+BECAUSE = (
+    ", because `order` depends on a value that differs between processes: "
+    "`order = [max, sum] if k else [sum, max]` (line 1)."
+)
+
+
 @pytest.mark.parametrize(
     ("loop", "why"),
     [
-        ("for f in order:", ", because it depends on the process (line 1). Hint: the order of "),
-        ("for i, f in enumerate(order):", ", because it depends on the process (line 1). Hint: "),
+        (
+            "for f in order:",
+            f"{BECAUSE} Hint: the order of launches must not depend on the process",
+        ),
+        ("for i, f in enumerate(order):", f"{BECAUSE} Hint: the order of launches must not depend"),
         ("for g in order:", ". Hint: the order of launches must not depend on the process. "),
         ("while order:", ". Hint: the order of launches must not depend on the process. "),
     ],

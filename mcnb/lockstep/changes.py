@@ -14,7 +14,6 @@ from mcnb.lockstep.syntax import (
     DEFINITIONS,
     assigned_in,
     declares_global,
-    is_name,
     of_this_scope,
     parameters_of,
     parsed,
@@ -42,40 +41,71 @@ _CHANGES = frozenset(
 _Named = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def changed_in(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    r"""Yield the methods by which a scope changes containers and iterators, and their arguments.
+# A search asks for the changes of a module once for each name.
+@functools.lru_cache(maxsize=4096)
+def changed_in(node: ast.AST) -> Sequence[tuple[ast.expr, ast.expr]]:
+    r"""Return the methods by which a scope changes containers and iterators, and their arguments.
 
     Example:
         >>> tree = ast.parse("names.append(a)\nnext(batches)")
         >>> [(ast.unparse(at), ast.unparse(value)) for at, value in changed_in(tree)]
         [('names.append', '(a,)'), ('batches.__next__', '()')]
     """
-    for inner in of_this_scope(node):
-        match inner:
-            case ast.Call(func=ast.Name(id="next"), args=[iterator, *_]):
-                method = ast.copy_location(ast.Attribute(iterator, "__next__"), inner)
-                yield method, ast.copy_location(ast.Tuple([]), inner)
-            case ast.Call(func=ast.Attribute(attr="shuffle"), args=[container, *_]):
-                yield ast.copy_location(ast.Attribute(container, "shuffle"), inner), inner
-            case ast.Call(func=ast.Attribute(attr="sort", value=container) as method):
-                order = ast.copy_location(ast.Name("sorted"), inner)
-                made = ast.Call(order, [container, *inner.args], inner.keywords)
-                yield method, ast.copy_location(made, inner)
-            case ast.Call(func=ast.Attribute(attr=name) as method) if name in _CHANGES:
-                parts = [*inner.args, *(one.value for one in inner.keywords)]
-                yield method, ast.copy_location(ast.Tuple(parts), inner)
+    return [pair for inner in of_this_scope(node) for pair in _change(inner)]
 
 
-def conditions_around(node: ast.AST, name: str) -> Iterator[ast.expr]:
-    """Yield the conditions under which a block assigns to a name or to a part of its object."""
+def _change(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    match node:
+        case ast.Call(func=ast.Name(id="next"), args=[iterator, *_]):
+            method = ast.copy_location(ast.Attribute(iterator, "__next__"), node)
+            yield method, ast.copy_location(ast.Tuple([]), node)
+        case ast.Call(func=ast.Attribute(attr="shuffle"), args=[container, *_]):
+            yield ast.copy_location(ast.Attribute(container, "shuffle"), node), node
+        case ast.Call(func=ast.Attribute(attr="sort", value=container) as method):
+            order = ast.copy_location(ast.Name("sorted"), node)
+            made = ast.Call(order, [container, *node.args], node.keywords)
+            yield method, ast.copy_location(made, node)
+        case ast.Call(func=ast.Attribute(attr=name) as method) if name in _CHANGES:
+            parts = [*node.args, *(one.value for one in node.keywords)]
+            yield method, ast.copy_location(ast.Tuple(parts), node)
+
+
+def changes_of(node: ast.AST, name: str) -> Sequence[ast.expr]:
+    r"""Return what an object depends on that a scope knows by a name, apart from assignments to it.
+
+    That is what is assigned to its parts, the arguments of methods that change it, and the
+    conditions under which a block changes it, or assigns to the name.
+
+    Example:
+        >>> tree = ast.parse("w[0] = a\nif b:\n    w = c\nw.append(d)")
+        >>> [ast.unparse(one) for one in changes_of(tree, "w")]
+        ['a', '(d,)', 'b']
+    """
+    return _changes(node).get(name, ())
+
+
+@functools.lru_cache(maxsize=1024)
+def _changes(node: ast.AST) -> Mapping[str, Sequence[ast.expr]]:
+    found: dict[str, list[ast.expr]] = {}
+    for at, value in [*assigned_in(node), *changed_in(node)]:
+        whole = whole_of(at)
+        if isinstance(whole, ast.Name) and whole is not at:
+            found.setdefault(whole.id, []).append(value)
+    for test, names in _conditions(node):
+        for name in names:
+            found.setdefault(name, []).append(test)
+    return found
+
+
+def _conditions(node: ast.AST) -> Iterator[tuple[ast.expr, set[str]]]:
+    """Yield the conditions in a scope, and the names that it changes or assigns under each."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (*DEFINITIONS, ast.ClassDef)):
             continue
-        if isinstance(child, (ast.If, ast.While)) and any(
-            is_name(whole_of(at), name) for at, _ in [*assigned_in(child), *changed_in(child)]
-        ):
-            yield child.test
-        yield from conditions_around(child, name)
+        if isinstance(child, (ast.If, ast.While)):
+            wholes = (whole_of(at) for at, _ in [*assigned_in(child), *changed_in(child)])
+            yield child.test, {whole.id for whole in wholes if isinstance(whole, ast.Name)}
+        yield from _conditions(child)
 
 
 def conditions_of_changes(filename: str) -> Mapping[str, Sequence[ast.expr]]:

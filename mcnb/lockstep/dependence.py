@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
-from mcnb.lockstep.changes import changed_in, conditions_around, conditions_of_changes
+from mcnb.lockstep.changes import changes_of, conditions_of_changes
 from mcnb.lockstep.index import index_of, nodes_of
 from mcnb.lockstep.ranks import rank_variables
 from mcnb.lockstep.syntax import (
@@ -43,7 +43,6 @@ from mcnb.lockstep.syntax import (
     reaching,
     set_attributes,
     used_in,
-    whole_of,
 )
 
 # What tells a process its index, or its host; as a function, an attribute or a method.
@@ -333,13 +332,7 @@ class Search:
         """Return where a value is changed in place, or only on some processes."""
         if not self._varying:
             return None
-        parts = [
-            value
-            for at, value in [*assigned_in(node), *changed_in(node)]
-            if not is_name(at, name) and is_name(whole_of(at), name)
-        ]
-        parts += conditions_around(node, name)
-        found = self._first(_between(lines, parts), scope, depth)
+        found = self._first(_between(lines, changes_of(node, name)), scope, depth)
         return found and replace(found, is_index=False)
 
     def _changed_by_functions(self, name: str, filename: str, depth: int) -> Asked | None:

@@ -9,7 +9,7 @@ import ast
 import functools
 import linecache
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -115,8 +115,13 @@ def is_name(target: ast.AST, name: str) -> bool:
 
 def declares_global(function: ast.AST, name: str) -> bool:
     """Return whether a function declares a name to be its module's."""
-    inside = of_this_scope(function)
-    return any(isinstance(node, ast.Global) and name in node.names for node in inside)
+    return name in _declared(function)
+
+
+@functools.lru_cache(maxsize=4096)
+def _declared(function: ast.AST) -> frozenset[str]:
+    inside = (node for node in of_this_scope(function) if isinstance(node, ast.Global))
+    return frozenset(name for node in inside for name in node.names)
 
 
 def last_name(node: ast.expr) -> str:
@@ -154,10 +159,11 @@ def looped_over(scope: ast.AST) -> set[str]:
     return {part.id for at in targets for part in ast.walk(at) if isinstance(part, ast.Name)}
 
 
-def assigned_in(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield the targets and values of all assignments in a scope, without those of inner ones."""
-    for inner in of_this_scope(node):
-        yield from assignments(inner)
+# A search asks for those of a module once for each name.
+@functools.lru_cache(maxsize=4096)
+def assigned_in(node: ast.AST) -> Sequence[tuple[ast.expr, ast.expr]]:
+    """Return the targets and values of all assignments in a scope, without those of inner ones."""
+    return [pair for inner in of_this_scope(node) for pair in assignments(inner)]
 
 
 def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -245,14 +251,19 @@ def _block_of(node: ast.AST | None, line: int) -> Sequence[ast.AST]:
     return ()
 
 
-def set_attributes(filename: str, name: str) -> list[ast.expr]:
+def set_attributes(filename: str, name: str) -> Sequence[ast.expr]:
     """Return what a file assigns to attributes of a name, of whatever objects."""
-    return [
-        value
-        for node in ast.walk(parsed(filename))
-        for at, value in assignments(node)
-        if isinstance(at, ast.Attribute) and at.attr == name
-    ]
+    return _set_attributes(parsed(filename)).get(name, ())
+
+
+@functools.lru_cache(maxsize=64)
+def _set_attributes(tree: ast.Module) -> Mapping[str, Sequence[ast.expr]]:
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(tree):
+        for at, value in assignments(node):
+            if isinstance(at, ast.Attribute):
+                found.setdefault(at.attr, []).append(value)
+    return found
 
 
 def deciding(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:

@@ -81,8 +81,9 @@ def copy_lessons(source: Path, target: Path) -> int:
         The number of existing files that differ from the package's.
 
     Raises:
-        McnbError: `target` can't be written to.
+        McnbError: `target` can't be written to, or the lessons there would not be copies.
     """
+    _refuse_originals(source, target)
     try:
         if target.is_file():
             raise McnbError(
@@ -92,7 +93,7 @@ def copy_lessons(source: Path, target: Path) -> int:
         if not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         changed = 0
-        for file in sorted(_shipped(source, target)):
+        for file in sorted(_shipped(source)):
             content = _for_learners(source / file)
             if file == Path(FIRST_PAGE):
                 changed += not _write_page(target, content.decode())
@@ -109,7 +110,32 @@ def copy_lessons(source: Path, target: Path) -> int:
     return changed
 
 
-def _shipped(source: Path, target: Path) -> Iterator[Path]:
+def _refuse_originals(source: Path, target: Path) -> None:
+    """Raise an error if a learner would work on the lessons of the package, or mix files with them.
+
+    Copies inside the lessons would be taken for lessons by the next call, except in a folder of the
+    default name, which `_shipped` leaves out.
+    """
+    # Links and `..` are resolved first: both may lead to the lessons.
+    real_source, real = (Path(os.path.realpath(path)) for path in (source, target))
+    if real == real_source:
+        what = f"{target} is the folder of the lessons that come with mcnb"
+    elif real == real_source.parent:
+        what = f"{target} holds mcnb itself, with its lessons in {source}"
+    elif (
+        real.is_relative_to(real_source)
+        and LESSONS_FOLDER not in real.relative_to(real_source).parts
+    ):
+        what = f"{target} is inside {source}, the folder of the lessons that come with mcnb"
+    else:
+        return
+    raise McnbError(
+        f"{what}. mcnb lab opens copies, so that these lessons stay as they are. Name another "
+        "folder, for example: mcnb lab ~/my-lessons"
+    )
+
+
+def _shipped(source: Path) -> Iterator[Path]:
     for path in source.rglob("*"):
         file = path.relative_to(source)
         made_by_use = any(
@@ -117,7 +143,7 @@ def _shipped(source: Path, target: Path) -> Iterator[Path]:
         )
         # What a lesson is written in; the notebook says the same.
         twin = path.suffix == ".md" and path.with_suffix(".ipynb").exists()
-        if path.is_file() and not (made_by_use or twin or path.is_relative_to(target)):
+        if path.is_file() and not (made_by_use or twin):
             yield file
 
 

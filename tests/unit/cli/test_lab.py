@@ -230,10 +230,72 @@ def test_links_and_folders_of_the_user_stay(shipped: Path, tmp_path: Path) -> No
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_copy_inside_the_lessons_does_not_nest(shipped: Path) -> None:
-    for _ in range(2):
-        assert lab.copy_lessons(shipped, shipped / "mine") == 0
-        assert contents(shipped / "mine") == COPIED
+def test_a_copy_inside_the_lessons_does_not_nest(shipped: Path, tmp_path: Path) -> None:
+    for folder in ("mcnb-lessons", "solutions/mcnb-lessons", "mcnb-lessons/mine"):
+        for _ in range(2):
+            assert lab.copy_lessons(shipped, shipped / folder) == 0
+    for folder in ("mcnb-lessons/mine", "solutions/mcnb-lessons"):
+        assert contents(shipped / folder) == COPIED
+    assert lab.copy_lessons(shipped, tmp_path / "elsewhere") == 0
+    assert contents(tmp_path / "elsewhere") == COPIED
+
+
+@pytest.mark.parametrize(
+    ("folder", "what"),
+    [
+        ("notebooks", "FOLDER is the folder of the lessons that come with mcnb"),
+        ("../mcnb/notebooks", "FOLDER is the folder of the lessons that come with mcnb"),
+        ("notebooks/solutions/..", "FOLDER is the folder of the lessons that come with mcnb"),
+        ("link", "FOLDER is the folder of the lessons that come with mcnb"),
+        ("notebooks/..", "FOLDER holds mcnb itself, with its lessons in SOURCE"),
+        (".", "FOLDER holds mcnb itself, with its lessons in SOURCE"),
+        (
+            "notebooks/solutions",
+            "FOLDER is inside SOURCE, the folder of the lessons that come with mcnb",
+        ),
+        (
+            "notebooks/mine",
+            "FOLDER is inside SOURCE, the folder of the lessons that come with mcnb",
+        ),
+        (
+            "link/mine",
+            "FOLDER is inside SOURCE, the folder of the lessons that come with mcnb",
+        ),
+    ],
+)
+def test_the_lessons_themselves_are_not_opened(folder: str, what: str, shipped: Path) -> None:
+    (shipped.parent / "link").symlink_to(shipped)
+    before = contents(shipped.parent)
+    target = shipped.parent / folder
+    with pytest.raises(McnbError) as caught:
+        lab.copy_lessons(shipped, target)
+    what = what.replace("FOLDER", str(target)).replace("SOURCE", str(shipped))
+    assert str(caught.value) == (
+        f"{what}. mcnb lab opens copies, so that these lessons stay as they are. Name another "
+        "folder, for example: mcnb lab ~/my-lessons"
+    )
+    assert contents(shipped.parent) == before
+
+
+def test_a_link_to_the_lessons_is_looked_through_from_both_sides(shipped: Path) -> None:
+    link = shipped.parent / "link"
+    link.symlink_to(shipped)
+    with pytest.raises(McnbError) as caught:
+        lab.copy_lessons(link, shipped)
+    assert str(caught.value) == (
+        f"{shipped} is the folder of the lessons that come with mcnb. mcnb lab opens copies, so "
+        "that these lessons stay as they are. Name another folder, for example: "
+        "mcnb lab ~/my-lessons"
+    )
+
+
+def test_a_home_folder_that_holds_an_installed_mcnb(shipped: Path, tmp_path: Path) -> None:
+    before = contents(shipped)
+    (tmp_path / "toy.py").write_text("my own")
+    assert lab.copy_lessons(shipped, tmp_path) == 1
+    copied = {name: (tmp_path / name).read_text() for name in COPIED}
+    assert copied == {**COPIED, "toy.py": "my own"}
+    assert contents(shipped) == before
 
 
 def test_half_a_file_is_not_left_behind(

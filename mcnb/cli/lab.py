@@ -207,19 +207,20 @@ def _write_new(path: Path, content: bytes) -> None:
 
 
 def _trust(notebook: bytes) -> None:
-    """Sign a notebook of the package, so that JupyterLab draws the pictures that it brings."""
+    """Sign a notebook of the package, so that JupyterLab trusts it and draws its pictures.
+
+    A notebook without outputs is signed, too: until it is saved, JupyterLab would call it "not
+    trusted" in its status bar.
+    """
     if importlib.util.find_spec("nbformat") is None:  # as JupyterLab, which needs it
         return
     import nbformat
     from nbformat.sign import NotebookNotary
 
-    signed = nbformat.reads(notebook.decode(), as_version=4)
-    if not any(cell.get("outputs") for cell in signed.cells):
-        return
     # In a home folder that can't be written to, the pictures stay away, and the lesson works.
     with contextlib.suppress(OSError, sqlite3.Error):
         notary = NotebookNotary()
-        notary.sign(signed)
+        notary.sign(nbformat.reads(notebook.decode(), as_version=4))
         notary.store.close()
 
 

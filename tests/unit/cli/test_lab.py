@@ -174,6 +174,23 @@ def test_pictures_of_the_package_are_trusted_and_those_of_others_are_not(
         notary.store.close()
 
 
+def test_lessons_without_outputs_are_trusted_too(shipped: Path, tmp_path: Path) -> None:
+    plain = json.loads(notebook("02_more", stored=True))
+    del plain["cells"][-1]  # the cell whose output is kept
+    (shipped / "02_more.ipynb").write_text(json.dumps(plain))
+    text = {"cells": plain["cells"][:1], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    (shipped / "03_text.ipynb").write_text(json.dumps(text))
+    target = tmp_path / "mine"
+    lab.copy_lessons(shipped, target)
+    notary = NotebookNotary()
+    try:
+        for name in ("01_hello", "02_more", "03_text"):
+            # As JupyterLab's server does when it reads a notebook.
+            assert notary.check_signature(nbformat.read(target / f"{name}.ipynb", as_version=4))
+    finally:
+        notary.store.close()
+
+
 @pytest.mark.parametrize("error", [OSError(13, "Permission denied"), sqlite3.Error("readonly")])
 def test_a_home_folder_that_can_not_be_written_to_is_no_error(
     error: Exception, shipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -436,11 +436,10 @@ class Cluster:
             within_s: How long to wait for the answers, in seconds.
 
         Returns:
-            The answers, by process, of those processes that exist and answer in time. None is asked
-            while a cell runs, or while one has not answered the call before.
+            The answers, by process, of those processes that exist and answer in time; of a process
+            in which the function raised an error, a `ProcessError`. None is asked while a cell
+            runs, or while one has not answered the call before.
         """
-        from mcnb.messages import ProcessError
-
         if not self._lock.acquire(blocking=False):
             return {}
         try:
@@ -452,8 +451,7 @@ class Cluster:
                 return {}
             running.asked = running.client.call(function, *args, processes=wanted)
             running.asked.answered(within_s)
-            answers = running.asked.answers.items()
-            return {k: one for k, one in answers if not isinstance(one, ProcessError)}
+            return dict(running.asked.answers)
         finally:
             self._lock.release()
 

@@ -14,6 +14,7 @@ from mcnb.cluster.cluster import Cluster
 from mcnb.cluster.result import Result
 from mcnb.lockstep.hints import WITHOUT_CAUSE
 from mcnb.lockstep.syntax import DEFINITIONS, first_line, last_line, of_this_scope
+from mcnb.messages import ProcessError
 from mcnb.notebook.assistance import PATIENCE_S
 from mcnb.worker.introspection import spans_processes
 
@@ -22,10 +23,11 @@ def spans(cluster: Cluster, name: str) -> dict[int, bool | None]:
     """Return, by process, whether the arrays of a global variable span processes.
 
     A process without such a variable, or without arrays in it, has None. Processes that do not
-    answer in time are left out.
+    answer in time, or that raise an error, are left out.
     """
     everyone = range(cluster.options.processes)
-    return cluster.ask_idle(spans_processes, name, processes=everyone, within_s=PATIENCE_S)
+    found = cluster.ask_idle(spans_processes, name, processes=everyone, within_s=PATIENCE_S)
+    return {k: one for k, one in found.items() if not isinstance(one, ProcessError)}
 
 
 def hint_on_array(

@@ -11,6 +11,7 @@ from IPython.core import completer
 from IPython.utils.tokenutil import token_at_cursor
 
 from mcnb.cluster import cluster as clusters
+from mcnb.messages import ProcessError
 from mcnb.notebook.suggestions import Suggestions, suggestions
 from mcnb.worker.introspection import complete, describe
 
@@ -173,4 +174,5 @@ class Assistance:
             return None
         process = self._first_process(body.options)
         found = cluster.ask_idle(function, *args, processes=[process], within_s=PATIENCE_S)
-        return found.get(process)
+        answer = found.get(process)
+        return None if isinstance(answer, ProcessError) else answer

@@ -18,11 +18,11 @@ _MAGIC = re.compile(r"\s*(%%\w+)")
 def holders(cluster: Cluster, name: str) -> list[int]:
     """Return the processes that have a global variable of a name.
 
-    Processes that run a cell, or that do not answer in time, are left out.
+    Processes that run a cell, that do not answer in time, or that raise an error, are left out.
     """
     everyone = range(cluster.options.processes)
     found = cluster.ask_idle(defines, name, processes=everyone, within_s=PATIENCE_S)
-    return [k for k, has in sorted(found.items()) if has]
+    return [k for k, has in sorted(found.items()) if has is True]
 
 
 def hint_on_name(

@@ -13,6 +13,7 @@ from IPython.display import display
 from mcnb._text import grouped, label, name_processes, size
 from mcnb.cluster import cluster as clusters
 from mcnb.cluster.cluster import Cluster, current_cluster
+from mcnb.messages import ProcessError
 from mcnb.notebook.display import preformatted
 from mcnb.notebook.live import somebody_looks
 from mcnb.notebook.panel import is_available, stand
@@ -69,15 +70,21 @@ def contents_of(cluster: Cluster) -> Contents:
     from mcnb.worker.survey import overview
 
     count = cluster.options.processes
-    found: dict[int, Overview] = cluster.ask_idle(
+    answers: dict[int, Overview | ProcessError] = cluster.ask_idle(
         overview, processes=range(count), within_s=PATIENCE_S
     )
     about = cluster.status()
+    if not answers:
+        return Contents(about)
+    if silent := [k for k in range(count) if k not in answers]:
+        about += f"\n{_named(silent)} did not answer within {PATIENCE_S:.0f} s"
+    errors = {k: one.summary() for k, one in answers.items() if isinstance(one, ProcessError)}
+    for error, ks in grouped(errors):
+        its = "its" if len(ks) == 1 else "their"
+        about += f"\n{_named(ks)} can't describe {its} variables: {error}"
+    found = {k: one for k, one in answers.items() if not isinstance(one, ProcessError)}
     if not found:
         return Contents(about)
-    if silent := [k for k in range(count) if k not in found]:
-        name = name_processes(silent)
-        about += f"\n{name[0].upper()}{name[1:]} did not answer within {PATIENCE_S:.0f} s"
     memory = {k: memory_text(one.memory) for k, one in found.items()}
     groups = [f"{label(ks, count)} {text}" for text, ks in grouped(memory)]
     scenes = {k: one.meshes for k, one in found.items()}
@@ -94,6 +101,12 @@ def contents_of(cluster: Cluster) -> Contents:
         tuple(pictures[:MOST_PICTURES]),
         table({k: one.variables for k, one in found.items()}, count),
     )
+
+
+def _named(processes: list[int]) -> str:
+    """Name processes at the beginning of a sentence."""
+    name = name_processes(processes)
+    return f"{name[0].upper()}{name[1:]}"
 
 
 def memory_text(memory: tuple[tuple[int, int], ...]) -> str:

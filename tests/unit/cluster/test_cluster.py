@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -283,6 +284,17 @@ def test_code_of_mcnbs_own_is_not_remembered(cluster: Cluster) -> None:
     assert cluster.examine("fails", timeout=1.0).errors
     assert (cluster.last, cluster.replayable) == (last, "1 cell: In[1]")
     assert cluster._history.left_out() == []
+
+
+def test_an_error_of_a_process_is_an_answer(cluster: Cluster) -> None:
+    answers = {0: "one", 2: MINE}
+    pending = SimpleNamespace(answers=answers, answered=lambda within_s: False)
+    client = SimpleNamespace(call=lambda function, *args, processes: pending)
+    either: Any = cluster._lifetime
+    either.processes = SimpleNamespace(exits={}, asked=None, client=client)
+    assert cluster.ask_idle(print, processes=range(3), within_s=1.0) == answers
+    # Process 1 has not answered yet: it is not asked again.
+    assert cluster.ask_idle(print, processes=range(3), within_s=1.0) == {}
 
 
 def test_values_are_pulled_and_pushed_by_process(cluster: Cluster, ran: list[Any]) -> None:

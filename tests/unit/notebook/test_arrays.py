@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,7 @@ from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result
 from mcnb.lockstep.model import Kind, ProcessState, Verdict
 from mcnb.messages import ProcessError, Reply
-from mcnb.notebook.arrays import hint_on_array, with_hint
+from mcnb.notebook.arrays import hint_on_array, spans, with_hint
 from tests.support.verdicts import FINISHED, MAX, at, states
 
 REFUSED = ProcessError("LockstepError", "missing", 4, "")
@@ -118,3 +120,11 @@ def test_a_hint_comes_before_what_was_done_to_the_cluster() -> None:
     assert error.lines[-1].endswith(found.aftermath)
     lines = with_hint(error.lines, "Hint: x", found.aftermath)
     assert lines == [*error.lines[:-1], "Hint: x", error.lines[-1]]
+
+
+def test_which_processes_say_whether_an_array_spans_processes() -> None:
+    answers = {0: True, 1: None, 2: REFUSED, 3: False}
+    cluster: Any = SimpleNamespace(
+        options=SimpleNamespace(processes=5), ask_idle=lambda *_, processes, within_s: answers
+    )
+    assert spans(cluster, "x") == {0: True, 1: None, 3: False}

@@ -10,6 +10,7 @@ import pytest
 from IPython.core.completer import CompletionContext
 
 from mcnb.cluster import cluster as clusters
+from mcnb.messages import ProcessError
 from mcnb.notebook.assistance import PATIENCE_S, Assistance, body_of
 from mcnb.notebook.parsing import first_process
 from mcnb.worker.introspection import Match, complete, describe
@@ -123,6 +124,18 @@ def test_elsewhere_ipython_completes(
     cluster.answer = ()
     assert assistance.names(context(before, after)) == {"completions": []}
     assert len(cluster.asked) == (before == "%%mcjax\n")
+
+
+def test_where_a_process_raises_an_error_ipython_helps(
+    assistance: Assistance, shell: Any, cluster: FakeCluster
+) -> None:
+    cluster.answer = ProcessError("ValueError", "mine", None, "traceback")
+    assert assistance.names(context("%%mcjax\npa")) == {"completions": []}
+    assert shell.kernel.do_inspect("%%mcjax\nx", 9) == (
+        "the kernel's own",
+        ("%%mcjax\nx", 9, 0, ()),
+    )
+    assert len(cluster.asked) == 2
 
 
 def test_without_a_cluster_ipython_helps(

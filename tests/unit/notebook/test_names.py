@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from mcnb.cluster.outcome import Outcome
 from mcnb.cluster.result import Result
 from mcnb.messages import ProcessError, Reply
-from mcnb.notebook.names import hint_on_name
+from mcnb.notebook.names import hint_on_name, holders
 
 MINE = ProcessError("ValueError", "mine", 2, "")
 UNKNOWN = ProcessError("NameError", "name 'x' is not defined", 2, "", "x")
@@ -62,3 +65,11 @@ def test_processes_that_are_lost_are_not_asked() -> None:
     replies = {k: Reply((), UNKNOWN) for k in range(2)}
     lost = Result(replies, 2, Outcome(intact=False))
     assert hint_on_name(lost, {}, asked) == RUN_FIRST
+
+
+def test_which_processes_have_a_name() -> None:
+    answers = {0: True, 1: False, 2: MINE, 3: True}
+    cluster: Any = SimpleNamespace(
+        options=SimpleNamespace(processes=5), ask_idle=lambda *_, processes, within_s: answers
+    )
+    assert holders(cluster, "x") == [0, 3]

@@ -12,7 +12,7 @@ import pytest
 
 from mcnb.cluster import cluster as clusters
 from mcnb.errors import ClusterError
-from mcnb.messages import Leaf, Variable
+from mcnb.messages import Leaf, ProcessError, Variable
 from mcnb.notebook import overview, panel
 from mcnb.notebook.display import preformatted
 from mcnb.notebook.overview import MOST_PICTURES, NO_CLUSTER, contents_of
@@ -35,12 +35,14 @@ def of(text: str, bytes_in_use: int = 96, meshes: Mapping[str, Scene] | None = N
 class Cluster:
     """A cluster whose processes answer at once, or not."""
 
-    def __init__(self, answers: Mapping[int, Overview], processes: int = 4) -> None:
+    def __init__(self, answers: Mapping[int, Overview | ProcessError], processes: int = 4) -> None:
         self.answers = dict(answers)
         self.options = SimpleNamespace(processes=processes)
         self.asked = 0
 
-    def ask_idle(self, function: Any, *, processes: range, within_s: float) -> dict[int, Overview]:
+    def ask_idle(
+        self, function: Any, *, processes: range, within_s: float
+    ) -> dict[int, Overview | ProcessError]:
         assert function.__name__ == "overview"
         self.asked += 1
         return {k: one for k, one in self.answers.items() if k in processes}
@@ -88,6 +90,31 @@ name  on the processes  bytes per device  what it is
 n     same on these 2                     int 1"""
     )
     assert text_of(Cluster({})) == "4 processes x 2 CPU devices: ready"
+
+
+def test_processes_that_answer_with_an_error_are_not_silent() -> None:
+    mine, another = (
+        ProcessError(name, f"{text}\nmore of it", None, "traceback")
+        for name, text in (("ValueError", "mine"), ("TypeError", "another"))
+    )
+    assert (
+        text_of(Cluster({0: mine, 1: of("1"), 2: mine, 3: another}))
+        == """\
+4 processes x 2 CPU devices: ready
+Processes 0,2 can't describe their variables: ValueError: mine
+Process 3 can't describe its variables: TypeError: another
+[1] memory in use: 96 B on each device
+
+name  on the processes  bytes per device  what it is
+n     same on these 1                     int 1"""
+    )
+    assert (
+        text_of(Cluster({0: mine, 1: mine, 3: mine}))
+        == """\
+4 processes x 2 CPU devices: ready
+Process 2 did not answer within 2 s
+Processes 0,1,3 can't describe their variables: ValueError: mine"""
+    )
 
 
 def test_a_mesh_of_its_own_on_each_process() -> None:

@@ -149,6 +149,21 @@ def test_lessons_are_copied_without_jupyterlab(
     assert (folder / "01_hello_controllers.ipynb").is_file()
 
 
+def test_the_lessons_themselves_are_not_opened(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = _lessons.find_lessons()
+    monkeypatch.chdir(source.parent)
+    monkeypatch.setattr("mcnb.cli.lab.start_jupyterlab", None)
+    assert main(["lab", source.name]) == 1
+    assert capsys.readouterr() == (
+        "",
+        f"{source} is the folder of the lessons that come with mcnb. mcnb lab opens copies, so "
+        "that these lessons stay as they are. Name another folder, for example: "
+        "mcnb lab ~/my-lessons\n",
+    )
+
+
 def test_ctrl_c_ends_it_quietly(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,7 +92,11 @@ def test_jupyterlab_starts_and_ends(tmp_path: Path) -> None:
         assert listening == {"127.0.0.1"}
         names = {entry["name"] for entry in ask(about, "contents")["content"]}
         source = _lessons.find_lessons()
-        assert {path.name for path in source.iterdir() if path.suffix == ".ipynb"} <= names
+        lessons = {path.name for path in source.iterdir() if path.suffix == ".ipynb"}
+        assert lessons <= names
+        for name in sorted(lessons):  # JupyterLab's status bar says whether they are trusted
+            cells = ask(about, f"contents/{name}")["content"]["cells"]
+            assert all(c["metadata"]["trusted"] for c in cells if c["cell_type"] == "code"), name
         kernels = ask(about, "kernelspecs")["kernelspecs"]
         assert kernels["python3"]["spec"]["argv"][0] == sys.executable
     assert not psutil.pid_exists(about["pid"])

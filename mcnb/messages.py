@@ -17,6 +17,8 @@ STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 MOST_SUMMARY = 1000
 # What a shortened text of an error has in the place of its middle, after the number.
 LEFT_OUT = "characters are left out here"
+# What a tracer is that is still in a variable when JAX has traced the function.
+LEAKED_TRACER = "tracer without values, leaked from a traced function"
 # What the main thread of a process does in a cell.
 Doing: TypeAlias = Literal["python", "compiles", "computes"]
 
@@ -192,6 +194,7 @@ class Variable:
         leaves: The leaves of its PyTree.
         bytes: The bytes of its JAX arrays on each of their devices.
         sampled: Whether only a part of its elements has been digested, because they are many.
+        truncated: Whether its PyTree has more leaves than are compared.
     """
 
     name: str
@@ -199,6 +202,7 @@ class Variable:
     leaves: tuple[Leaf, ...]
     bytes: int = 0
     sampled: bool = False
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

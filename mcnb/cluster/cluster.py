@@ -296,8 +296,9 @@ class Cluster:
     def variables(self, processes: str | int | Iterable[int] | None = None) -> str:
         """Return a table of the variables that hold data, and where they are the same.
 
-        Values are compared by digests; of more than 128 MB in a variable, by a part of them. It
-        waits for computations that still make them.
+        Values are compared by digests; of more than 128 MB in a variable, by a part of them. Of a
+        PyTree, the first 10,000 leaves are compared, and of a list with more items, nothing. It
+        waits for computations that still make the values.
 
         Args:
             processes: The processes; all by default.

@@ -10,7 +10,7 @@ from mcnb._text import grouped, index_ranges, is_expression, name_processes, plu
 from mcnb.errors import CellError, OptionError
 from mcnb.lockstep.comparison import Comparison, Question
 from mcnb.lockstep.wire import Message
-from mcnb.messages import Leaf, Variable
+from mcnb.messages import LEAKED_TRACER, Leaf, Variable
 
 TITLES = ("name", "on the processes", "bytes per device", "what it is")
 # The most columns of the texts in a table, and of a value in a sentence.
@@ -88,6 +88,7 @@ def _alike(found: Mapping[int, Variable]) -> list[tuple[object, list[int]]]:
     fingerprints = {
         k: (
             variable.type,
+            variable.truncated,
             *((one.path, one.kind, one.text) for one in variable.leaves),
             *(item for item in sorted(_digests(variable).items()) if item[0] in common),
         )
@@ -109,7 +110,10 @@ def _what(variable: Variable) -> str:
         kind, text = leaves[0].kind, leaves[0].text
         what = text if text.startswith(kind) else f"{kind} {text}".rstrip()
     else:
-        what = f"{variable.type} of {plural(len(leaves), 'leaf', 'leaves')}"
+        more = "more than " if variable.truncated else ""
+        what = f"{variable.type} of {more}{plural(len(leaves), 'leaf', 'leaves')}"
+        if leaked := sum(leaf.kind == LEAKED_TRACER for leaf in leaves):
+            what += f", with {plural(leaked, 'leaked tracer', 'leaked tracers')}"
     return what if len(what) <= WIDEST else f"{what[: WIDEST - 1]}…"
 
 
@@ -133,7 +137,11 @@ def _agreement(found: Mapping[int, Variable], asked: Sequence[int], count: int) 
     unknown, leaves = _unknown(found), len(next(iter(found.values())).leaves)
     if unknown and len(unknown) == leaves:
         return "parts of one array" if all(one.shared for one in unknown) else "not compared"
-    parts = [f"{leaves - len(unknown)} of {leaves} leaves"] if unknown else []
+    truncated = any(variable.truncated for variable in found.values())
+    among = f"the first {leaves} leaves" if truncated else f"{leaves} leaves"
+    parts = [among] if truncated else []
+    if unknown:
+        parts = [f"{leaves - len(unknown)} of {among}"]
     if any(variable.sampled for variable in found.values()):
         parts.append("part of the elements")
     compared = f" (compared: {', '.join(parts)})" if parts else ""
@@ -260,11 +268,14 @@ def difference(
         if unknown[0].shared:
             return f"{name} is {_SPLIT}"
         return f"{name} is {_what(one)} on {who}; no more of it can be compared"
-    if not unknown:
+    truncated = any(variable.truncated for variable in held.values())
+    if not (unknown or truncated):
         return f"{name} is the same on {who}"
     told = [f"{leaf.path}, {_SPLIT if leaf.shared else leaf.kind}" for leaf in unknown[:MOST_TOLD]]
     if len(unknown) > MOST_TOLD:
         told.append(f"and {len(unknown) - MOST_TOLD} more")
+    if truncated:
+        told.append(f"leaves after the first {len(one.leaves)}")
     listed = "; ".join(told)
     if len(unknown) == len(one.leaves):
         return f"{name} has the same structure on {who}; no more of it can be compared: {listed}"

@@ -6,28 +6,34 @@ launches, see `mcnb.lockstep.values`; a value that each process has for itself a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import types
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from IPython.core.interactiveshell import InteractiveShell
 
-from mcnb._text import array_type
+from mcnb._text import array_type, error_line
 from mcnb.lockstep.values import Replicas
 from mcnb.lockstep.wire import Message
-from mcnb.messages import Leaf, Variable
+from mcnb.messages import LEAKED_TRACER, Leaf, Variable
 from mcnb.pictures.scene import Scene
 from mcnb.worker.introspection import has_plain_text, layout
 from mcnb.worker.rpc import interruptible
 
-# The most leaves of a PyTree that are compared, and the longest text that is sent of a value.
-MOST_LEAVES, MOST_TEXT = 10_000, 60
+# The most leaves of a PyTree that are compared, the most nodes that are visited to find them, and
+# the longest text that is sent of a value.
+MOST_LEAVES, MOST_NODES, MOST_TEXT = 10_000, 20_000, 60
 # The most bytes of arrays that are digested for an overview, which nobody asked for, and the most
 # meshes that are drawn.
 MOST_BYTES, MOST_MESHES = 32_000_000, 4
+# Python's own containers. One with more items than MOST_LEAVES is a leaf: visiting a million items
+# takes seconds, on every process and after every cell.
+_CONTAINERS = (list, tuple, dict, deque)
 # What is no data of the learner's.
 _CODE = (
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type),
@@ -42,6 +48,18 @@ class _Everywhere:
     is_fully_replicated = True
 
 
+class _Tree(NamedTuple):
+    """The leaves of a value's PyTree, with their paths.
+
+    Attributes:
+        leaves: The leaves, at most MOST_LEAVES.
+        truncated: Whether the PyTree has more leaves.
+    """
+
+    leaves: list[tuple[str, Any]]
+    truncated: bool
+
+
 def variables(shell: InteractiveShell, number: int) -> tuple[Variable, ...]:
     """Return the variables of a process that hold data, by name.
 
@@ -50,7 +68,7 @@ def variables(shell: InteractiveShell, number: int) -> tuple[Variable, ...]:
         number: The number of the cell that the call counts as.
     """
     with interruptible(shell, number):
-        return tuple(_described(name, value, whole=False) for name, value in _data(shell))
+        return tuple(_surveyed(name, value, math.inf)[0] for name, value in _data(shell))
 
 
 class Overview(NamedTuple):
@@ -72,11 +90,12 @@ def overview(shell: InteractiveShell) -> Overview:
     """Return what a process holds, without waiting for a computation."""
     found = []
     left = float(MOST_BYTES)
-    for name, value in _data(shell):
-        cost = sum(_cost(leaf) for _, leaf in _leaves(value))
-        found.append(_described(name, value, whole=False, digested=cost <= left))
-        left -= cost if cost <= left else 0
-    return Overview(tuple(found), _memory(), _meshes(shell))
+    data = _data(shell)
+    for name, value in data:
+        variable, cost = _surveyed(name, value, left)
+        found.append(variable)
+        left -= cost
+    return Overview(tuple(found), _memory(), _meshes(data))
 
 
 def _data(shell: InteractiveShell) -> list[tuple[str, Any]]:
@@ -89,10 +108,34 @@ def _data(shell: InteractiveShell) -> list[tuple[str, Any]]:
     ]
 
 
+def _surveyed(name: str, value: Any, most: float) -> tuple[Variable, float]:
+    """Describe one of several variables; an error is part of the description.
+
+    Args:
+        name: Its name.
+        value: Its value.
+        most: The most bytes that are digested; infinitely many where the process may wait.
+
+    Returns:
+        The description, and how many of these bytes were digested.
+    """
+    try:
+        tree = _tree(value)
+        cost = 0.0 if most == math.inf else sum(_cost(leaf) for _, leaf in tree.leaves)
+        digested = cost <= most
+        variable = _described(name, value, tree, whole=False, digested=digested)
+    except Exception as error:  # a PyTree of the learner's, or a value of a kind unknown to mcnb
+        why = f"can't be described: {error_line(error)}"
+        return Variable(name, type(value).__qualname__, (Leaf("", why),)), 0.0
+    return variable, cost if digested else 0.0
+
+
 def _cost(leaf: Any) -> float:
     """Return how many bytes a process digests of a leaf: infinitely many if it had to wait."""
     import jax
 
+    if not _has_elements(leaf):
+        return 0
     if not isinstance(leaf, jax.Array):
         return float(getattr(leaf, "nbytes", 0))
     if leaf.is_deleted():
@@ -124,29 +167,35 @@ def _bytes_of_arrays() -> dict[Any, int]:
     for array in jax.live_arrays():
         if array.is_deleted():
             continue
-        ready = array.is_ready()
-        for shard in array.addressable_shards:
-            buffer = shard.data.unsafe_buffer_pointer() if ready else id(array)
-            buffers[shard.device, buffer] = int(shard.data.nbytes)
+        # An array has no buffer if its computation has failed, or a thread has just deleted it.
+        with contextlib.suppress(Exception):
+            ready = array.is_ready()
+            for shard in array.addressable_shards:
+                buffer = shard.data.unsafe_buffer_pointer() if ready else id(array)
+                buffers[shard.device, buffer] = int(shard.data.nbytes)
     found: dict[Any, int] = {}
     for (device, _), size in buffers.items():
         found[device] = found.get(device, 0) + size
     return found
 
 
-def _meshes(shell: InteractiveShell) -> dict[str, Scene]:
+def _meshes(data: Sequence[tuple[str, Any]]) -> dict[str, Scene]:
     """Return pictures of the meshes in variables; of equal ones, that of the first name."""
     import jax
 
     meshes: dict[Any, str] = {}
-    for name, value in _data(shell):
+    for name, value in data:
         if isinstance(value, jax.sharding.Mesh):
             meshes.setdefault(value, name)
     if not meshes:
         return {}
     from mcnb.pictures.show import scene_of
 
-    return {name: scene_of(mesh, name=name) for mesh, name in [*meshes.items()][:MOST_MESHES]}
+    scenes = {}
+    for mesh, name in [*meshes.items()][:MOST_MESHES]:
+        with contextlib.suppress(Exception):  # the table has a row for it all the same
+            scenes[name] = scene_of(mesh, name=name)
+    return scenes
 
 
 def variable(shell: InteractiveShell, number: int, name: str) -> Variable | None:
@@ -161,8 +210,9 @@ def variable(shell: InteractiveShell, number: int, name: str) -> Variable | None
         if name.isidentifier() and name not in shell.user_ns:
             return None
         value = eval(name, shell.user_ns)  # noqa: S307  (the learner's own expression)
-        _compared[:] = [leaf for _, leaf in _leaves(value)]
-        return _described(name, value, whole=True)
+        tree = _tree(value)
+        _compared[:] = [leaf for _, leaf in tree.leaves]
+        return _described(name, value, tree, whole=True)
 
 
 # The leaves of the variable that is being compared. An expression is evaluated only once, because
@@ -198,12 +248,16 @@ def forget(shell: InteractiveShell, number: int) -> None:
 
 def _is_code(value: Any) -> bool:
     # As those of jax.jit.
-    return isinstance(value, _CODE) or (callable(value) and hasattr(value, "__wrapped__"))
+    try:
+        return isinstance(value, _CODE) or (callable(value) and hasattr(value, "__wrapped__"))
+    except Exception:  # of the learner's own __getattr__
+        return False
 
 
-def _described(name: str, value: Any, *, whole: bool, digested: bool = True) -> Variable:
-    leaves = list(_leaves(value))
-    replicas = _replicas([leaf for _, leaf in leaves])
+def _described(
+    name: str, value: Any, tree: _Tree, *, whole: bool, digested: bool = True
+) -> Variable:
+    replicas = _replicas([leaf for _, leaf in tree.leaves])
     digests = replicas.digests(whole=whole) if digested else {}
     by_leaf: dict[int, dict[str, str]] = {}
     for part, text in digests.items():
@@ -213,39 +267,78 @@ def _described(name: str, value: Any, *, whole: bool, digested: bool = True) -> 
         type(value).__qualname__,
         tuple(
             Leaf(path, *_kind(leaf), _is_shared(leaf), by_leaf.get(i, {}))
-            for i, (path, leaf) in enumerate(leaves)
+            for i, (path, leaf) in enumerate(tree.leaves)
         ),
-        sum(_bytes(leaf) for _, leaf in leaves),
+        sum(_bytes(leaf) for _, leaf in tree.leaves),
         replicas.every > 1,
+        tree.truncated,
     )
 
 
-def _leaves(value: Any) -> Iterator[tuple[str, Any]]:
+def _tree(value: Any) -> _Tree:
+    """Return the leaves of a value's PyTree, without visiting many more nodes than are described.
+
+    Containers that are too large, or that follow after too many nodes, are leaves.
+    """
     import jax
 
-    found = jax.tree_util.tree_leaves_with_path(value)
-    for path, leaf in found[:MOST_LEAVES]:
-        yield jax.tree_util.keystr(path), leaf
+    visited = 0
+
+    def is_leaf(node: Any) -> bool:
+        nonlocal visited
+        visited += 1
+        return visited > MOST_NODES or _is_large(node)
+
+    found = jax.tree_util.tree_leaves_with_path(value, is_leaf=is_leaf)
+    leaves = [(jax.tree_util.keystr(path), leaf) for path, leaf in found[:MOST_LEAVES]]
+    return _Tree(leaves, visited > MOST_NODES or len(found) > MOST_LEAVES)
+
+
+def _is_large(node: Any) -> bool:
+    return isinstance(node, _CONTAINERS) and len(node) > MOST_LEAVES
 
 
 def _replicas(leaves: Sequence[Any]) -> Replicas:
     def arguments() -> Iterator[tuple[Any, Any]]:
         for leaf in leaves:
-            yield leaf, leaf.sharding if _is_shared(leaf) else _Everywhere()
+            if not _has_elements(leaf):
+                yield None, None  # it keeps the positions of the others
+            else:
+                yield leaf, leaf.sharding if _is_shared(leaf) else _Everywhere()
 
     return Replicas(arguments)
+
+
+def _has_elements(leaf: Any) -> bool:
+    """Return whether a leaf has elements to digest; of other leaves, the text is compared."""
+    import jax
+
+    known = isinstance(leaf, (jax.Array, np.ndarray, np.generic))
+    return (known or hasattr(type(leaf), "__jax_array__")) and not _is_tracer(leaf)
+
+
+def _is_tracer(leaf: Any) -> bool:
+    import jax
+
+    return isinstance(leaf, jax.core.Tracer)
 
 
 def _is_shared(leaf: Any) -> bool:
     import jax
 
-    return isinstance(leaf, jax.Array) and not leaf.is_fully_addressable
+    # A tracer is an instance of jax.Array, and raises an error if it is asked for its devices.
+    is_array = isinstance(leaf, jax.Array) and not _is_tracer(leaf)
+    return is_array and not leaf.is_fully_addressable
 
 
 def _kind(leaf: Any) -> tuple[str, str]:
     """Return what a leaf is, and its value as text or as a digest of a longer text."""
     import jax
 
+    if _is_tracer(leaf):
+        return LEAKED_TRACER, ""
+    if _is_large(leaf):
+        return f"{type(leaf).__qualname__} of {len(leaf)} items", ""
     if isinstance(leaf, (jax.Array, np.ndarray)):
         kind = array_type(leaf.dtype, leaf.shape)
         if not isinstance(leaf, jax.Array):
@@ -277,7 +370,7 @@ def _bytes(leaf: Any) -> int:
     """Return how many bytes of a JAX array each of its devices holds."""
     import jax
 
-    if not isinstance(leaf, jax.Array) or leaf.is_deleted():
+    if not isinstance(leaf, jax.Array) or _is_tracer(leaf) or leaf.is_deleted():
         return 0
     elements = math.prod(leaf.sharding.shard_shape(leaf.shape))
     return int(elements * leaf.dtype.itemsize)

@@ -65,6 +65,9 @@ mesh = jax.make_mesh((4, 2), ("a", "b"))
 x = jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P("a", "b")))
 own = jnp.ones(1000 * (1 + k // 3))
 large = np.ones(5_000_000)
+items = [0] * 20_000
+saved = []
+jax.eval_shape(saved.append, 1.0)
 """
 
 
@@ -86,16 +89,28 @@ def test_what_the_processes_hold(notebook: Notebook) -> None:
     [picture] = contents.pictures
     assert picture.text() == mcnb.picture(cluster, "mesh").text()
     rows = [re.split("  +", row) for row in contents.variables.splitlines()]
-    hidden = rows[3].pop()
+    hidden = rows[4].pop()
     assert hidden.startswith("Mesh(axis_sizes=(4, 2), axis_n… (")
     assert rows == [
         ["name", "on the processes", "bytes per device", "what it is"],
+        ["items", "not compared", "list of 20000 items"],
         ["k", "different on each", "int 0"],
         ["large", "not compared", "NumPy float64[5000000]"],
         ["mesh", "same on all 4"],
         ["own", "differs on 3", "4,000", "float32[1000]"],
+        ["saved", "not compared", "list of 1 leaf, with 1 leaked tracer"],
         ["x", "parts of one array", "16", "float32[8,4], P('a', 'b') on the mesh a=4, b=2"],
     ]
+    told = cluster.variables().splitlines()
+    assert [re.split("  +", row) for row in told if row.startswith(("items", "saved"))] == [
+        ["items", "not compared", "list of 20000 items"],
+        ["saved", "not compared", "list of 1 leaf, with 1 leaked tracer"],
+    ]
+    assert cluster.compare("saved") == (
+        "saved has the same structure on all 4 processes; no more of it can be compared: [0], "
+        "tracer without values, leaked from a traced function"
+    )
+    cluster.run("del saved").raise_for_errors()
 
 
 START = "%load_ext mcnb\n%mcjax start -n 4 -d 1"

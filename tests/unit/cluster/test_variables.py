@@ -14,7 +14,7 @@ from mcnb.cluster.variables import difference, table
 from mcnb.lockstep.comparison import Question
 from mcnb.lockstep.values import digest
 from mcnb.lockstep.wire import Message
-from mcnb.messages import Leaf, Variable
+from mcnb.messages import LEAKED_TRACER, Leaf, Variable
 
 
 def one(text: str = "", kind: str = "int", **leaf: Any) -> Variable:
@@ -27,8 +27,12 @@ def array(value: Any, part: str = "0", size: int = 12) -> Variable:
     return Variable("v", "Array", (Leaf("", "int32[3]", shared=True, digests=digests),), size)
 
 
-def tree(*leaves: Leaf, type: str = "dict") -> Variable:  # noqa: A002  (as the field)
-    return Variable("v", type, leaves)
+def tree(
+    *leaves: Leaf,
+    type: str = "dict",  # noqa: A002  (as the field)
+    truncated: bool = False,
+) -> Variable:
+    return Variable("v", type, leaves, truncated=truncated)
 
 
 SPLIT = Leaf("['w']", "float32[8]", shared=True)
@@ -47,6 +51,9 @@ def pair(number: int, element: int) -> Variable:
 
 
 LARGE = replace(array([1, 2, 3]), sampled=True)
+LEAKED = one(kind=LEAKED_TRACER)
+# A PyTree of which not all leaves have been described.
+CUT = tree(Leaf("['a']", "int", "3"), Leaf("['b']", "int", "4"), truncated=True)
 
 
 def nobody(_: Question) -> Mapping[int, Message]:
@@ -87,6 +94,12 @@ def agreement(*found: Variable | None) -> str:
             (replace(MIXED, sampled=True), MIXED),
             "same on both (compared: 2 of 6 leaves, part of the elements)",
         ),
+        ((CUT, CUT), "same on both (compared: the first 2 leaves)"),
+        ((replace(MIXED, truncated=True),) * 2, "same on both (compared: 2 of the first 6 leaves)"),
+        ((CUT, replace(CUT, truncated=False), CUT), "differs on 1"),
+        ((LEAKED, LEAKED), "not compared"),
+        ((one(kind="list of 10001 items"),) * 2, "not compared"),
+        ((one(kind="list of 10001 items"), one(kind="list of 10002 items")), "different on each"),
     ],
 )
 def test_whether_a_variable_is_the_same(found: tuple[Variable | None, ...], said: str) -> None:
@@ -103,20 +116,34 @@ def test_a_table() -> None:
         "nothing": tree(type="NoneType"),
         "empty": tree(type="list"),
         "long": one("x" * 80, kind="str"),
+        "leaked": LEAKED,
+        "many": CUT,
+        "odd": one(kind="can't be described: ValueError: mine"),
+        "saved": tree(Leaf("[0]", LEAKED_TRACER), Leaf("[1]", "int", "3"), type="list"),
+        "traced": tree(*(Leaf(f"[{i}]", LEAKED_TRACER) for i in range(2)), type="list"),
     }
-    found = [Variable(name, v.type, v.leaves, v.bytes) for name, v in variables.items()]
+    found = [replace(v, name=name) for name, v in variables.items()]
     lines = table({0: found, 1: found}, 4).splitlines()
     assert [re.split(" {2,}", line) for line in lines] == [
         ["name", "on the processes", "bytes per device", "what it is"],
         ["empty", "same on these 2", "list, empty"],
+        ["leaked", "not compared", "tracer without values, leaked from a traced function"],
         ["long", "same on these 2", f"str {'x' * 55}…"],
+        ["many", "same on these 2 (compared: the first 2 leaves)", "dict of more than 2 leaves"],
         ["mesh", "same on these 2", "Mesh('a': 4)"],
         ["nothing", "same on these 2", "None"],
+        ["odd", "not compared", "can't be described: ValueError: mine"],
         ["params", "same on these 2 (compared: 1 of 2 leaves)", "dict of 2 leaves"],
+        [
+            "saved",
+            "same on these 2 (compared: 1 of 2 leaves)",
+            "list of 2 leaves, with 1 leaked tracer",
+        ],
         ["steps", "same on these 2", "int 3"],
+        ["traced", "not compared", "list of 2 leaves, with 2 leaked tracers"],
         ["x", "same on these 2", "1,200,000", "int32[3]"],
     ]
-    assert {line.index("on the" if k == 0 else "same") for k, line in enumerate(lines)} == {9}
+    assert {line[9:].split()[0] for line in lines} == {"on", "same", "not"}
     sizes = lines[0].index("bytes per device")
     assert lines[-1].index("1,200,000") == sizes + len("bytes per device") - 9
     assert lines[-1].index("int32[3]") == lines[0].index("what it is")
@@ -167,6 +194,21 @@ def test_a_table() -> None:
             (tree(SPLIT),) * 2,
             "v has the same structure on both processes; no more of it can be compared: ['w'], one "
             "array, of which no two processes have a part in common",
+        ),
+        (
+            (CUT, CUT),
+            "v is the same on both processes, but not all of it can be compared: leaves after the "
+            "first 2",
+        ),
+        (
+            (replace(tree(SPLIT), truncated=True),) * 2,
+            "v has the same structure on both processes; no more of it can be compared: ['w'], one "
+            "array, of which no two processes have a part in common; leaves after the first 1",
+        ),
+        (
+            (LEAKED, LEAKED),
+            "v is tracer without values, leaked from a traced function on both processes; no more "
+            "of it can be compared",
         ),
         (
             (MIXED, MIXED),

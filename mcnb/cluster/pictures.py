@@ -107,7 +107,7 @@ def _without_values(scene: Scene) -> Scene:
 def _devices_of(cluster: Options) -> Scene:
     count, each = cluster.processes, cluster.devices_per_process
     rows = tuple(
-        tuple(Cell((k,), (f"P{k}.{i}",)) for i in range(each))
+        tuple(Cell((k,), (f"P{k}.{i}",), hint=f"P{k}.{i}") for i in range(each))
         for k in range(min(count, MOST_PROCESSES))
     )
     heads = tuple(f"process {k}" for k in range(len(rows)))

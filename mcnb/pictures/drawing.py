@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from mcnb.pictures.scene import (
     KINDS_OF_BARS,
+    LONG,
     Cell,
     Chart,
     Grid,
@@ -41,7 +42,9 @@ ADVANCE = 0.61  # width of a character, as a fraction of the font size
 LINE = 17.0  # height of a line of text
 LANE, LANE_GAP, THIN = 24.0, 10.0, 8.0
 RADIUS = 5.0
+MOST_NOTE = 2  # lines of text in a lane: more would reach into the next one
 MOST_JOINS = 60  # with more, their marks would hide the bars between them
+SHORTEST = 24  # characters of a name in a table that is too wide
 SWATCH = 22.0
 FRAME_GAP = 2.0
 PADDING, GUTTER = 14.0, 26.0
@@ -53,7 +56,7 @@ SLIMMEST = 0.45  # minimum size of a box, as a fraction of the usual one: a labe
 # of the shape's proportions, up to four to one, and of this area if there are no more than two.
 STEEPEST = 4.0
 AREA, MOST_ALIKE = 200.0**2, 2
-MOST_HEIGHT = 360.0  # for labels that need more width
+MOST_HEIGHT = 400.0  # of the steepest outline, and of one whose labels need more width
 # With its margins, a picture fits into a notebook's output beside JupyterLab's file browser.
 MOST_WIDTH = 632.0
 LEAST_WIDTH = 420.0
@@ -234,7 +237,10 @@ def _lane(drawing: Drawing, lane: Lane, left: float, middle: float, scale: float
     color = color_of(lane.process)
     drawing.labels.append(Label(left - 10, middle, f"P{lane.process}", "end", bold=True))
     if not lane.bars and lane.note:
-        drawing.labels.append(Label(left, middle, lane.note, color=SOFT))
+        texts = _wrapped(lane.note, scale, FONT, MOST_NOTE)
+        first = middle - (len(texts) - 1) * LINE / 2
+        for i, text in enumerate(texts):
+            drawing.labels.append(Label(left, first + i * LINE, text, color=SOFT))
     for bar in lane.bars:
         x, width = left + bar.begin * scale, (bar.end - bar.begin) * scale
         hint = f"P{lane.process}: {bar.texts[0]}" if bar.texts else ""
@@ -319,8 +325,9 @@ def drawing_of(scene: Scene) -> Drawing:
     return drawing
 
 
-def _wrapped(text: str, width: float, size: float) -> list[str]:
-    return textwrap.wrap(text, max(int(width / (size * ADVANCE)), 20))
+def _wrapped(text: str, width: float, size: float, most: int | None = None) -> list[str]:
+    characters = max(int(width / (size * ADVANCE)), 20)
+    return textwrap.wrap(text, characters, max_lines=most, placeholder=" …")
 
 
 def _flow(parts: Sequence[Drawing]) -> Drawing:
@@ -350,8 +357,11 @@ def _chart(chart: Chart) -> Drawing:
     drawing = Drawing(width=MOST_WIDTH)
     left = max((width_of(profile.label) for profile in chart.profiles), default=0.0) + 10
     scale = MOST_WIDTH - left
-    drawing.labels.append(Label(0.0, LINE / 2, chart.title, color=SOFT))
-    y = LINE + 4
+    y = 0.0
+    for text in _wrapped(chart.title, MOST_WIDTH, FONT):
+        drawing.labels.append(Label(0.0, y + LINE / 2, text, color=SOFT))
+        y += LINE
+    y += 4
     for profile in chart.profiles:
         bottom, width = y + LANE, scale / max(len(profile.heights), 1)
         color = _PROCESSES[-1] if profile.process is None else color_of(profile.process)
@@ -440,7 +450,7 @@ def _sizes(grid: Grid, *, across: bool) -> list[float]:
     lines = list(zip(*grid.rows, strict=True)) if across else grid.rows
     cells = [cell for line in lines for cell in line if cell is not None]
     least, padding = (CELL_WIDTH, CELL_HEIGHT), CELL_PADDING
-    if grid.shape:
+    if grid.shape or (across and len(lines) > LONG):
         least, padding = (SMALLEST, SMALLEST), PART_PADDING
     if across:
         widest = max((width_of(line) for cell in cells for line in cell.lines), default=0.0)
@@ -459,9 +469,7 @@ def _cell(
     if cell is None:
         drawing.labels.append(Label(x + width / 2, y + height / 2, "…", "middle", SOFT))
         return
-    colors = tuple(dict.fromkeys(map(color_of, cell.processes))) or (NOBODY,)
-    if cell.copies > 1 and len(colors) == 1:
-        colors = (colors[0], paler(colors[0]))
+    colors = _colors(cell)
     # From the ninth process on, colours repeat: its boxes have a frame, a dashed one from the 17th.
     again = min(cell.processes, default=0) // len(_PROCESSES)
     frame, gap = (INK, FRAME_GAP) if again else (PAPER, 0.0)
@@ -475,15 +483,40 @@ def _cell(
         drawing.labels.append(label)
 
 
+def _colors(cell: Cell) -> tuple[str, ...]:
+    """Return the colours of a box, as stripes from left to right."""
+    rounds = [process // len(_PROCESSES) for process in cell.processes]
+    if len({*rounds}) > 1 and len(rounds) <= len(_PROCESSES):
+        # A dark stripe follows that of a process whose colour another one may have, too.
+        dark = [(INK,) * (own - min(rounds)) for own in rounds]
+        each = zip(map(color_of, cell.processes), dark, strict=True)
+        return tuple(color for own, after in each for color in (own, *after))
+    colors = tuple(dict.fromkeys(map(color_of, cell.processes))) or (NOBODY,)
+    return (colors[0], paler(colors[0])) if cell.copies > 1 and len(colors) == 1 else colors
+
+
 def _lines(cell: Cell) -> tuple[str, ...]:
     """Return the lines in a box, with the number of copies if stripes do not show it."""
     return (*cell.lines, f"x{cell.copies}") if cell.copies > 2 else cell.lines
+
+
+def _shortened(text: str, most: int) -> str:
+    """Return a text without its middle, if it has more than so many characters."""
+    if len(text) <= most:
+        return text
+    return f"{text[: (most - 1) // 2]}…{text[len(text) - most // 2 :]}"
 
 
 def _table(table: Table) -> Drawing:
     drawing = Drawing()
     rows = [table.heads, *table.rows]
     widths = [max(width_of(row[c]) for row in rows) for c in range(len(table.heads))]
+    over = sum(widths) + (len(widths) - 1) * GUTTER / 2 - MOST_WIDTH
+    if over > 0:  # the widest column of names is shortened
+        c = max((c for c in range(len(widths)) if c not in table.numbers), key=widths.__getitem__)
+        most = max(int((widths[c] - over) / (FONT * ADVANCE)), SHORTEST)
+        rows = [(*row[:c], _shortened(row[c], most), *row[c + 1 :]) for row in rows]
+        widths[c] = max(width_of(row[c]) for row in rows)
     for r, row in enumerate(rows):
         x = 0.0
         for c, (text, width) in enumerate(zip(row, widths, strict=True)):

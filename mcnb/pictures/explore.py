@@ -15,11 +15,11 @@ from html import escape
 from string import Template
 from typing import Any
 
-import jax
 import numpy as np
 
 from mcnb._text import array_type, plural
 from mcnb.errors import PictureError
+from mcnb.pictures.inspect import element_type
 from mcnb.pictures.model import Axis, Device, Layout, MeshModel, Region, grouped
 from mcnb.pictures.pages import STYLE, save_page
 from mcnb.pictures.picture import Picture
@@ -292,7 +292,7 @@ def explore(shape: Any, devices: int = 8, processes: int = 4, dtype: Any = None)
     sizes = tuple(map(int, sizes))
     wanted = getattr(shape, "dtype", "float32") if dtype is None else dtype
     try:
-        kind = jax.numpy.dtype(wanted)
+        kind = element_type(wanted)
     except TypeError:
         raise PictureError(
             f"mcnb.explore({given!r}, dtype={str(wanted)!r}): there is no such type of elements. "
@@ -329,7 +329,8 @@ def _options(texts: Sequence[str], chosen: int) -> str:
 
 
 # A page may have several of these, and one of them twice: the program finds those that have not
-# begun. A front end may run it long after it has put the contents on the page.
+# begun. A front end may run it long after it has put the contents on the page. JupyterLab has
+# shortcuts for keys without modifiers, such as those that choose in a list.
 _PAGE = """\
 <div class="mcnb-explore" data-mcnb><style>$style$theme</style>
 <p><strong>$title</strong></p>
@@ -342,7 +343,6 @@ _STYLE = (
     ".mcnb-explore form{display:flex;flex-wrap:wrap;gap:.3em 1.5em;margin:.5em 0}"
     ".mcnb-explore [hidden]{display:none}"
     ".mcnb-explore .view{overflow-x:auto;min-height:12em}"
-    ".mcnb-explore svg text{pointer-events:none}"
     ".mcnb-explore pre{white-space:pre-wrap}"
 )
 _PROGRAM = """\
@@ -362,4 +362,8 @@ for (const root of document.querySelectorAll("[data-mcnb]:not([data-begun])")) {
     root.querySelector(".code").textContent = views[key].code;
   };
   root.addEventListener("change", draw);
+  root.addEventListener("keydown", (event) => {
+    const modified = event.ctrlKey || event.metaKey || event.altKey || event.shiftKey;
+    if (!modified) event.stopPropagation();
+  });
 }"""

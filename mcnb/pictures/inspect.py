@@ -102,6 +102,23 @@ def shape_of(given: Any) -> tuple[int, ...]:
     return tuple(map(int, sizes))
 
 
+def element_type(dtype: Any) -> Any:
+    """Return a type of elements, with its name as text and its `itemsize`: NumPy's, or JAX's keys'.
+
+    Args:
+        dtype: The type, or what NumPy takes for one.
+
+    Raises:
+        TypeError: There is no such type.
+
+    Example:
+        >>> str(element_type("f4")), element_type(jax.random.key(0).dtype).itemsize
+        ('float32', 8)
+    """
+    extended = jax.dtypes.issubdtype(dtype, jax.dtypes.extended)
+    return dtype if extended else jax.numpy.dtype(dtype)
+
+
 def layout_of(thing: Any, shape: Sequence[int] | None = None, dtype: Any = None) -> Layout:
     """Return the layout of an array, of a `ShapeDtypeStruct` with a sharding, or of a sharding.
 
@@ -118,8 +135,10 @@ def layout_of(thing: Any, shape: Sequence[int] | None = None, dtype: Any = None)
             raise PictureError(
                 "A sharding has no shape. Pass the array's shape, too: mcnb.show(sharding, (8, 4))"
             )
-        kind = None if dtype is None else jax.numpy.dtype(dtype)
-        return _layout(thing, tuple(shape), str(kind or ""), kind.itemsize if kind else 0)
+        if dtype is None:
+            return _layout(thing, tuple(shape), "", 0)
+        kind = element_type(dtype)
+        return _layout(thing, tuple(shape), str(kind), kind.itemsize)
     if isinstance(thing, jax.Array) and thing.is_deleted():
         raise PictureError(
             f"The array of shape {_shape(thing.shape)} has been deleted or donated, so it is on "
@@ -212,7 +231,8 @@ def _split(spec: Any, rank: int) -> tuple[tuple[str, ...], ...]:
 
 def _parts(spec: Any) -> tuple[Any, ...]:
     """Return the partitions of a spec; newer specs with other fields can't be unpacked."""
-    return tuple(getattr(spec, "partitions", None) or spec)
+    parts = getattr(spec, "partitions", None)
+    return tuple(spec if parts is None else parts)
 
 
 def _memory(sharding: Any, devices: Sequence[Any]) -> str:

@@ -134,7 +134,9 @@ def change_scene(
             if isinstance(part, Grid):
                 said = f"{title}: {layout.spec}" if layout.spec else title
                 parts.append(replace(part, title=f"{said} {part.title}".rstrip()))
-    rows = [] if is_host_value(before, after) else _rows(found, before.item_bytes)
+    summed = summed_over(before, after)
+    untold = summed or is_host_value(before, after)
+    rows = [] if untold else _rows(found, before.item_bytes)
     if rows:
         unit = "bytes" if before.item_bytes else "elements"
         parts.append(Table(("from", "to", unit), tuple(rows[:MOST_ROWS]), numbers=(2,)))
@@ -144,6 +146,15 @@ def change_scene(
     if len(rows) > MOST_ROWS:
         notes.insert(1, f"{len(rows) - MOST_ROWS} more pairs of processes are not listed.")
     return Scene(f"{title}  {arrow}", tuple(notes), tuple(parts))
+
+
+def summed_over(before: Layout, after: Layout) -> str:
+    """Return the mesh axes over which partial sums have to be added up, for a sentence, or "".
+
+    What a device needs then is not what another one holds.
+    """
+    axes = [f"'{name}'" for name in before.unreduced if name not in after.unreduced]
+    return " and ".join(axes)
 
 
 def is_host_value(before: Layout, after: Layout) -> bool:
@@ -177,7 +188,12 @@ def _notes(
             f"An array on P{before.devices[0].process} alone is treated as a value that every "
             "process has: each process keeps its own part, and no data is sent."
         ]
-    if not found.moved:
+    if summed := summed_over(before, after):
+        notes = [
+            f"Before, each device holds a partial sum over {summed}. The devices along it add up "
+            "theirs, so each of them sends what it holds, or a part of it."
+        ]
+    elif not found.moved:
         notes = ["Nothing has to move: each device has what it needs."]
     else:
         between, within, stays = (

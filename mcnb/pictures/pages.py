@@ -45,6 +45,10 @@ def _style() -> str:
         filled = ":not(text)" if color == PAPER else ""
         rules.append(f'.mcnb-picture {filled}[fill="{color}"]{{fill:var(--mcnb-{name})}}')
         rules.append(f'.mcnb-picture [stroke="{color}"]{{stroke:var(--mcnb-{name})}}')
+    # What lies on a part is not what one points at: the words in it, and the plates behind them.
+    rules.append(".mcnb-picture svg text,.mcnb-picture [fill-opacity]{pointer-events:none}")
+    # A wide picture scrolls, and keeps its words readable.
+    rules.append(".mcnb-picture>svg{max-width:none!important}")
     return "".join([*rules, ".mcnb-text{display:none}"])
 
 

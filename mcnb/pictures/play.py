@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from mcnb._text import plural, size
 from mcnb.errors import PictureError
 from mcnb.pictures.model import Device, Layout, Region
-from mcnb.pictures.moves import Need, is_host_value, layouts_of_change, needs
+from mcnb.pictures.moves import Need, is_host_value, layouts_of_change, needs, summed_over
 from mcnb.pictures.pages import STYLE, save_page
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.scene import MOST_DEVICES, Scene
@@ -112,8 +112,8 @@ def play(before: Any, after: Any, *shape: Any, name: str = "") -> Player:
         The page, which Jupyter shows; its `save` writes it to a file.
 
     Raises:
-        PictureError: The shape is missing or ambiguous, a sharding can't be applied to it, or there
-            are more than 64 devices.
+        PictureError: The shape is missing or ambiguous, a sharding can't be applied to it, the
+            array is to be summed, or there are more than 64 devices.
     """
     return player_of(*layouts_of_change(before, after, shape), name=name)
 
@@ -122,13 +122,19 @@ def player_of(before: Layout, after: Layout, *, name: str = "") -> Player:
     """Return the player for two layouts of one array.
 
     Raises:
-        PictureError: The array has no elements, or there are more than 64 devices.
+        PictureError: The array has no elements or is to be summed, or there are more than 64
+            devices.
     """
     count = len({*before.devices, *after.devices})
     if count > MOST_DEVICES:
         raise PictureError(
             f"mcnb.play draws at most {MOST_DEVICES} devices, and these layouts have {count}. "
             "mcnb.show draws the change as one picture"
+        )
+    if summed := summed_over(before, after):
+        raise PictureError(
+            f"mcnb.play moves parts of an array, and each device holds a partial sum over {summed} "
+            "before, which is added up. mcnb.show draws the change as one picture"
         )
     found = needs(before, after)
     if not found:
@@ -255,7 +261,6 @@ aria-label="step"></p>
 _STYLE = (
     ".mcnb-play .view{overflow-x:auto;min-height:12em}"
     ".mcnb-play .text{position:absolute;left:-10000px}"
-    ".mcnb-play svg text{pointer-events:none}"
     ".mcnb-play p{display:flex;gap:1em;margin:.5em 0}"
     ".mcnb-play button{min-width:5em}"
 )

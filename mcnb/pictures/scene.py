@@ -20,6 +20,8 @@ KINDS_OF_BARS = {
 }
 MET, IN_VAIN, MISSED = "●", "◇", "○"
 MOST_DEVICES = 64  # pictures of more devices are abbreviated
+LONG = 12  # parts of one dimension; more are drawn below each other
+MOST_ACROSS = 16  # columns; of more, some are left out, as a page is not wide enough
 ELSEWHERE = "elsewhere"  # replaces values that a process does not hold
 MOST_FACETS = 8  # grids of a picture of more devices
 SHOWN = (5, 2)  # rows or columns at the start and the end of an abbreviated picture
@@ -214,7 +216,8 @@ def elided(things: Sequence[T], large: bool) -> list[T | Literal["…"]]:
 
     Args:
         things: All rows or columns.
-        large: Whether the picture has more than `MOST_DEVICES` devices.
+        large: Whether there are too many: the picture has more than `MOST_DEVICES` devices, or the
+            columns are more than `MOST_ACROSS`.
 
     Example:
         >>> elided(range(64), large=False) == list(range(64)), elided(range(64), large=True)

@@ -19,7 +19,7 @@ from mcnb.pictures.drawing import (
     drawing_of,
     width_of,
 )
-from mcnb.pictures.scene import Grid, Scene, Table
+from mcnb.pictures.scene import Chart, Grid, Profile, Scene, Table
 
 SVG_BEGINS = '<svg xmlns="http://www.w3.org/2000/svg" role="img" '
 FONTS = "ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace"
@@ -55,6 +55,8 @@ def svg_of(scene: Scene) -> str:
 def words_of(scene: Scene) -> list[str]:
     """Return the contents of a scene in words, for those who cannot see it.
 
+    What lanes show is told by the tables below them.
+
     Example:
         >>> words_of(Scene("", parts=(Table(("device", "holds"), (("P0", "4 B"),)),)))
         ['device: P0, holds: 4 B.']
@@ -65,6 +67,8 @@ def words_of(scene: Scene) -> list[str]:
             said += _words_of_grid(part)
         elif isinstance(part, Table):
             said += [_words_of_row(part.heads, row) for row in part.rows]
+        elif isinstance(part, Chart):
+            said += [part.title, *filter(None, map(_words_of_profile, part.profiles))]
     if len(said) > MOST_WORDS:
         said[MOST_WORDS:] = [f"And {len(said) - MOST_WORDS} more"]
     return [one if one.endswith(".") else f"{one}." for one in said]
@@ -76,6 +80,12 @@ def _words_of_grid(grid: Grid) -> list[str]:
     which = [grid.title, *(f"{way}, {axis}" for way, axis in axes if axis)]
     boxes = [cell.hint for row in grid.rows for cell in row if cell and cell.hint]
     return [*filter(None, ["; ".join(filter(None, which))]), *boxes]
+
+
+def _words_of_profile(profile: Profile) -> str:
+    """Return the highest value of a row of a chart; empty if it is not known what that is."""
+    highest = max(range(len(profile.heights)), key=profile.heights.__getitem__, default=0)
+    return f"{profile.label}: highest at {profile.hints[highest]}" if profile.hints else ""
 
 
 def _words_of_row(heads: Iterable[str], row: Iterable[str]) -> str:

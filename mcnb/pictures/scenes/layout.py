@@ -6,13 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mcnb._text import array_type, plural, size
 from mcnb.pictures.model import Layout, Region, by_id, grouped, process_ranges, ranges
-from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided, label_lines, most_facets
+from mcnb.pictures.scene import (
+    LONG,
+    MOST_ACROSS,
+    MOST_DEVICES,
+    Cell,
+    Grid,
+    Scene,
+    elided,
+    label_lines,
+    most_facets,
+)
 
 MOST_NAMES = 4  # names in a box, if there are more than `MOST_DEVICES` devices
 # The most names of devices below each other, and the most boxes beside each other that have two
 # names on a line.
 MOST_HIGH, MOST_WIDE = 4, 3
-LONG = 12  # parts; a one-dimensional array with more is drawn as a column
 Bounds = tuple[int, int]
 Label = Callable[[Region], tuple[str, ...]]
 
@@ -89,7 +98,7 @@ def _grid(
 ) -> Grid:
     down = drawn[0] if len(drawn) == 2 else None
     across = drawn[-1] if drawn else None
-    if len(drawn) == 1 and len(cut[drawn[0]]) > LONG and len(layout.shape) == 1:
+    if len(drawn) == 1 and len(cut[drawn[0]]) > LONG:
         down, across = drawn[0], None  # a long column is easier to read than a long row
     cells: Mapping[tuple[object, object], Cell] = {
         (_bound(region, down), _bound(region, across)): cell(region) for region in regions
@@ -97,7 +106,8 @@ def _grid(
     row_bounds = [None] if down is None else list(cut[down])
     column_bounds = [None] if across is None else list(cut[across])
     large = len(layout.devices) > MOST_DEVICES
-    rows, columns = elided(row_bounds, large), elided(column_bounds, large)
+    rows = elided(row_bounds, large)
+    columns = elided(column_bounds, large or len(column_bounds) > MOST_ACROSS)
     return Grid(
         rows=tuple(tuple(cells.get((row, column)) for column in columns) for row in rows),
         row_heads=_heads(rows, with_bounds or len(rows) != len(row_bounds)),
@@ -107,8 +117,19 @@ def _grid(
         title=title,
         heights=_extents(rows),
         widths=_extents(columns),
-        shape=() if down is None or across is None else (layout.shape[down], layout.shape[across]),
+        shape=_outline(layout, down, across),
     )
+
+
+def _outline(layout: Layout, down: int | None, across: int | None) -> tuple[int, ...]:
+    """Return the rows and columns of the array that is drawn; one without a dimension has none.
+
+    Where only one dimension is drawn, or none, the outline is that of a vector.
+    """
+    if down is None and across is None:
+        return (1, max(layout.shape)) if layout.shape else ()
+    rows, columns = (1 if d is None else layout.shape[d] for d in (down, across))
+    return rows, columns
 
 
 def _hint(layout: Layout, region: Region) -> str:

@@ -15,7 +15,7 @@ from mcnb.pictures.timeline import Timeline
 MOST_MARKED = 30  # steps; the lines of more would hide the bars between them
 SLOWEST = 5  # steps in the table, and at most above the chart's scale
 MOST_LATE = 4  # processes of which the chart says when they were late
-LEAST_LATE = 0.05  # fraction of the steps' time; a process that costs less is not in the chart
+LEAST_LATE = 0.05  # fraction of the time of all steps but the first; others are not in the chart
 COLUMNS = 72  # of a chart; the highest of several steps in a column is drawn
 
 
@@ -65,9 +65,10 @@ def _chart(steps: Sequence[Step]) -> Chart:
     took = [step.seconds for step in steps]
     top = max(2 * statistics.median(took), sorted(took)[-SLOWEST - 1 :][0]) or 1.0
     lateness: dict[int, float] = defaultdict(float)
-    for step in steps:
+    usual = steps[1:]  # the first one compiles
+    for step in usual:
         lateness[step.last] += step.late
-    whole = steps[-1].end - steps[0].begin
+    whole = usual[-1].end - usual[0].begin
     worst = sorted(lateness, key=lambda k: -lateness[k])[:MOST_LATE]
     late = sorted(k for k in worst if lateness[k] >= LEAST_LATE * whole)
     profiles = [_profile("time", [(s.seconds, _told(s)) for s in steps], top)]

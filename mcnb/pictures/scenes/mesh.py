@@ -6,7 +6,16 @@ import itertools
 
 from mcnb._text import plural
 from mcnb.pictures.model import MeshModel, by_id, grouped, process_ranges
-from mcnb.pictures.scene import MOST_DEVICES, Cell, Grid, Scene, elided, most_facets
+from mcnb.pictures.scene import (
+    LONG,
+    MOST_ACROSS,
+    MOST_DEVICES,
+    Cell,
+    Grid,
+    Scene,
+    elided,
+    most_facets,
+)
 
 Index = tuple[int, ...]
 
@@ -29,41 +38,43 @@ def mesh_scene(mesh: MeshModel, *, ids: bool = False) -> Scene:
 
 
 def _grid(mesh: MeshModel, facet: Index, ids: bool) -> Grid:
-    sizes = [axis.size for axis in mesh.axes]
-    down = sizes[-2] if len(sizes) > 1 else 1
-    across = sizes[-1] if sizes else 1
+    axes = [(axis.name, axis.size) for axis in mesh.axes]
+    (first, down), (last, across) = [("", 1), ("", 1), *axes][-2:]
+    column = len(axes) == 1 and across > LONG
+    if column:
+        (first, down), (last, across) = (last, across), (first, down)
     large = mesh.size > MOST_DEVICES
-    rows, columns = elided(range(down), large), elided(range(across), large)
-    names = [axis.name for axis in mesh.axes]
+    rows = elided(range(down), large)
+    columns = elided(range(across), large or across > MOST_ACROSS)
+
+    def cell(row: int, at: int) -> Cell:
+        place = (row,) if column else (row, at)[2 - len(axes[-2:]) :]
+        return _cell(mesh, (*facet, *place), ids)
+
     return Grid(
         rows=tuple(
-            tuple(
-                None
-                if row == "…" or column == "…"
-                else _cell(mesh, (*facet, *(row, column)[2 - len(sizes[-2:]) :]), ids)
-                for column in columns
-            )
+            tuple(None if row == "…" or at == "…" else cell(row, at) for at in columns)
             for row in rows
         ),
         row_heads=tuple(map(str, rows)) if down > 1 else (),
         column_heads=tuple(map(str, columns)) if across > 1 else (),
-        row_axis=f"'{names[-2]}': {down}" if len(names) > 1 else "",
-        column_axis=f"'{names[-1]}': {across}" if names else "",
-        title=", ".join(f"'{name}' = {i}" for name, i in zip(names, facet, strict=False)),
+        row_axis=f"'{first}': {down}" if column or len(axes) > 1 else "",
+        column_axis=f"'{last}': {across}" if axes and not column else "",
+        title=", ".join(f"'{name}' = {i}" for (name, _), i in zip(axes, facet, strict=False)),
         heights=tuple(0.5 if row == "…" else 1.0 for row in rows),
-        widths=tuple(0.5 if column == "…" else 1.0 for column in columns),
+        widths=tuple(0.5 if at == "…" else 1.0 for at in columns),
     )
 
 
 def _cell(mesh: MeshModel, place: Index, ids: bool) -> Cell:
+    where = ", ".join(f"'{axis.name}' = {i}" for axis, i in zip(mesh.axes, place, strict=True))
     if not mesh.devices:
-        return Cell((), (",".join(map(str, place)),))
+        return Cell((), (",".join(map(str, place)),), hint=where)
     index = 0
     for axis, i in zip(mesh.axes, place, strict=True):
         index = index * axis.size + i
     device = mesh.devices[index]
     name = by_id([device]) if ids else str(device)
-    where = ", ".join(f"'{axis.name}' = {i}" for axis, i in zip(mesh.axes, place, strict=True))
     return Cell((device.process,), (name,), hint=f"{where}: {name}" if where else name)
 
 

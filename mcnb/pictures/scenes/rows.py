@@ -29,18 +29,28 @@ def merged(paths: Sequence[str]) -> str:
     Example:
         >>> merged(["w[0].a", "w[1].a", "w[2].a"]), merged(["w[0][0]", "w[0][1]", "w[1][1]"])
         ('w[0-2].a', 'w[0-1][0-1] (3)')
-        >>> merged(["[0][1]", "[2][1]"])
-        '[0,2][1]'
+        >>> merged(["[0][1]", "[2][1]"]), merged(["w_08", "w_09", "w_10"])
+        ('[0,2][1]', 'w_08-10')
     """
-    columns = list(zip(*(map(int, re.findall(r"\d+", path)) for path in paths), strict=True))
-    spans = [index_ranges(sorted(set(column))) for column in columns]
+    if len(paths) == 1:
+        return paths[0]
+    columns = list(zip(*(re.findall(r"\d+", path) for path in paths), strict=True))
+    spans = [_span(column) for column in columns]
     varying = [span for span, column in zip(spans, columns, strict=True) if len(set(column)) > 1]
     if len(varying) > 1 or any(len(span) > LONGEST_SPAN for span in spans):
-        spans = [f"{min(c)}-{max(c)}" if len(set(c)) > 1 else str(c[0]) for c in columns]
+        spans = [_span((min(c, key=int), max(c, key=int))) for c in columns]
+        spans = [span.replace(",", "-") for span in spans]
     remaining = iter(spans)
     text = re.sub(r"\d+", lambda _: next(remaining), paths[0])
     whole = len(varying) == 1 and len(varying[0]) <= LONGEST_SPAN
-    return text if whole or len(paths) == 1 else f"{text} ({len(paths)})"
+    return text if whole else f"{text} ({len(paths)})"
+
+
+def _span(numbers: Sequence[str]) -> str:
+    """Return numbers as ranges, with leading zeros if they have some."""
+    text = index_ranges(sorted({*map(int, numbers)}))
+    widths = {*map(len, numbers)}
+    return re.sub(r"\d+", lambda one: one[0].zfill(*widths), text) if len(widths) == 1 else text
 
 
 def times(count: int, text: str) -> str:

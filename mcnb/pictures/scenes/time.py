@@ -17,7 +17,9 @@ MOST_LANES = 64
 MOST_ROWS = 12
 LEAST_LATE = 0.1  # fraction of the cell's time; a process that delays others longer is reported
 LEAST_DONE = 0.2  # fraction of a wait; longer activities of the delaying process are reported
-COLUMNS = 400  # columns of a lane; anything shorter than a column is not visible
+# Columns of a lane; anything shorter than one is not visible. Many lanes have fewer, as each bar of
+# theirs needs some bytes on the page.
+COLUMNS, FEWEST_COLUMNS, MOST_COLUMNS = 400, 60, 6000
 MOST_STEPS = 24
 LAST_STEPS = 6  # the last steps among these, which show how the cell ended
 LONGEST_PATTERN = 12  # steps; a repeated pattern of at most this length is drawn once
@@ -31,9 +33,11 @@ def time_scene(time: Timeline, absent: Mapping[int, str]) -> Scene:
         absent: Text in the lane of each process that has nothing to show.
     """
     length = time.length or 1.0
+    everybody = sorted({*time.lanes, *absent})
+    count = min(COLUMNS, max(MOST_COLUMNS // max(len(everybody), 1), FEWEST_COLUMNS))
     lanes = [
-        Lane(k, tuple(_bars(time.lanes.get(k, ()), length)), absent.get(k, ""))
-        for k in sorted({*time.lanes, *absent})
+        Lane(k, tuple(_bars(time.lanes.get(k, ()), length, count)), absent.get(k, ""))
+        for k in everybody
     ]
     notes = [*_latecomer(time), *_in_vain(time), *_remarks(time)]
     if len(lanes) > MOST_LANES:
@@ -81,17 +85,17 @@ def lines_of(m: Meeting) -> str:
     return numbers and f"{'lines' if ',' in numbers else 'line'} {numbers}"
 
 
-def _bars(stretches: Sequence[Stretch], length: float) -> Iterable[Bar]:
+def _bars(stretches: Sequence[Stretch], length: float, count: int) -> Iterable[Bar]:
     """Return bars of the activities of a process, with anything shorter than a column left out."""
     parts = (((s.kind, s.line), s.begin / length, s.end / length) for s in stretches)
     begin = 0
-    for most, run in itertools.groupby(columns(parts, COLUMNS)):
+    for most, run in itertools.groupby(columns(parts, count)):
         end = begin + len(list(run))
         if most is not None:  # a column that is mostly empty is at an end of the lane
             kind, line = most
             name = KINDS_OF_BARS[kind][0]
             texts = (name,) if line is None else (f"{name}, line {line}", f"line {line}")
-            yield Bar(kind, begin / COLUMNS, end / COLUMNS, texts)
+            yield Bar(kind, begin / count, end / count, texts)
         begin = end
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -18,16 +19,31 @@ from matplotlib.patches import Circle, Rectangle, RegularPolygon
 
 import mcnb
 from mcnb.pictures.drawing import (
+    INK,
     LEAST_WIDTH,
     MOST_JOINS,
+    MOST_WIDTH,
     PADDING,
     Drawing,
     drawing_of,
     lanes_drawing,
+    width_of,
 )
 from mcnb.pictures.picture import Picture
 from mcnb.pictures.plot import PIXELS_PER_INCH, POINTS_PER_INCH, SLIMMER
-from mcnb.pictures.scene import Bar, Cell, Grid, Join, Lane, Lanes, Scene, Table, elided
+from mcnb.pictures.scene import (
+    Bar,
+    Cell,
+    Chart,
+    Grid,
+    Join,
+    Lane,
+    Lanes,
+    Profile,
+    Scene,
+    Table,
+    elided,
+)
 from mcnb.pictures.svg import svg_of
 from mcnb.pictures.text import text_of
 from tests.conftest import ROOT
@@ -431,12 +447,43 @@ def test_parts_flow_into_rows_and_long_sentences_into_lines() -> None:
     ]
 
 
-def test_processes_of_the_same_colour_are_one_stripe_of_their_box() -> None:
-    grid = Grid(((Cell((0, 8), (), 2), Cell((0, 1, 8), (), 3)),))
+def test_in_a_box_processes_of_the_same_colour_are_told_apart() -> None:
+    together = ((0,), (0, 8), (0, 1), (0, 9), (8, 9), (8, 24), (1, 8, 16))
+    grid = Grid((tuple(Cell(processes, (), 2) for processes in together),))
     assert [box.colors for box in drawing_of(Scene("", (), (grid,))).boxes] == [
         ("#0072B2", "#7FB8D8"),
+        ("#0072B2", "#0072B2", INK),
         ("#0072B2", "#E69F00"),
+        ("#0072B2", "#E69F00", INK),
+        ("#0072B2", "#E69F00"),  # in a frame
+        ("#0072B2", "#0072B2", INK, INK),
+        ("#E69F00", "#0072B2", INK, "#0072B2", INK, INK),
     ]
+    many = Grid(((Cell(tuple(range(64)), (), 64),),))
+    assert len(drawing_of(Scene("", (), (many,))).boxes[0].colors) == 8
+
+
+def test_no_text_leaves_its_picture() -> None:
+    """That of a chart's title, of a lane without bars, and of a table."""
+    long = "one word after another " * 9
+    parts = (
+        Chart(long, (Profile("all", (1.0,)),)),
+        Lanes((Lane(0, (), long), Lane(1, (), "short"))),
+        Table(("leaf", "bytes"), ((f"['{'x' * 99}']", "4 B"), ("w", "8 B")), (1,)),
+    )
+    for part in parts:
+        drawing = drawing_of(Scene("", (), (part,)))
+        assert drawing.width <= MOST_WIDTH + 2 * 14
+        for label in drawing.labels:
+            wide = width_of(label.text, label.size)
+            begin = label.x - {"start": 0.0, "middle": wide / 2, "end": wide}[label.anchor]
+            assert 0 <= begin <= begin + wide <= drawing.width, label
+    lanes = [label.text for label in drawing_of(Scene("", (), (parts[1],))).labels]
+    assert lanes[1].startswith("one word after another one ")
+    assert lanes[2].endswith(" …")
+    table = drawing_of(Scene("", (), (parts[2],)))
+    [name] = [label.text for label in table.labels if "…" in label.text]
+    assert re.fullmatch(r"\['x{30,}…x{30,}'\]", name)
 
 
 def test_a_box_has_room_for_its_words_and_a_first_part_is_never_moved_down() -> None:

@@ -197,11 +197,6 @@ def test_jupyter_and_a_file_have_the_same_page(tmp_path: Path) -> None:
             "example: mcnb.explore((8, 4), dtype='bfloat16')",
         ),
         (
-            {"shape": jax.random.split(jax.random.key(0), 8)},
-            "mcnb.explore((8,), dtype='key<fry>'): there is no such type of elements. For example: "
-            "mcnb.explore((8, 4), dtype='bfloat16')",
-        ),
-        (
             {"shape": 8, "devices": 32},
             "mcnb.explore(8, devices=32, processes=4): there can be 1 to 16 devices, which the "
             "number of processes must divide. For example: mcnb.explore((8, 4), devices=8, "
@@ -219,6 +214,12 @@ def test_what_is_too_much(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(mcnb.PictureError) as caught:
         explore(**arguments)
     assert str(caught.value) == said
+
+
+def test_random_keys_are_elements() -> None:
+    text = str(explore(jax.random.split(jax.random.key(0), 8)))
+    assert text.startswith("key<fry>[8]  P(('x', 'y'))\n")
+    assert "key<fry>[1] of 8 B on each" in text
 
 
 def test_an_array_has_a_shape_and_a_type() -> None:

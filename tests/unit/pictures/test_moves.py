@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from mcnb.lockstep.hlo import Operation
 from mcnb.pictures.inspect import layout_of
 from mcnb.pictures.model import Device, Layout, Region, named
 from mcnb.pictures.moves import change_scene, moves
+from mcnb.pictures.play import player_of
 from mcnb.pictures.program import Use
 from mcnb.pictures.scene import Grid, Table
 from tests.support.fake_devices import fake_devices
@@ -102,6 +104,31 @@ def test_both_stand_side_by_side() -> None:
 def test_nothing_moves() -> None:
     text = mcnb.picture(struct(), struct("a")).text()
     assert "Nothing has to move: each device has what it needs." in text
+
+
+@pytest.mark.parametrize("after", [("a",), ()])
+def test_partial_sums_are_added_up(after: tuple[str, ...]) -> None:
+    sharding = NamedSharding(Mesh(DEVICES.reshape(4, 2), ("a", "b")), P())
+    whole = layout_of(sharding, (8,), "float32")
+    before = replace(whole, spec="P(unreduced={'b'})", unreduced=("b",))
+    target = layout_of(NamedSharding(sharding.mesh, P(*after)), (8,), "float32")
+    scene = change_scene(before, target, [Use(Operation("all-reduce", 32, None))])
+    assert scene.notes == (
+        "Before, each device holds a partial sum over 'b'. The devices along it add up theirs, so "
+        "each of them sends what it holds, or a part of it.",
+        "XLA moves it with 1 all-reduce.",
+    )
+    assert not any(isinstance(part, Table) for part in scene.parts)
+    with pytest.raises(mcnb.PictureError) as raised:
+        player_of(before, target)
+    assert str(raised.value) == (
+        "mcnb.play moves parts of an array, and each device holds a partial sum over 'b' before, "
+        "which is added up. mcnb.show draws the change as one picture"
+    )
+    # What stays a partial sum moves as it is.
+    assert change_scene(before, before, None).notes == (
+        "Nothing has to move: each device has what it needs.",
+    )
 
 
 def test_two_shardings_need_a_shape_and_two_arrays_the_same() -> None:

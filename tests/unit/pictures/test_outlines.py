@@ -19,6 +19,7 @@ from mcnb.pictures.drawing import (
     drawing_of,
     width_of,
 )
+from mcnb.pictures.scene import Grid
 from tests.unit.pictures.test_show import mesh_of, struct
 
 SPECS = [(), ("a",), (None, "b"), ("b", "a"), ("a", "b"), (None, "a"), ("b",)]
@@ -44,11 +45,42 @@ def test_an_array_has_one_outline_however_it_is_split(
     assert found == [sides] * len(SPECS)
 
 
+@pytest.mark.parametrize("rank", [1, 3])
+def test_a_vector_has_one_outline_however_it_is_split(rank: int) -> None:
+    """So has an array of which at most one dimension is split, and the others are not drawn."""
+    shape = (16, *(28 for _ in range(rank - 1)))
+    split = (((8,), "a", ("a",)), ((4, 2), "ab", ("b",)), ((4, 2), "ab", ()))
+    arrays = [struct(shape, mesh_of(mesh, names), *spec) for mesh, names, spec in split]
+    found = [outline(drawing_of(mcnb.picture(array).scene).boxes) for array in arrays]
+    assert {(round(high), round(wide)) for high, wide in found} == {(100, 400)}
+    long = struct((64, *shape[1:]), mesh_of((16,), "a"), "a")
+    high, wide = outline(drawing_of(mcnb.picture(long).scene).boxes)
+    assert (round(high), round(wide)) == (400, 100)
+
+
+@pytest.mark.parametrize("count", [8, 12, 13, 16, 17, 32, 64])
+def test_a_row_of_many_devices_fits_into_a_page(count: int) -> None:
+    mesh, two = mesh_of((count,), "x"), mesh_of((2, count), "ab")
+    row = struct((8, 2 * count), mesh, None, "x")
+    for thing in (mesh, two, row, struct((count, 28, 28), mesh, "x")):
+        picture = mcnb.picture(thing)
+        assert drawing_of(picture.scene).width <= 1.16 * (MOST_WIDTH + 28), thing
+        assert max(map(len, picture.text().splitlines())) <= 140
+    across = mcnb.picture(row).scene.parts[0]
+    assert isinstance(across, Grid)
+    assert len(across.rows[0]) == (count if count <= 16 else 8)
+    below = mcnb.picture(mesh).scene.parts[0]
+    assert isinstance(below, Grid)
+    assert (below.row_axis, below.column_axis) == (
+        ("", f"'x': {count}") if count <= 12 else (f"'x': {count}", "")
+    )
+
+
 def test_labels_that_need_more_room_have_it() -> None:
     array = struct((64, 64), mesh_of((8,), "x"), None, "x")
     many = struct((64, 64), mesh_of((16,), "x"), None, "x")
     found = [outline(drawing_of(mcnb.picture(one).scene).boxes) for one in (array, many)]
-    assert [(round(height), round(width)) for height, width in found] == [(282, 282), (360, 564)]
+    assert [(round(height), round(width)) for height, width in found] == [(282, 282), (400, 564)]
 
 
 def test_before_and_after_a_move_an_array_has_one_outline() -> None:

@@ -257,7 +257,14 @@ def test_unreduced_arrays_random_keys_and_other_memory() -> None:
         "Unreduced over 'a': each device holds a partial sum."
         in mcnb.picture(unreduced, (4,)).text()
     )
+    alone = mcnb.picture(NamedSharding(mesh, P(unreduced={"a"})), ()).text()
+    assert "Unreduced over 'a': each device holds a partial sum." in alone
+    reduced = mcnb.picture(NamedSharding(mesh, P(reduced={"a"})), (4,)).text()
+    assert "float32" not in reduced
+    assert "On 1 device of 1 process: P0" in reduced
     keys = jax.random.split(jax.random.key(0), 4)
+    moved = mcnb.picture(keys, jax.sharding.SingleDeviceSharding(jax.devices()[0])).text()
+    assert moved.startswith("key<fry>[4]  as it is → as given\n")
     assert mcnb.picture(keys).text().startswith("key<fry>[4]\n")
     assert "32 B on each" in mcnb.picture(keys).text()
     assert mcnb.picture(jax.numpy.ones(())).text().startswith("float32[]\n┌──────┐\n│ P0.0 │\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 import mcnb
 from mcnb.lockstep.model import Launch, LaunchRecord
 from mcnb.lockstep.trace import Sample, Span, Trace
-from mcnb.pictures.scenes.loop import MOST_MARKED
+from mcnb.pictures.scene import Chart
+from mcnb.pictures.scenes.loop import MOST_MARKED, loop_scene
 from mcnb.pictures.steps import between, cut, steps_of
+from mcnb.pictures.svg import words_of
 from mcnb.pictures.timeline import Timeline, timeline
 from tests.support.results import F, G, made, result
 
@@ -125,6 +128,31 @@ def test_many_steps_are_a_chart_and_the_slowest_are_named() -> None:
     assert lines[-1] == (
         "One step, with its launches: %mcjax timeline --step 21; several: --from 19 --to 23."
     )
+
+
+def test_who_is_late_is_measured_without_the_step_that_compiles() -> None:
+    """A minute of compiling would hide a tenth of each step, and be taken for lateness."""
+    assert "P2 late ▁▁▁" in training(40, compiled=60.0).timeline().text()
+    time = time_of(training(40, slow=1))
+    first, *others = steps_of(time)
+    assert round(first.late, 2) == 1.01
+    together = [
+        replace(one, meeting=replace(one.meeting, came=dict.fromkeys(range(3), one.end)))
+        for one in others
+    ]
+    for steps, rows in (([first, *others], 2), ([first, *together], 1)):
+        charts = [part for part in loop_scene(time, {}, steps).parts if isinstance(part, Chart)]
+        assert [len(chart.profiles) for chart in charts] == [rows]
+
+
+def test_a_chart_is_told_in_words() -> None:
+    picture = training(40, slow=21).timeline()
+    [at] = [i for i, word in enumerate(words_of(picture.scene)) if word.startswith("The time of ")]
+    assert words_of(picture.scene)[at : at + 3] == [
+        "The time of each step, up to 200 ms; a step ends with jit(f) f32[8], line 4.",
+        "time: highest at step 1: 2.01 s.",
+        "P2 late: highest at step 21: P2 came 1.01 s after the first.",
+    ]
 
 
 def test_few_steps_are_drawn_one_by_one() -> None:

@@ -179,6 +179,25 @@ def test_of_many_amounts_the_first_are_listed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("paths", "path"),
+    [
+        (["['layer_007']"], "['layer_007']"),
+        ([f"['layers_{k:02d}']" for k in range(32)], "['layers_00-31']"),
+        ([f"w-{k:05d}-of-00004" for k in (1, 2)], "w-00001,00002-of-00004"),
+        (["w_08", "w_09", "w_10"], "w_08-10"),
+        (["w_8", "w_9", "w_10"], "w_8-10"),
+        ([f"w{i:02d}.{j:02d}" for i in range(3) for j in range(2)], "w00-02.00-01 (6)"),
+        ([f"w{i:02d}" for i in range(0, 40, 2)], "w00-38 (20)"),
+    ],
+)
+@pytest.mark.parametrize("full", [True, False])
+def test_numbers_keep_their_zeros(paths: list[str], path: str, full: bool) -> None:
+    [table, *_] = tree_scene([Leaf(one, of_process(0)) for one in paths], full=full).parts
+    assert isinstance(table, Table)
+    assert [row[0] for row in table.rows] == (paths if full else [path])
+
+
+@pytest.mark.parametrize(
     ("numbers", "path"),
     [
         (range(0, 10, 2), "x[0,2,4,6,8]"),

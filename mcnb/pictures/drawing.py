@@ -512,11 +512,10 @@ def _table(table: Table) -> Drawing:
     rows = [table.heads, *table.rows]
     widths = [max(width_of(row[c]) for row in rows) for c in range(len(table.heads))]
     over = sum(widths) + (len(widths) - 1) * GUTTER / 2 - MOST_WIDTH
-    if over > 0:  # the widest column of names is shortened
-        c = max((c for c in range(len(widths)) if c not in table.numbers), key=widths.__getitem__)
-        most = max(int((widths[c] - over) / (FONT * ADVANCE)), SHORTEST)
-        rows = [(*row[:c], _shortened(row[c], most), *row[c + 1 :]) for row in rows]
-        widths[c] = max(width_of(row[c]) for row in rows)
+    if over > 0:  # the names of rows, such as paths in a PyTree, may be very long
+        most = max(int((widths[0] - over) / (FONT * ADVANCE)), SHORTEST)
+        rows = [(_shortened(row[0], most), *row[1:]) for row in rows]
+        widths[0] = max(width_of(row[0]) for row in rows)
     for r, row in enumerate(rows):
         x = 0.0
         for c, (text, width) in enumerate(zip(row, widths, strict=True)):

@@ -58,7 +58,7 @@ def _lines(values: np.ndarray[Any, Any]) -> list[str]:
     if values.dtype == object or values.dtype.kind == "V":  # bfloat16 and similar types
         values = values.astype(np.float32)
     text = np.array2string(
-        values, precision=3, suppress_small=True, threshold=MOST_VALUES + 1, max_line_width=80
+        values, precision=3, suppress_small=True, threshold=MOST_VALUES + 1, max_line_width=200
     )
     return [line.replace("[", "").replace("]", "").strip() for line in text.split("\n") if line]
 

@@ -191,14 +191,18 @@ def _notes(layout: Layout, drawn: Sequence[int], facets: Sequence[int], grids: i
     notes = [_holders(layout)]
     if 0 in layout.shape:
         return [*notes, "It has no elements."]
-    replicated = layout.replicated()
+    # Of a dimension that is left to XLA, and of the axes of the mesh then, nothing is known.
+    left = "UNCONSTRAINED" in layout.spec
+    if left:
+        notes.append("UNCONSTRAINED leaves a dimension to XLA. It is drawn as if it were whole.")
+    replicated = () if left else layout.replicated()
     whole = len(layout.regions) == 1
     lies = "each device holds all of it" if whole else f"each part lies on {layout.copies} devices"
     if replicated:
         sizes = _sizes(layout)
         axes = " and ".join(f"'{name}' ({sizes[name]})" for name in replicated)
         notes.append(f"Replicated over {axes}: {lies}.")
-    elif layout.copies > 1:
+    elif layout.copies > 1 and not left:
         notes.append(f"{lies[0].upper()}{lies[1:]}.")
     if layout.unreduced:
         axes = " and ".join(f"'{name}'" for name in layout.unreduced)

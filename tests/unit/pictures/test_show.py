@@ -262,6 +262,11 @@ def test_unreduced_arrays_random_keys_and_other_memory() -> None:
     reduced = mcnb.picture(NamedSharding(mesh, P(reduced={"a"})), (4,)).text()
     assert "float32" not in reduced
     assert "On 1 device of 1 process: P0" in reduced
+    left = P("a", P.UNCONSTRAINED)
+    text = mcnb.picture(NamedSharding(mesh_of((2, 2), "ab"), left), (4, 4)).text()
+    assert "UNCONSTRAINED leaves a dimension to XLA. It is drawn as if it were whole." in text
+    assert "Replicated" not in text
+    assert "each part lies on" not in text
     keys = jax.random.split(jax.random.key(0), 4)
     moved = mcnb.picture(keys, jax.sharding.SingleDeviceSharding(jax.devices()[0])).text()
     assert moved.startswith("key<fry>[4]  as it is → as given\n")

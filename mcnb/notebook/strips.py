@@ -45,7 +45,9 @@ class Strips:
         self.period_s = FIRST_PERIOD_S
         self.late_s: dict[int, float] = {}
         self._ended: dict[int, str] = {}
-        self._current: dict[int, list[Letter]] = {}
+        # How often each process was seen to do what in the part that is under way; what it was seen
+        # to do last is at the end. Counted, since a part of a long cell has thousands of looks.
+        self._current: dict[int, dict[Letter, int]] = {}
         self._since: float | None = None
         self._looked: float | None = None
 
@@ -72,12 +74,13 @@ class Strips:
             self._end_part()
             self._since += self.period_s
         for k, letter in doing.items():
-            self._current.setdefault(k, []).append(letter)
+            counts = self._current.setdefault(k, {})
+            counts[letter] = counts.pop(letter, 0) + 1
 
     def _end_part(self) -> None:
-        for k, letters in self._current.items():
-            self._ended[k] = self._ended.get(k, "") + _most(letters)
-            del letters[:-1]  # until the next look, it is doing the same
+        for k, counts in self._current.items():
+            self._ended[k] = self._ended.get(k, "") + _most(counts)
+            self._current[k] = {next(reversed(counts)): 1}  # until the next look, it does the same
         if len(next(iter(self._ended.values()))) >= LONGEST:
             self._ended = {k: _halved(row) for k, row in self._ended.items()}
             self.period_s *= 2
@@ -88,9 +91,9 @@ def _halved(row: str) -> str:
     return row[::2]
 
 
-def _most(letters: list[Letter]) -> Letter:
+def _most(counts: Mapping[Letter, int]) -> Letter:
     """Return the most frequent letter, the latest of several."""
-    return max(reversed(letters), key=letters.count)
+    return max(reversed([*counts]), key=counts.__getitem__)
 
 
 def doing_in(pending: Pending) -> dict[int, Letter]:

@@ -58,6 +58,30 @@ def test_a_part_has_what_was_seen_most() -> None:
     assert strips.rows == {0: "jw"}
 
 
+def most_by_definition(letters: str) -> str:
+    """Return the most frequent letter, the latest of several, from all looks."""
+    return max(reversed(letters), key=letters.count)
+
+
+@given(st.text(sorted(WORDS), min_size=1, max_size=40))
+def test_a_part_is_the_latest_of_the_most_frequent(letters: str) -> None:
+    strips = Strips()
+    for number, letter in enumerate(letters):
+        strips.add(number * FIRST_PERIOD_S / 64, {0: letter}, ())  # type: ignore[dict-item]
+    strips.add(FIRST_PERIOD_S, {0: "f"}, ())
+    assert strips.rows == {0: most_by_definition(letters)}
+
+
+def test_a_part_of_many_looks_is_counted_not_kept() -> None:
+    """In a cell of days, a part lasts for minutes, and there are up to 50 looks a second."""
+    strips = Strips()
+    for number in range(100_000):
+        strips.add(number * FIRST_PERIOD_S / 200_000, {0: "pj"[number % 2]}, ())  # type: ignore[dict-item]
+    assert strips._current == {0: {"p": 50_000, "j": 50_000}}
+    strips.add(FIRST_PERIOD_S, {0: "f"}, ())
+    assert strips.rows == {0: "j"}
+
+
 def test_a_pause_between_looks_is_filled() -> None:
     strips = Strips()
     strips.add(0.0, {0: "j"}, ())

@@ -14,7 +14,7 @@ from mcnb.lockstep.server import Waits
 from mcnb.messages import Recent, Reply
 from mcnb.notebook.panel import InPanel, is_available
 from mcnb.notebook.places import InNotebook, InTerminal, Place, View, can_move
-from mcnb.notebook.strips import Strips, doing_in, late_in
+from mcnb.notebook.strips import Strips, doing_in, late_in, native_in
 from mcnb.output.recent import newest, recent_of
 
 # When a cell is first shown: earlier, if it has output.
@@ -56,7 +56,8 @@ class LiveView:
         if self._place is None or not (pending.waiting or pending.stage):
             return
         now = time.monotonic()
-        self._strips.add(now, doing_in(pending), late_in(pending))
+        doing = doing_in(pending)
+        self._strips.add(now, doing, late_in(pending))
         said = self._newest(pending)
         news = pending.stage != self._stage
         if now >= self._next_output and any(
@@ -75,6 +76,7 @@ class LiveView:
                     self._strips.rows,
                     self._strips.period_s,
                     dict(self._strips.late_s),
+                    native_in(doing),
                 )
             )
 

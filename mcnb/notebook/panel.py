@@ -19,7 +19,7 @@ from typing import Any
 
 from IPython.display import display
 
-from mcnb._text import label
+from mcnb._text import label, name_processes
 from mcnb.notebook._ipykernel import answer_where_sent
 from mcnb.notebook.places import InNotebook, View
 from mcnb.notebook.strips import LONGEST, WORDS
@@ -238,7 +238,7 @@ class InPanel(InNotebook):
         if kind == STOP:
             self._stop()
         elif kind == LATE:
-            widget.answer = late_text(self._view.late_s)
+            widget.answer = late_text(self._view.late_s, self._view.native, self._count)
         elif kind == STACKS:
             widget.answer = self._stacks()
 
@@ -266,14 +266,31 @@ def _as_data(view: View, count: int, *, running: bool = True) -> dict[str, Any]:
     }
 
 
-def late_text(late_s: Mapping[int, float]) -> str:
+def late_text(
+    late_s: Mapping[int, float], native: tuple[int, ...] = (), count: int | None = None
+) -> str:
     """Return for which processes others have waited in a cell, and for how long.
+
+    Args:
+        late_s: For how many seconds others have waited for a process, by process.
+        native: The processes that wait in native code, if none waits for others before a launch.
+        count: The number of processes in the cluster.
 
     Example:
         >>> print(late_text({2: 12.41, 3: 0.5, 1: 0.0}))
         Others have waited for process 2 for 12.4 s
         Others have waited for process 3 for 0.5 s
+        >>> print(late_text({}, (0, 3)))
+        Processes 0,3 are waiting in native code; mcnb can't tell for which process, if for any
     """
     waits = sorted(late_s.items(), key=lambda one: (-one[1], one[0]))
     lines = [f"Others have waited for process {k} for {s:.1f} s" for k, s in waits if s >= 0.05]
-    return "\n".join(lines[:MOST_STRIPS]) or NOBODY_LATE
+    lines = lines[:MOST_STRIPS]
+    if native:
+        name = name_processes(native, count)
+        verb = "is" if len(native) == 1 else "are"
+        lines.append(
+            f"{name[0].upper()}{name[1:]} {verb} waiting in native code; mcnb can't tell for which "
+            "process, if for any"
+        )
+    return "\n".join(lines) or NOBODY_LATE

@@ -27,6 +27,7 @@ class View:
         rows: What each process did, by process, as `mcnb.notebook.strips.Strips` has it.
         period_s: How long each letter of a row lasts, in seconds.
         late_s: For how many seconds others have waited for a process, by process.
+        native: The processes that wait in native code, if none waits for others before a launch.
     """
 
     lines: tuple[str, ...]
@@ -34,6 +35,7 @@ class View:
     rows: Mapping[int, str] = field(default_factory=dict)
     period_s: float = 0.0
     late_s: Mapping[int, float] = field(default_factory=dict)
+    native: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:

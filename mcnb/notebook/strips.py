@@ -8,13 +8,15 @@ from typing import Literal
 from mcnb.cluster.workers import Pending
 
 # What a process does: runs Python, compiles, waits for a result of JAX, waits for other processes
-# before a launch, or has finished the cell; `Letter` values are parts of a strip.
-Letter = Literal["p", "x", "j", "w", "f"]
+# before a launch, waits in native code while all its threads sleep, or has finished the cell;
+# `Letter` values are parts of a strip.
+Letter = Literal["p", "x", "j", "w", "n", "f"]
 WORDS: Mapping[Letter, str] = {
     "p": "Python",
     "x": "compiling",
     "j": "computing",
     "w": "waiting for others",
+    "n": "waiting in native code",
     "f": "finished",
 }
 _LETTERS: Mapping[str, Letter] = {"python": "p", "compiles": "x", "computes": "j"}
@@ -104,9 +106,25 @@ def doing_in(pending: Pending) -> dict[int, Letter]:
             found[k] = "w"
         else:
             progress = pending.progress(k)
-            # Inside JAX, and idle: a collective that others have not begun.
-            found[k] = "w" if progress.waits_s else _LETTERS[progress.doing]
+            # It may be in a collective that others have not begun, in a callback or in a file that
+            # native code reads: only the referee knows who waits for whom.
+            found[k] = "n" if progress.waits_s else _LETTERS[progress.doing]
     return found
+
+
+def native_in(doing: Mapping[int, Letter]) -> tuple[int, ...]:
+    """Return the processes that wait in native code, if none waits for others before a launch.
+
+    Args:
+        doing: What each process does.
+
+    Example:
+        >>> native_in({0: "n", 1: "p"}), native_in({0: "n", 1: "w"})
+        ((0,), ())
+    """
+    if "w" in doing.values():
+        return ()
+    return tuple(sorted(k for k, letter in doing.items() if letter == "n"))
 
 
 def late_in(pending: Pending) -> tuple[int, ...]:

@@ -52,6 +52,7 @@ class Screen:
     def __init__(self) -> None:
         self.now = 100.0
         self.shown = ""
+        self.view: View | None = None
         self.left: list[str] = []
         self.times = 0
 
@@ -62,6 +63,7 @@ class Screen:
         return time.strftime(form, time.gmtime(self.now))
 
     def draw(self, view: View) -> None:
+        self.view = view
         self.show(view.text)
 
     def show(self, text: str) -> None:
@@ -185,6 +187,19 @@ def test_where_each_process_is() -> None:
         "[10]  waiting for 3 s inside JAX",
         "[12]  waiting for 1 s in native code, line 4",
     ]
+
+
+def test_a_view_names_who_waits_in_native_code(screen: Screen) -> None:
+    pending: Any = Pending({0: Progress(waits_s=3.0), 1: Progress(line=2)})
+    view = LiveView(2, screen)
+    screen.now += FIRST_S
+    view(pending)
+    assert screen.view is not None
+    assert screen.view.native == (0,)
+    pending.waits = {1: waits(SUM)}
+    screen.now += PERIOD_S
+    view(pending)
+    assert screen.view.native == ()
 
 
 def waits(launch: Launch, **state: Any) -> Waits:

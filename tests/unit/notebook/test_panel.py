@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from mcnb.notebook import panel, places
 from mcnb.notebook.panel import BUTTONS, INSTEAD, MOST_QUESTIONS, NOBODY_LATE, InPanel
 from mcnb.notebook.places import View
+from mcnb.notebook.strips import WORDS
 
 VIEW = View(
     ("[all 4] step 0",),
@@ -209,6 +212,23 @@ def test_answers_to_buttons(drawn: None) -> None:
     place.draw(View((), ()))
     widget.say("late")
     assert widget.answer == NOBODY_LATE
+    place.draw(View((), (), native=(3,)))
+    widget.say("late")
+    unknown = "waiting in native code; mcnb can't tell for which process, if for any"
+    assert widget.answer == f"Process 3 is {unknown}"
+    place.draw(View((), (), late_s={2: 0.5}, native=(0, 1, 2, 3)))
+    widget.say("late")
+    assert widget.answer == (
+        f"Others have waited for process 2 for 0.5 s\nAll 4 processes are {unknown}"
+    )
+
+
+def test_each_letter_of_a_strip_has_a_color() -> None:
+    style = (Path(panel.__file__).parent / "panel.css").read_text()
+    colored = re.findall(r"^[.]mcnb-(.) [{] fill: ([^;]+); background: ([^;]+); [}]$", style, re.M)
+    assert [letter for letter, *_ in colored] == [*WORDS]
+    assert all(fill == background for _, fill, background in colored)
+    assert len({fill for _, fill, _ in colored}) == len(WORDS)
 
 
 def test_a_panel_that_stands_by_itself(drawn: None, outputs: list[Any]) -> None:

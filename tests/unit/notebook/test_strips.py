@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from mcnb.lockstep.model import Launch, ProcessState
 from mcnb.lockstep.server import Waits
 from mcnb.messages import Progress
-from mcnb.notebook.strips import FIRST_PERIOD_S, LONGEST, WORDS, Strips, doing_in, late_in
+from mcnb.notebook.strips import (
+    FIRST_PERIOD_S,
+    LONGEST,
+    WORDS,
+    Strips,
+    doing_in,
+    late_in,
+    native_in,
+)
 
 SUM = Launch("sum", "1", (0, 1, 3))
 
@@ -41,7 +49,7 @@ def test_what_each_process_does() -> None:
         waits=(4,),
         done=(5,),
     )
-    assert doing_in(cell) == {0: "p", 1: "x", 2: "j", 3: "w", 4: "w", 5: "f"}
+    assert doing_in(cell) == {0: "p", 1: "x", 2: "j", 3: "n", 4: "w", 5: "f"}
     assert set(doing_in(cell).values()) == set(WORDS)
 
 
@@ -49,6 +57,17 @@ def test_who_is_late() -> None:
     cell = pending({k: Progress() for k in range(4)}, waits=(0,))
     assert late_in(cell) == (1, 3)  # process 2 takes no part, and 0 is there
     assert late_in(pending({0: Progress()})) == ()
+
+
+def test_who_waits_in_native_code_is_not_said_to_wait_for_others() -> None:
+    """Such as in a callback, in a file that is read, and in a cluster of one process."""
+    cell = pending({0: Progress(waits_s=0.5, inside_jax=True), 1: Progress(waits_s=2.0)})
+    assert doing_in(cell) == {0: "n", 1: "n"}
+    assert native_in(doing_in(cell)) == (0, 1)
+    assert late_in(cell) == ()
+    waiting = pending({0: Progress(waits_s=0.5), 1: Progress(waits_s=0.5)}, waits=(0,))
+    assert doing_in(waiting) == {0: "w", 1: "n"}
+    assert native_in(doing_in(waiting)) == ()
 
 
 def test_a_part_has_what_was_seen_most() -> None:

@@ -65,6 +65,11 @@ class _Form:
         self._widget: Any = None
         shell.events.register("post_run_cell", self._compare)
 
+    @property
+    def answer(self) -> str:
+        """The learner's answer, locked or only chosen; empty if there is none."""
+        return self.locked or self._chosen
+
     def show(self) -> None:
         """Show the question, or its answer if there is one, in the output of the running cell."""
         self._close()
@@ -99,7 +104,7 @@ class _Form:
             return
         shown = self._asked.answer_in(self._before.text())
         if shown is not None:
-            self.end(outcome_text(self.locked or self._chosen, shown))
+            self.end(outcome_text(self.answer, shown))
 
     def end(self, text: str) -> None:
         """Leave a text in place of the form."""
@@ -147,7 +152,7 @@ def predict(name: str, answer: object = None) -> None:
         print(question_text(name, asked))
         return
     if _open is not None and _open.name != name:
-        _open.end(UNANSWERED)
+        _open.end(unshown_text(_open.answer))
     if _open is None:
         _open = _Form(name, asked, shell)
     _open.locked = _open.locked or locked
@@ -178,6 +183,19 @@ def locked_text(answer: str) -> str:
         'Your prediction: 32. It is locked; run the next cell'
     """
     return f"Your prediction: {answer}. It is locked; run the next cell"
+
+
+def unshown_text(answer: str) -> str:
+    """Return what is said of a question when the next one is asked before a cell has answered it.
+
+    Args:
+        answer: The learner's answer; empty if there is none.
+
+    Example:
+        >>> unshown_text("32")
+        'Your prediction: 32. No cell has shown the answer'
+    """
+    return f"Your prediction: {answer}. No cell has shown the answer" if answer else UNANSWERED
 
 
 def outcome_text(answer: str, shown: str) -> str:

@@ -104,6 +104,13 @@ def test_a_question_that_comes_before_the_last_one_was_answered(asking: Notebook
     asking.run('%%mcjax\nprint("there are 4")')
 
 
+def test_a_locked_answer_stays_when_the_next_question_is_asked(asking: Notebook) -> None:
+    asking.run('mcnb.predict("03.f", 64)')
+    kept = "Your prediction: 64. No cell has shown the answer\n"
+    assert asking.run('mcnb.predict("01.a")').stdout == f"{kept}{LINES}"
+    asking.run('%%mcjax\nprint("there are 4")')
+
+
 def test_what_can_not_be_predicted(asking: Notebook) -> None:
     assert asking.error('mcnb.predict("99.a")') == (
         f"OptionError: There is no question '99.a'. Questions: {', '.join(predictions())}"

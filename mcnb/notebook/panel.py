@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -79,6 +80,9 @@ class _FrontEnd:
 
 
 _front_end = _FrontEnd()
+# Numbers the views that are sent: traitlets sends nothing if a view equals the one before, and a
+# page that hears nothing for seconds says that the kernel is gone.
+_draws = itertools.count(1)
 
 
 @functools.cache
@@ -263,6 +267,7 @@ def _as_data(view: View, count: int, *, running: bool = True) -> dict[str, Any]:
         "period_s": view.period_s,
         "longest": LONGEST,
         "running": running,
+        "number": next(_draws),
     }
 
 

@@ -171,6 +171,22 @@ def test_new_output_is_shown_soon(screen: Screen) -> None:
     )
 
 
+def test_a_cell_that_is_being_ended_is_drawn_again_and_again(screen: Screen) -> None:
+    """The view stays the same, and a page without news for 5 s takes the kernel to be gone."""
+    view = LiveView(2, screen)
+    pending: Any = Pending({})
+    pending.stage = "Healing the cluster: reconnecting the processes, with their variables …"
+    looks, drawn = 50, []
+    for _ in range(10):
+        before = screen.times
+        for _ in range(looks):
+            screen.now += 1 / looks
+            view(pending)
+        drawn.append(screen.times - before)
+    assert screen.shown == pending.stage
+    assert all(1 <= times <= 5 for times in drawn)
+
+
 def test_where_each_process_is() -> None:
     pending: Any = Pending(
         {

@@ -176,7 +176,9 @@ def test_a_prompt_of_a_debugger_takes_the_place_of_a_panel(drawn: None, outputs:
 
 def test_what_a_panel_holds(drawn: None) -> None:
     in_panel().draw(VIEW)
-    assert Widget.made[1].view == {
+    held = dict(Widget.made[1].view)
+    assert isinstance(held.pop("number"), int)
+    assert held == {
         "lines": ["[all 4] step 0"],
         "progress": ["All 4 processes have been running for 2 s", "[0-3] line 4"],
         "rows": [("[0]", "pxj"), ("[1]", "pxj"), ("[2]", "ppp"), ("[3]", "pxw")],
@@ -184,6 +186,16 @@ def test_what_a_panel_holds(drawn: None) -> None:
         "longest": 240,
         "running": True,
     }
+
+
+def test_each_draw_is_a_message(drawn: None) -> None:
+    """Equal values are not sent, and a page without news says that the kernel is gone."""
+    place = in_panel()
+    numbers = []
+    for _ in range(3):
+        place.draw(VIEW)
+        numbers.append(Widget.made[1].view["number"])
+    assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 2]
 
 
 def test_many_processes_share_strips(drawn: None) -> None:

@@ -75,7 +75,7 @@ class _Form:
         self._close()
         text = locked_text(self.locked) if self.locked else question_text(self.name, self._asked)
         data = {"text/plain": text}
-        if not self.locked and is_available() and somebody_looks(self._shell):
+        if not self.locked and somebody_looks(self._shell) and is_available():
             asked = self._asked
             self._widget = _widget_type()(question=asked.asks, choices=[*asked.choices])
             self._widget.on_msg(lambda _widget, content, _: self._hear(content))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mcnb._text import grouped, label, name_processes
@@ -32,6 +32,9 @@ class LiveView:
 
     Short cells show nothing. Notebooks that no person watches show nothing either: their outputs
     are kept for later, and must be the same on every run.
+
+    A place that fails, as a panel does that anywidget can't make, never ends the cell: what follows
+    is shown as text, and if that fails, too, nowhere.
 
     Args:
         count: The number of processes in the cluster.
@@ -69,16 +72,15 @@ class LiveView:
             self._next, self._next_output = now + PERIOD_S, now + OUTPUT_PERIOD_S
             clock = time.strftime("%H:%M:%S") if now - pending.started >= CLOCK_S else ""
             lines = newest(said, self._count)
-            self._place.draw(
-                View(
-                    tuple([self.title, *lines] if self.title else lines),
-                    tuple(progress_lines(pending, now, self._count, clock)),
-                    self._strips.rows,
-                    self._strips.period_s,
-                    dict(self._strips.late_s),
-                    native_in(doing),
-                )
+            view = View(
+                tuple([self.title, *lines] if self.title else lines),
+                tuple(progress_lines(pending, now, self._count, clock)),
+                self._strips.rows,
+                self._strips.period_s,
+                dict(self._strips.late_s),
+                native_in(doing),
             )
+            self._in_place(lambda place: place.draw(view))
 
     def _newest(self, pending: Pending) -> dict[int, Recent]:
         """Return the newest output of each process, also of those that have finished."""
@@ -93,15 +95,12 @@ class LiveView:
 
     def show(self, text: str) -> None:
         """Show a text in place of the last one."""
-        if self._place is not None:
-            self._place.show(text)
+        self._in_place(lambda place: place.show(text))
 
     def end_with(self, text: str) -> None:
         """Leave a text in place of the last one, and whatever follows, such as a prompt."""
-        if self._place is None:
+        if not self._in_place(lambda place: place.leave(text)):
             print(text, end="", flush=True)
-        else:
-            self._place.leave(text)
 
     def begin_again(self) -> None:
         """Show nothing for as long as at the beginning of a cell."""
@@ -110,8 +109,22 @@ class LiveView:
 
     def remove(self) -> None:
         """Remove the shown text."""
-        if self._place is not None:
-            self._place.remove()
+        self._in_place(lambda place: place.remove())
+
+    def _in_place(self, show: Callable[[Place], None]) -> bool:
+        """Show something in the place, or in a simpler one if that fails.
+
+        Returns:
+            Whether it was shown.
+        """
+        while self._place is not None:
+            try:
+                show(self._place)
+            except Exception:
+                self._place = self._place.simpler()
+            else:
+                return True
+        return False
 
 
 def progress_lines(pending: Pending, now: float, count: int, clock: str = "") -> list[str]:

@@ -11,7 +11,6 @@ https://github.com/jupyter/enhancement-proposals/pull/91.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import itertools
 import threading
 from collections.abc import Callable, Mapping
@@ -87,8 +86,15 @@ _draws = itertools.count(1)
 
 @functools.cache
 def is_available() -> bool:
-    """Return whether panels can be drawn from here: anywidget is installed."""
-    return importlib.util.find_spec("anywidget") is not None
+    """Return whether panels can be drawn from here: anywidget is installed, and imports.
+
+    It does not if it was installed for another version of Python or of one of its dependencies.
+    """
+    try:
+        import anywidget  # noqa: F401
+    except Exception:
+        return False
+    return True
 
 
 @functools.cache
@@ -191,6 +197,10 @@ class InPanel(InNotebook):
         self._view = View((), ())
         self._widget: Any = None
         self._question: Any = None  # the display of a widget that asks whether widgets are drawn
+
+    def simpler(self) -> InNotebook:
+        """Return a place for text, in place of this panel."""
+        return self._moved_to(InNotebook())
 
     def draw(self, view: View) -> None:
         """Show a view in place of what was shown last."""

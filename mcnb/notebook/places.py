@@ -58,6 +58,9 @@ class Place(Protocol):
     def remove(self) -> None:
         """Remove the shown text."""
 
+    def simpler(self) -> Place | None:
+        """Return the place to use instead if this one fails; None if there is none."""
+
 
 class InNotebook:
     """A place in the output of a notebook's cell."""
@@ -100,6 +103,15 @@ class InNotebook:
             clear_output()
         self._handle = None
 
+    def simpler(self) -> Place | None:
+        """Return no place: where text can't be shown, nothing can."""
+        return None
+
+    def _moved_to(self, place: InNotebook) -> InNotebook:
+        """Return another place, which now has what this one shows."""
+        place._handle, place._keeps = self._handle, self._keeps
+        return place
+
 
 class InTerminal:
     """The last lines of a terminal."""
@@ -132,6 +144,9 @@ class InTerminal:
     def remove(self) -> None:
         """Remove the shown text."""
         self._write("")
+
+    def simpler(self) -> None:
+        """Return no place: where text can't be shown, nothing can."""
 
     def _write(self, text: str) -> None:
         print((_ERASE.format(self._rows) if self._rows else "") + text, end="", flush=True)

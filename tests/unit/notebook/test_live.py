@@ -24,7 +24,7 @@ from mcnb.notebook.live import (
     somebody_looks,
     waiting_text,
 )
-from mcnb.notebook.places import InNotebook, InTerminal, View
+from mcnb.notebook.places import InNotebook, InTerminal, Place, View
 
 SUM = Launch("sum", "1", (0, 1, 2))
 MAX = Launch("max", "2", (0, 1, 2))
@@ -76,6 +76,30 @@ class Screen:
 
     def remove(self) -> None:
         self.shown = ""
+
+    def simpler(self) -> Place | None:
+        return None
+
+
+class Broken(Screen):
+    """A place whose front end, or whose package, does not do as it should."""
+
+    def __init__(self, instead: Place | None) -> None:
+        super().__init__()
+        self._instead = instead
+
+    def show(self, text: str) -> None:
+        self.times += 1
+        raise TypeError("traitlets has changed")
+
+    def remove(self) -> None:
+        self.show("")
+
+    def leave(self, text: str) -> None:
+        self.show(text)
+
+    def simpler(self) -> Place | None:
+        return self._instead
 
 
 @pytest.fixture
@@ -130,6 +154,35 @@ def test_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
     view.remove()
     assert capsys.readouterr().out == ""
     view.end_with("> line\n")
+    assert capsys.readouterr().out == "> line\n"
+
+
+def test_a_place_that_fails_is_left_for_a_simpler_one(screen: Screen) -> None:
+    broken = Broken(screen)
+    view = LiveView(4, broken)
+    pending: Any = Pending({1: Progress(line=3)})
+    for _ in range(3):
+        screen.now += FIRST_S
+        view(pending)
+    assert (broken.times, screen.times) == (1, 3)
+    assert screen.shown == "Process 1 has been running for 3 s\n[1] line 3"
+    view.remove()
+    assert (broken.times, screen.shown) == (1, "")
+
+
+def test_a_place_that_fails_for_good_ends_no_cell(
+    screen: Screen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for end in (LiveView.remove, lambda view: view.end_with("> line\n")):
+        broken = Broken(Broken(None))
+        view = LiveView(4, broken)
+        pending: Any = Pending({1: Progress(line=3)})
+        for _ in range(3):
+            screen.now += FIRST_S
+            view(pending)
+        view.show("The processes are being restarted")
+        end(view)
+        assert broken.times == 1
     assert capsys.readouterr().out == "> line\n"
 
 

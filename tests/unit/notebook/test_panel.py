@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from mcnb.notebook import panel, places
+from mcnb.notebook.live import LiveView
 from mcnb.notebook.panel import BUTTONS, INSTEAD, MOST_QUESTIONS, NOBODY_LATE, InPanel
 from mcnb.notebook.places import View
 from mcnb.notebook.strips import WORDS
@@ -118,6 +120,42 @@ def test_a_front_end_that_answers_in_the_middle_of_a_cell(outputs: list[Any]) ->
         ("update", INSTEAD),
     ]
     assert [one.asks for one in Widget.made] == [False, False]
+
+
+def test_a_widget_that_can_not_be_made_leaves_its_place_to_text(
+    drawn: None, outputs: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise TypeError("traitlets has changed")
+
+    outputs.clear()
+    place = in_panel()
+    view = LiveView(4, place)
+    view.show("The processes are being restarted …")
+    monkeypatch.setattr(panel, "_widget_type", fails)
+    with pytest.raises(TypeError):
+        place.draw(VIEW)
+    view._in_place(lambda place: place.draw(VIEW))
+    view.remove()
+    assert outputs == [
+        ("display", {"text/plain": "The processes are being restarted …"}),
+        ("update", {"text/plain": VIEW.text}),
+        "clear",
+    ]
+
+
+@pytest.mark.parametrize("error", ["ImportError", "TypeError"])
+def test_a_package_that_does_not_import_is_not_used(
+    error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "anywidget.py").write_text(f"raise {error}('no traitlets')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "anywidget", raising=False)
+    panel.is_available.cache_clear()
+    try:
+        assert not panel.is_available()
+    finally:
+        panel.is_available.cache_clear()
 
 
 def test_buttons_are_drawn_where_they_work(drawn: None) -> None:

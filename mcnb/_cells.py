@@ -16,6 +16,11 @@ _HERE = re.compile(rf"({_ABOVE})%%here\b[ \t]*(?:#.*)?(?:\n|\Z)")
 _KERNELS = re.compile(rf"{_ABOVE}(%%|%mcjax\b|%debug\s*\Z|%(re|un)?load_ext[ \t]+mcnb\b)")
 # A cell for the processes that does nothing but look around after the error of another one.
 _DEBUG = re.compile(r"%%mcjax\b.*\n\s*(%debug)\s*")
+# Lines above the first one with a magic of mcnb's that output nothing: the extension is announced
+# only where it is loaded already.
+_SILENT = r"(?:[ \t]*(?:#.*|import[ \t]+mcnb[ \t]*{})?\n)*[ \t]*%%?mcjax\b"
+_BEGINS = re.compile(_SILENT.format(""))
+_LOADS = re.compile(_SILENT.format(r"|%(?:re)?load_ext[ \t]+mcnb[ \t]*"))
 _AUTO = re.compile(rf"^[ \t]*%mcjax[ \t]+auto[ \t]+({ON}|{OFF})[ \t]*$", re.MULTILINE)
 
 
@@ -45,6 +50,25 @@ def is_implied(cell: str) -> bool:
         [True, False, False]
     """
     return bool(cell.strip()) and _KERNELS.match(cell) is None
+
+
+def begins_with_mcjax(cell: str, *, loaded: bool) -> bool:
+    r"""Return whether a cell outputs nothing before its first line of `%mcjax` or `%%mcjax`.
+
+    Args:
+        cell: The cell's code.
+        loaded: Whether mcnb's extension was loaded before the cell.
+
+    Example:
+        >>> begins_with_mcjax("# Begin.\nimport mcnb\n%mcjax start", loaded=True)
+        True
+        >>> begins_with_mcjax("print(1)\n%mcjax start", loaded=True)
+        False
+        >>> load = "%load_ext mcnb\n%mcjax start"
+        >>> begins_with_mcjax(load, loaded=False), begins_with_mcjax(load, loaded=True)
+        (True, False)
+    """
+    return (_BEGINS if loaded else _LOADS).match(cell) is not None
 
 
 def with_magic(cell: str, *, auto: bool) -> str:

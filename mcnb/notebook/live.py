@@ -192,20 +192,31 @@ def somebody_looks(shell: Any) -> bool:
     return bool(request.get("content", {}).get("allow_stdin", False))
 
 
-def place_of(shell: Any, cluster: Cluster | None = None) -> Place | None:
+def place_of(shell: Any, cluster: Cluster | None = None, *, below: bool = False) -> Place | None:
     """Return where a cell of this shell is shown while it runs; None if nobody watches.
 
     Args:
         shell: The notebook's shell.
         cluster: The cluster that runs the cell; None while there is none yet.
+        below: Whether the cell may have other output already, which must stay.
     """
     if not somebody_looks(shell):
         return None
     if _request(shell) is None:
         return InTerminal() if can_move() else None
     if cluster is None or not is_available():
-        return InNotebook()
-    return InPanel(cluster.options.processes, cluster.interrupt, cluster.stacks)
+        return InNotebook(below=below)
+    return InPanel(cluster.options.processes, cluster.interrupt, cluster.stacks, below=below)
+
+
+def request_of(shell: Any) -> tuple[str, str]:
+    """Return the id of the request to run the cell that runs, and the cell's code.
+
+    Both are empty without a kernel.
+    """
+    request = _request(shell) or {}
+    number = str(request.get("header", {}).get("msg_id", ""))
+    return number, str(request.get("content", {}).get("code", ""))
 
 
 def cell_id(shell: Any) -> str:

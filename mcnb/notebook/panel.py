@@ -187,10 +187,18 @@ class InPanel(InNotebook):
         count: The number of processes in the cluster.
         stop: Interrupts the cell, from another thread.
         stacks: Returns where the processes are, from another thread.
+        below: Whether the cell may have other output above the panel.
     """
 
-    def __init__(self, count: int, stop: Callable[[], object], stacks: Callable[[], str]) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        count: int,
+        stop: Callable[[], object],
+        stacks: Callable[[], str],
+        *,
+        below: bool = False,
+    ) -> None:
+        super().__init__(below=below)
         self._count = count
         self._stop = stop
         self._stacks = stacks

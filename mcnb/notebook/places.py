@@ -63,11 +63,17 @@ class Place(Protocol):
 
 
 class InNotebook:
-    """A place in the output of a notebook's cell."""
+    """A place in the output of a notebook's cell.
 
-    def __init__(self) -> None:
+    Args:
+        below: Whether the cell may have other output above the place.
+    """
+
+    def __init__(self, *, below: bool = False) -> None:
         self._handle: DisplayHandle | None = None  # of what is shown
-        self._keeps = False  # whether other output stands above, which must stay
+        # Whether other output may stand above, which must stay: a front end can take one output
+        # away only by taking away all of them. An empty output stays then.
+        self._keeps = below
 
     def draw(self, view: View) -> None:
         """Show a view in place of what was shown last."""

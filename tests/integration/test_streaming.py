@@ -40,3 +40,18 @@ def test_output_is_shown_while_the_cell_runs(tmp_path: Path) -> None:
         "[all 4] step 0 loss 0.5\n        step 20 loss 0.4\n"
         "[0,1]   mine 0\n[2,3]   mine 1\n[all 4] 100%\n"
     )
+
+
+def test_what_a_cell_has_printed_stays_when_processes_start_below_it() -> None:
+    began, again = at_a_notebook(
+        ("%load_ext mcnb\n%mcjax start -n 2 -d 1", []),
+        ("%mcjax stop\n%mcjax start -n 2 -d 2", []),
+    )
+    assert "clear_output" in [kind for kind, _ in began]
+    assert "clear_output" not in [kind for kind, _ in again]
+    texts = [content["text"] for kind, content in again if kind == "stream"]
+    assert "".join(texts) == (
+        "Stopped: 2 processes x 1 CPU device\nReady: 2 processes x 2 CPU devices\n"
+    )
+    updates = [content["data"] for kind, content in again if kind == "update_display_data"]
+    assert updates[-1] == {"text/plain": ""}

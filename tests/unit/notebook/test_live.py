@@ -21,6 +21,7 @@ from mcnb.notebook.live import (
     LiveView,
     place_of,
     progress_lines,
+    request_of,
     somebody_looks,
     waiting_text,
 )
@@ -310,6 +311,13 @@ def test_where_a_cell_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(place_of(SimpleNamespace()), InTerminal)
     monkeypatch.setenv("TERM", "dumb")
     assert place_of(SimpleNamespace()) is None
+
+
+def test_which_cell_runs() -> None:
+    message = {"header": {"msg_id": "one"}, "content": {"code": "%mcjax start"}}
+    shell = SimpleNamespace(kernel=SimpleNamespace(get_parent={"shell": message}.__getitem__))
+    assert request_of(shell) == ("one", "%mcjax start")
+    assert request_of(SimpleNamespace()) == ("", "")
 
 
 def test_who_can_answer_looks(monkeypatch: pytest.MonkeyPatch) -> None:

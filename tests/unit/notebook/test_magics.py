@@ -876,3 +876,60 @@ def test_unloading_leaves_nothing(cluster: FakeCluster, monkeypatch: pytest.Monk
     assert shell.magics_manager.magics == {"line": {"time": 2}, "cell": {}}
     unregister(shell)  # without a cluster, and a second time
     assert cluster.done == ["stop"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "commands", "below"),
+    [
+        ("%mcjax start", ["start"], [False]),
+        ("%mcjax restart\n%mcjax restart", ["restart", "restart"], [False, True]),
+        ("%mcjax stop\n%mcjax start -n 3 -d 1", ["stop", "start -n 3 -d 1"], [True]),
+        ("print(1)\n%mcjax restart", ["restart"], [True]),
+        ("for _ in range(2):\n    %mcjax restart", ["restart", "restart"], [True, True]),
+        ("# Begin.\n\nimport mcnb\n%mcjax restart", ["restart"], [False]),
+        # It says that it is loaded already.
+        ("%load_ext mcnb\n%mcjax restart", ["restart"], [True]),
+    ],
+)
+def test_whether_the_cell_may_have_output_above_a_live_view(
+    cell: str,
+    commands: list[str],
+    below: list[bool],
+    magics: McjaxMagics,
+    cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[bool] = []
+    monkeypatch.setattr(module, "place_of", lambda *_, below: given.append(below))
+    monkeypatch.setattr(module, "request_of", lambda _: ("one", cell))
+    cluster.running = cell != "%mcjax start"
+    monkeypatch.setattr(magics.shell, "kernel", None, raising=False)
+    magics.begin_cell(SimpleNamespace(raw_cell=cell, store_history=True))
+    for command in commands:
+        magics.mcjax(command)
+    assert given == below
+
+
+def test_a_cell_that_loads_the_magics_outputs_nothing_before_them(
+    magics: McjaxMagics, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IPython's event of such a cell came before there was somebody to hear of it."""
+    given: list[bool] = []
+    monkeypatch.setattr(module, "place_of", lambda *_, below: given.append(below))
+    cell = "%load_ext mcnb\n%mcjax restart"
+    monkeypatch.setattr(module, "request_of", lambda _: ("one", cell))
+    magics.mcjax("restart")
+    assert given == [False]
+
+
+def test_a_cell_on_the_processes_has_no_output_above_its_live_view(
+    magics: McjaxMagics, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[bool] = []
+    monkeypatch.setattr(module, "place_of", lambda *_, below: given.append(below))
+    monkeypatch.setattr(module, "somebody_looks", lambda _: False)
+    for number, cell in enumerate(("%%mcjax\nx = 1", "# On them.\n%%mcjax\nx = 1")):
+        monkeypatch.setattr(module, "request_of", lambda _, one=(str(number), cell): one)
+        magics.begin_cell(SimpleNamespace(raw_cell=cell, store_history=True))
+        magics.mcjax_cell("", "x = 1")
+    assert given == [False, False]

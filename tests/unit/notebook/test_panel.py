@@ -183,6 +183,20 @@ def test_a_panel_takes_its_place_and_leaves_it(drawn: None, outputs: list[Any]) 
     assert last == "clear"
 
 
+def test_a_panel_below_other_output_leaves_that(drawn: None, outputs: list[Any]) -> None:
+    outputs.clear()
+    place = InPanel(4, lambda: None, lambda: "", below=True)
+    place.draw(VIEW)
+    place.remove()
+    assert [how for how, _ in outputs] == ["display", "update"]
+    assert outputs[-1] == ("update", {"text/plain": ""})
+    outputs.clear()
+    place = InPanel(4, lambda: None, lambda: "", below=True)
+    place.draw(VIEW)
+    place.simpler().remove()
+    assert outputs[-1] == ("update", {"text/plain": ""})
+
+
 def test_what_stays_for_a_page_that_was_opened_while_the_cell_ran(drawn: None) -> None:
     """It asks for the panel when the cell has ended: until the next one ends, it is there."""
     place = in_panel()

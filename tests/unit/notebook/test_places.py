@@ -166,6 +166,17 @@ def test_a_place_in_a_notebook(output: Output) -> None:
     assert output.parts == ["printed since"]
 
 
+def test_what_the_cell_may_have_output_before_is_never_cleared(output: Output) -> None:
+    """Such as "Stopped: …" of %mcjax stop, before %mcjax start in the same cell."""
+    output.parts.append("Stopped: 2 processes")
+    place = InNotebook(below=True)
+    place.remove()
+    place.show("Starting 2 processes …")
+    assert output.parts == ["Stopped: 2 processes", "Starting 2 processes …"]
+    place.remove()
+    assert output.parts == ["Stopped: 2 processes", ""]
+
+
 def test_what_is_left_in_a_notebook_is_never_cleared(output: Output) -> None:
     """A prompt that comes by another channel would be cleared, too, also by what came before it."""
     place = InNotebook()

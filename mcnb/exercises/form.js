@@ -8,6 +8,14 @@ function make(tag, parent, attributes = {}, text = "") {
   return made;
 }
 
+// When a form says that the kernel has not answered what was sent.
+const ANSWER_MS = 3000;
+
+// A text that stays the same is left alone, so that a selection in it stays.
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 // The notebook that an element is in, and the position of its cell. JupyterLab has them if it was
 // started with LabApp.expose_app_in_browser, as `mcnb lab` does.
 function place(el) {
@@ -45,15 +53,23 @@ function render({ model, el }) {
   const button = make("button", form, { type: "submit" });
   // Only the view in which the learner answers runs the next cell.
   let asked = false;
+  // Whether the kernel has not answered in time: it is busy, or a restart has lost this question.
+  let silent = false;
+  let timer;
   const status = make("div", el, { class: "mcnb-form-status", role: "status" });
   const draw = () => {
     form.hidden = model.get("locked");
-    button.textContent = place(el) ? "Lock it, and run the next cell" : "Lock it";
-    status.textContent = model.get("said");
+    setText(button, place(el) ? "Lock it, and run the next cell" : "Lock it");
+    setText(status, silent ? model.get("no_answer") : model.get("said"));
     if (!form.hidden || !asked) return;
     asked = false;
     const here = place(el);
     if (here) runNext(here);
+  };
+  const hear = () => {
+    clearTimeout(timer);
+    silent = false;
+    draw();
   };
   form.addEventListener("input", () => {
     model.send({ chosen: new FormData(form).get("answer") });
@@ -62,16 +78,22 @@ function render({ model, el }) {
     event.preventDefault();
     asked = true;
     model.send({ answer: new FormData(form).get("answer") });
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      silent = true;
+      draw();
+    }, ANSWER_MS);
   });
-  model.on("change:locked", draw);
-  model.on("change:said", draw);
+  model.on("change:locked", hear);
+  model.on("change:heard", hear);
   draw();
   // What a notebook says of its cells is known a moment after it is drawn.
   form.addEventListener("pointerenter", draw);
   form.addEventListener("focusin", draw);
   return () => {
-    model.off("change:locked", draw);
-    model.off("change:said", draw);
+    clearTimeout(timer);
+    model.off("change:locked", hear);
+    model.off("change:heard", hear);
   };
 }
 

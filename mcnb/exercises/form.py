@@ -23,6 +23,8 @@ from mcnb.notebook.live import somebody_looks
 from mcnb.notebook.panel import data_of, is_available
 
 UNANSWERED = "This question was not answered. To answer it, run this cell again"
+# What a form says of an answer that was sent, and of which nothing was heard for seconds.
+NO_ANSWER = "No answer from the notebook kernel: it is busy, or was restarted. Run this cell again"
 
 
 @functools.cache
@@ -39,6 +41,8 @@ def _widget_type() -> Any:
         choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
         locked = traitlets.Bool().tag(sync=True)
         said = traitlets.Unicode().tag(sync=True)
+        heard = traitlets.Int().tag(sync=True)
+        no_answer = traitlets.Unicode(NO_ANSWER).tag(sync=True)
 
     return McnbForm
 
@@ -92,10 +96,16 @@ class _Form:
         try:
             self.locked = self._asked.accept(content.get("answer", ""))
         except OptionError as error:
-            self._widget.said = str(error)
+            self._reply(str(error))
             return
+        self._reply(locked_text(self.locked))
+
+    def _reply(self, text: str) -> None:
+        """Say something below the form, in answer to what was sent."""
+        # The same text may be said twice, and values that are the same are not sent.
         with self._widget.hold_sync():
-            self._widget.locked, self._widget.said = True, locked_text(self.locked)
+            self._widget.locked, self._widget.said = bool(self.locked), text
+            self._widget.heard += 1
 
     def _compare(self, _: Any) -> None:
         """Compare the answer with the output of a cell that has ended, if it shows one."""

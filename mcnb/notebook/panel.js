@@ -8,6 +8,9 @@ const SAYS_AFTER_MS = 150;
 const SAYS_TIMES = 20;
 // Without news for so long, the panel says so. While a cell runs, they come twice a second.
 const SILENT_MS = 5000;
+// The class that ipywidgets gives to views of which the kernel is gone. Its event says only that
+// this may have changed.
+const DISCONNECTED = ".jupyter-widgets-disconnected";
 
 function make(tag, parent, attributes = {}, text = "") {
   const svg = ["svg", "rect", "title"].includes(tag);
@@ -16,6 +19,11 @@ function make(tag, parent, attributes = {}, text = "") {
   made.textContent = text;
   parent.append(made);
   return made;
+}
+
+// A text that stays the same is left alone, so that a selection in it stays.
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
 }
 
 // The runs of equal letters of a row: letter, first part, and number of parts.
@@ -54,7 +62,7 @@ function render({ model, el }) {
   const progress = make("pre", el, { class: "mcnb-progress" });
   const buttons = make("div", el, { class: "mcnb-buttons" });
   const answer = make("pre", el, { class: "mcnb-answer", role: "status" });
-  make("div", el, { class: "mcnb-gone" }, model.get("gone"));
+  const gone = make("div", el, { class: "mcnb-gone", role: "alert" });
   const press = () => {
     buttons.replaceChildren();
     for (const [kind, text] of Object.entries(model.get("buttons"))) {
@@ -84,12 +92,19 @@ function render({ model, el }) {
   };
   let frame = 0;
   let silence = 0;
-  const hear = () => {
-    // A page is not told that the notebook kernel was restarted: its views just stay.
-    el.classList.remove("mcnb-silent");
+  const miss = (text) => {
+    el.classList.toggle("mcnb-silent", text !== "");
+    setText(gone, text);
+  };
+  // JupyterLab notes that it restarts the kernel. If the kernel is gone otherwise, views just stay.
+  const check = () => {
     clearTimeout(silence);
-    if (model.get("view").running) {
-      silence = setTimeout(() => el.classList.add("mcnb-silent"), SILENT_MS);
+    miss(el.closest(DISCONNECTED) ? model.get("lost") : "");
+  };
+  const hear = () => {
+    check();
+    if (gone.textContent === "" && model.get("view").running) {
+      silence = setTimeout(() => miss(model.get("gone")), SILENT_MS);
     }
     // Only the newest one is drawn, and none while nobody can see it.
     cancelAnimationFrame(frame);
@@ -101,6 +116,7 @@ function render({ model, el }) {
   model.on("change:view", hear);
   model.on("change:answer", say);
   model.on("change:buttons", press);
+  model.on("comm_live_update", hear);
   hear();
   press();
   say();
@@ -122,6 +138,7 @@ function render({ model, el }) {
     model.off("change:view", hear);
     model.off("change:answer", say);
     model.off("change:buttons", press);
+    model.off("comm_live_update", hear);
   };
 }
 

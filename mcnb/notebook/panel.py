@@ -34,6 +34,8 @@ BUTTONS: Mapping[str, str] = {STOP: "Stop", LATE: "Who is late?", STACKS: "Stack
 INSTEAD = "The cell was running; its panel is drawn by front ends that draw widgets"
 # What is said below a panel of which nothing was heard for seconds.
 GONE = "No news for 5 s or more: the notebook kernel was restarted, has ended, or can't be reached"
+# The same where the front end says that it has lost the kernel, also while no cell runs.
+LOST = "The notebook kernel was restarted, or has ended. To see this panel, run this cell again"
 NOBODY_LATE = "No process has waited for another one so far"
 NONE_RUNS = "No cell runs on the processes"
 # What stays of a panel on a page that was opened while the cell ran: it is not sent the cell's end.
@@ -112,6 +114,7 @@ def _widget_type() -> Any:
         buttons = traitlets.Dict().tag(sync=True)
         answer = traitlets.Unicode().tag(sync=True)
         gone = traitlets.Unicode(GONE).tag(sync=True)
+        lost = traitlets.Unicode(LOST).tag(sync=True)
         asks = traitlets.Bool().tag(sync=True)
 
     return McnbPanel
@@ -152,6 +155,8 @@ class _Standing:
         """Show a cell that has begun; return the widget."""
         self.hear = hear
         with self.widget.hold_sync():
+            # What was asked in the last cell may have been answered after its end.
+            self.widget.answer = ""
             self.widget.view, self.widget.buttons = _as_data(view, count), _buttons()
         return self.widget
 
@@ -262,7 +267,9 @@ class InPanel(InNotebook):
         elif kind == LATE:
             widget.answer = late_text(self._view.late_s, self._view.native, self._count)
         elif kind == STACKS:
-            widget.answer = self._stacks()
+            found = self._stacks()
+            if widget is self._widget:  # the cell has not ended meanwhile
+                widget.answer = found
 
 
 def _drawn(widget: Any, kind: str) -> None:

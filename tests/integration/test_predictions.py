@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcnb.exercises import form
-from mcnb.exercises.form import UNANSWERED
+from mcnb.exercises.form import NO_ANSWER, UNANSWERED
 from mcnb.exercises.predictions import predictions
 from tests.conftest import Notebook, once
 from tests.support.jupyterlab import IDLE, Lab, opened_lab
@@ -171,3 +171,20 @@ def test_forms_in_jupyterlab(theme: str, tmp_path: Path) -> None:
         page.wait_for_selector("text=Your prediction is right: Two, on each of two processes")
         page.wait_for_selector(IDLE)
         opened.keep(f"form_{theme}_compared")
+
+
+@pytest.mark.thorough("needs a browser")
+@once
+def test_a_form_whose_kernel_was_restarted(tmp_path: Path) -> None:
+    with opened_lab(tmp_path, "light", Lab) as opened:
+        page = opened.page
+        opened.write("form.ipynb", 'import mcnb\n\nmcnb.predict("01.a")')
+        opened.open("form.ipynb")
+        opened.choose("Run", "Run All Cells")
+        page.click(".mcnb-form >> text=One: identical output is shown once")
+        opened.choose("Kernel", "Restart Kernel…")
+        page.click(".jp-mod-accept")
+        page.wait_for_selector(IDLE)
+        page.click(".mcnb-form button")
+        page.wait_for_selector(f".mcnb-form >> text={NO_ANSWER}")
+        opened.keep("form_without_an_answer")

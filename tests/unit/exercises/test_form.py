@@ -22,6 +22,7 @@ class Widget:
 
     def __init__(self, question: str, choices: list[str]) -> None:
         self.question, self.choices = question, choices
+        self.heard = 0
         self.locked, self.said, self.model_id = False, "", f"model {len(Widget.made)}"
         self.closed = False
         self.send: Callable[[dict[str, Any]], None] = lambda _: None
@@ -81,6 +82,17 @@ def test_an_answer_is_locked(output: Output) -> None:
     )
     widget.send({"answer": "64"})
     assert (widget.locked, widget.said) == (True, LOCKED)
+
+
+def test_each_answer_is_answered(output: Output) -> None:
+    """Else the form takes the kernel to be busy, or restarted."""
+    predict("03.f")
+    [widget] = Widget.made
+    for answer, heard in (("many", 1), ("many", 2), ("64", 3)):
+        widget.send({"answer": answer})
+        assert widget.heard == heard
+    widget.send({"chosen": "1"})
+    assert widget.heard == 3
 
 
 @pytest.mark.parametrize("kind", ["answer", "chosen"])

@@ -320,6 +320,24 @@ def test_a_panel_that_stands_by_itself(drawn: None, outputs: list[Any]) -> None:
     assert pressed == ["stop"]
 
 
+def test_an_answer_that_comes_after_the_cell_is_not_shown(drawn: None) -> None:
+    """To say where processes are takes up to 2 s."""
+
+    def stacks() -> str:
+        place.remove()
+        return "[all 4] In[1], line 1: f()"
+
+    panel.stand()
+    place = InPanel(4, lambda: None, stacks)
+    place.draw(VIEW)
+    [_, standing] = Widget.made
+    standing.say("stacks")
+    assert standing.answer == ""
+    standing.answer = "of the last cell"
+    in_panel().draw(VIEW)
+    assert standing.answer == ""
+
+
 def test_the_newest_panel_that_stands_by_itself(drawn: None) -> None:
     panel.stand()
     panel.stand()

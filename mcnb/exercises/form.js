@@ -32,12 +32,12 @@ function runNext({ notebook, at }) {
 
 function render({ model, el }) {
   el.classList.add("mcnb-form");
+  const form = make("form", el);
   // JupyterLab has shortcuts for keys without modifiers, such as those that choose.
-  el.addEventListener("keydown", (event) => {
+  form.addEventListener("keydown", (event) => {
     const modified = event.ctrlKey || event.metaKey || event.altKey || event.shiftKey;
     if (!modified) event.stopPropagation();
   });
-  const form = make("form", el);
   const fields = make("fieldset", form);
   make("legend", fields, {}, model.get("question"));
   for (const choice of model.get("choices")) {
@@ -56,11 +56,14 @@ function render({ model, el }) {
   // Whether the kernel has not answered in time: it is busy, or a restart has lost this question.
   let silent = false;
   let timer;
-  const status = make("div", el, { class: "mcnb-form-status", role: "status" });
+  const status = make("div", el, { class: "mcnb-form-status", role: "status", tabindex: "-1" });
   const draw = () => {
+    // A reader who used the keyboard would else be at the beginning of the page.
+    const focused = form.contains(document.activeElement);
     form.hidden = model.get("locked");
     setText(button, place(el) ? "Lock it, and run the next cell" : "Lock it");
     setText(status, silent ? model.get("no_answer") : model.get("said"));
+    if (form.hidden && focused) status.focus();
     if (!form.hidden || !asked) return;
     asked = false;
     const here = place(el);

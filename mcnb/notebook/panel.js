@@ -38,18 +38,22 @@ function runs(row) {
   return found;
 }
 
+function seconds(view, parts) {
+  const lasted = parts * view.period_s;
+  return `${lasted.toFixed(lasted < 10 ? 1 : 0)} s`;
+}
+
 function strip(view, words, name, row) {
-  const last = row[row.length - 1];
-  const label = `${name}: ${words[last]}`;
+  const found = runs(row);
+  const [last, , lasted] = found[found.length - 1];
   const drawing = document.createElementNS(SVG, "svg");
   drawing.setAttribute("viewBox", `0 0 ${view.longest} ${HEIGHT}`);
   drawing.setAttribute("preserveAspectRatio", "none");
   drawing.setAttribute("role", "img");
-  drawing.setAttribute("aria-label", label);
-  for (const [letter, at, length] of runs(row)) {
+  drawing.setAttribute("aria-label", `${name}: ${words[last]} for ${seconds(view, lasted)}`);
+  for (const [letter, at, length] of found) {
     const box = make("rect", drawing, { class: `mcnb-${letter}`, x: at, y: 0, width: length, height: HEIGHT });
-    const seconds = (length * view.period_s).toFixed(length * view.period_s < 10 ? 1 : 0);
-    make("title", box, {}, `${name}: ${words[letter]} for ${seconds} s`);
+    make("title", box, {}, `${name}: ${words[letter]} for ${seconds(view, length)}`);
   }
   return drawing;
 }
@@ -70,25 +74,48 @@ function render({ model, el }) {
       button.addEventListener("click", () => model.send({ kind }));
     }
   };
+  // What is drawn: the names, the strip and its row of each, and the letters in the legend.
+  let names = "";
+  let drawn = [];
+  let letters = "";
+  const drawStrips = (view, words) => {
+    const wanted = view.rows.map(([name]) => name).join("\n");
+    if (wanted !== names) {
+      strips.replaceChildren();
+      drawn = view.rows.map(([name]) => {
+        make("span", strips, {}, name);
+        return { box: make("svg", strips), key: "" };
+      });
+      names = wanted;
+    }
+    // Only a strip that has changed is drawn again: the tooltips of the others stay.
+    view.rows.forEach(([name, row], at) => {
+      const key = `${view.period_s} ${row}`;
+      if (drawn[at].key === key) return;
+      const box = strip(view, words, name, row);
+      drawn[at].box.replaceWith(box);
+      drawn[at] = { box, key };
+    });
+  };
+  const drawLegend = (view, words) => {
+    const seen = new Set(view.rows.flatMap(([, row]) => [...row]));
+    const wanted = Object.keys(words).filter((letter) => seen.has(letter)).join("");
+    if (wanted === letters) return;
+    letters = wanted;
+    legend.replaceChildren();
+    for (const letter of letters) {
+      const item = make("span", legend);
+      make("span", item, { class: `mcnb-swatch mcnb-${letter}`, "aria-hidden": "true" });
+      make("span", item, {}, words[letter]);
+    }
+  };
   const draw = () => {
     const view = model.get("view");
     const words = model.get("words");
-    lines.textContent = view.lines.join("\n");
-    progress.textContent = view.progress.join("\n");
-    strips.replaceChildren();
-    const used = new Set();
-    for (const [name, row] of view.rows) {
-      make("span", strips, {}, name);
-      strips.append(strip(view, words, name, row));
-      for (const letter of row) used.add(letter);
-    }
-    legend.replaceChildren();
-    for (const [letter, word] of Object.entries(words)) {
-      if (!used.has(letter)) continue;
-      const item = make("span", legend);
-      make("span", item, { class: `mcnb-swatch mcnb-${letter}`, "aria-hidden": "true" });
-      make("span", item, {}, word);
-    }
+    setText(lines, view.lines.join("\n"));
+    setText(progress, view.progress.join("\n"));
+    drawStrips(view, words);
+    drawLegend(view, words);
   };
   let frame = 0;
   let silence = 0;
@@ -111,7 +138,7 @@ function render({ model, el }) {
     frame = requestAnimationFrame(draw);
   };
   const say = () => {
-    answer.textContent = model.get("answer");
+    setText(answer, model.get("answer"));
   };
   model.on("change:view", hear);
   model.on("change:answer", say);

@@ -169,9 +169,10 @@ def test_a_panel_in_jupyterlab(theme: str, tmp_path: Path) -> None:
         opened.run()
         page = opened.page
         strips = page.query_selector_all(".mcnb-panel svg[role=img]")
-        assert [one.get_attribute("aria-label").partition(":")[0] for one in strips] == [
-            f"[{k}]" for k in range(4)
-        ]
+        labels = [one.get_attribute("aria-label") for one in strips]
+        assert len(labels) == 4
+        for k, said in enumerate(labels):
+            assert re.fullmatch(rf"\[{k}\]: [a-z A-Z]+ for \d+([.]\d)? s", said), labels
         opened.press("late")
         page.wait_for_selector("text=/Others have waited for process 2 for \\d+[.]\\d s/")
         opened.press("stacks")

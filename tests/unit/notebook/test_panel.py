@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mcnb.exercises import form
 from mcnb.notebook import panel, places
 from mcnb.notebook.live import LiveView
 from mcnb.notebook.panel import BUTTONS, INSTEAD, MOST_QUESTIONS, NOBODY_LATE, InPanel
@@ -285,6 +286,18 @@ def test_answers_to_buttons(drawn: None) -> None:
     assert widget.answer == (
         f"Others have waited for process 2 for 0.5 s\nAll 4 processes are {unknown}"
     )
+
+
+@pytest.mark.parametrize("script", [Path(panel.__file__), Path(form.__file__)])
+def test_what_a_reader_is_told_of_is_never_hidden(script: Path) -> None:
+    """A screen reader announces only what changes in an element that was there before."""
+    roles = r'class: "(mcnb-[a-z-]+)", role: "(?:status|alert)"'
+    announced = re.findall(roles, script.with_suffix(".js").read_text())
+    rules = re.findall(r"([^{}]+)[{]([^{}]*)[}]", script.with_suffix(".css").read_text())
+    hidden = " ".join(selectors for selectors, rule in rules if "display: none" in rule)
+    assert announced
+    assert not [name for name in announced if f".{name}" in hidden]
+    assert "pre" not in hidden.split()
 
 
 def test_each_letter_of_a_strip_has_a_color() -> None:

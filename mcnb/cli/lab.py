@@ -20,6 +20,7 @@ from mcnb._lessons import INSTALL_LAB, REINSTALL
 from mcnb._text import plural
 from mcnb.cli.progress import is_sealed, marked, progress_in, sealed
 from mcnb.errors import McnbError
+from mcnb.notebook import saving
 
 LESSONS_FOLDER = "mcnb-lessons"
 # JupyterLab's short names for options that mcnb sets: it refuses an option that is given twice.
@@ -253,6 +254,7 @@ def command_line(folder: Path, arguments: Sequence[str] = ()) -> list[str]:
         jupyterlab
         --ServerApp.root_dir=/home/ada/jax
         --LabApp.expose_app_in_browser=True
+        --ServerApp.jpserver_extensions=mcnb.notebook.saving=True
         --ip=::1
     """
     options = {
@@ -260,6 +262,7 @@ def command_line(folder: Path, arguments: Sequence[str] = ()) -> list[str]:
         "ServerApp.root_dir": str(folder),
         # The form of a question runs the next cell.
         "LabApp.expose_app_in_browser": "True",
+        "ServerApp.jpserver_extensions": f"{saving.__name__}=True",
     }
     given = {word[2:].partition("=")[0] for word in arguments if word.startswith("--")}
     given |= {_SHORT_NAMES[name] for name in given & _SHORT_NAMES.keys()}

@@ -21,6 +21,7 @@ from mcnb.exercises.checker import TICK
 from mcnb.exercises.predictions import Prediction, predictions
 from mcnb.notebook.live import somebody_looks
 from mcnb.notebook.panel import data_of, is_available
+from mcnb.notebook.saving import MARK
 
 UNANSWERED = "This question was not answered. To answer it, run this cell again"
 # What a form says of an answer that was sent, and of which nothing was heard for seconds.
@@ -78,13 +79,13 @@ class _Form:
         """Show the question, or its answer if there is one, in the output of the running cell."""
         self._close()
         text = locked_text(self.locked) if self.locked else question_text(self.name, self._asked)
-        data = {"text/plain": text}
+        data, metadata = {"text/plain": text}, {}
         if not self.locked and somebody_looks(self._shell) and is_available():
             asked = self._asked
             self._widget = _widget_type()(question=asked.asks, choices=[*asked.choices])
             self._widget.on_msg(lambda _widget, content, _: self._hear(content))
-            data = data_of(self._widget, text)
-        self._handle = display(data, raw=True, display_id=True)
+            data, metadata = data_of(self._widget, text), dict(MARK)
+        self._handle = display(data, raw=True, metadata=metadata, display_id=True)
 
     def _hear(self, content: dict[str, Any]) -> None:
         if self.locked or self._widget is None:

@@ -166,6 +166,10 @@ def panel() -> None:
     New View for Cell Output*, in the menu of the output, puts it beside the notebook. Elsewhere, it
     says how the cluster is when it is called.
 
+    The strips belong to the notebook kernel that has drawn them. Of a notebook that is opened
+    again, `mcnb lab` has stored a text in their place; other servers store the view, and JupyterLab
+    then shows "model not found" above the rest until this is called again.
+
     Raises:
         ClusterError: No cluster is running.
     """

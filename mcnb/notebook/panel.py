@@ -22,6 +22,7 @@ from IPython.display import display
 from mcnb._text import label, name_processes
 from mcnb.notebook._ipykernel import answer_where_sent
 from mcnb.notebook.places import InNotebook, View
+from mcnb.notebook.saving import MARK, TEXT, VIEW
 from mcnb.notebook.strips import LONGEST, WORDS
 
 # How many widgets are made to find out whether a front end draws them. One that does not answer is
@@ -31,7 +32,9 @@ MOST_QUESTIONS = 5
 MOST_STRIPS = 64
 HERE, STOP, LATE, STACKS = "here", "stop", "late", "stacks"
 BUTTONS: Mapping[str, str] = {STOP: "Stop", LATE: "Who is late?", STACKS: "Stacks"}
-INSTEAD = "The cell was running; its panel is drawn by front ends that draw widgets"
+# The texts of panels, for front ends that draw no widgets, and for notebooks that are opened again.
+INSTEAD = "The cell was running. To see the outputs of the last cell that has ended: %mcjax last"
+STANDING = "Run this cell again to see the strips of running cells, where widgets are drawn"
 # What is said below a panel of which nothing was heard for seconds.
 GONE = "No news for 5 s or more: the notebook kernel was restarted, has ended, or can't be reached"
 # The same where the front end says that it has lost the kernel, also while no cell runs.
@@ -176,13 +179,16 @@ def stand() -> None:
     if before is not None:
         before.widget.close()
     _front_end.standing = _Standing()
-    display(data_of(_front_end.standing.widget), raw=True)
+    display(data_of(_front_end.standing.widget, STANDING), raw=True, metadata=dict(MARK))
 
 
 def data_of(widget: Any, instead: str = "") -> dict[str, Any]:
-    """Return the data by which a widget is displayed; the text is for those who draw none."""
+    """Return the data by which a widget is displayed, with `MARK` as the metadata.
+
+    The text is for front ends that draw no widgets, and for a notebook that is opened again.
+    """
     model = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
-    return {"text/plain": instead, "application/vnd.jupyter.widget-view+json": model}
+    return {TEXT: instead, VIEW: model}
 
 
 class InPanel(InNotebook):
@@ -225,7 +231,7 @@ class InPanel(InNotebook):
             standing = _front_end.standing
             new = _new_widget if standing is None else standing.show
             self._widget = new(view, self._count, self._hear)
-            self._put(data_of(self._widget, INSTEAD))
+            self._put(data_of(self._widget, INSTEAD), MARK)
         else:
             self._widget.view = _as_data(view, self._count)
 
@@ -234,9 +240,8 @@ class InPanel(InNotebook):
         super().show(text)
         self._end()
         if self._question is None and _front_end.may_be_asked():
-            self._question = display(
-                data_of(_new_widget(View((), ()), 0, _drawn)), raw=True, display_id=True
-            )
+            data = data_of(_new_widget(View((), ()), 0, _drawn))
+            self._question = display(data, raw=True, metadata=dict(MARK), display_id=True)
 
     def leave(self, text: str) -> None:
         """Leave a text in place of what was shown last; the next one comes below."""

@@ -83,13 +83,15 @@ class InNotebook:
         """Show a text in place of the last one."""
         self._put({"text/plain": text})
 
-    def _put(self, data: Mapping[str, object]) -> None:
+    def _put(
+        self, data: Mapping[str, object], metadata: Mapping[str, object] | None = None
+    ) -> None:
         # Not by clearing the output first: a front end that hears of that late, after a request for
         # input, which comes by another channel, would remove the prompt.
         if self._handle is None:
-            self._handle = display(data, raw=True, display_id=True)
+            self._handle = display(data, raw=True, metadata=metadata, display_id=True)
         else:
-            self._handle.update(data, raw=True)
+            self._handle.update(data, raw=True, metadata=metadata)
 
     def leave(self, text: str) -> None:
         """Leave a text in place of the last one; the next one comes below."""

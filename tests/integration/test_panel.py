@@ -14,7 +14,7 @@ import pytest
 
 import mcnb
 from mcnb.notebook.overview import contents_of
-from mcnb.notebook.panel import ENDED, GONE, INSTEAD, LOST, NONE_RUNS
+from mcnb.notebook.panel import GONE, INSTEAD, LOST, NONE_RUNS, STANDING
 from tests.conftest import Notebook, once, wait_until
 from tests.support.clients import HANG_S
 from tests.support.jupyterlab import IDLE, Lab, opened_lab
@@ -201,18 +201,20 @@ def test_a_panel_stops_its_cell(tmp_path: Path) -> None:
 @pytest.mark.thorough("needs a browser")
 @once
 def test_a_page_that_is_loaded_again_while_the_cell_runs(tmp_path: Path) -> None:
-    """It is told of widgets when the kernel is idle, and is not sent what the cell prints."""
+    """It is not sent what the cell prints, and says how to see that."""
     with lab(tmp_path) as opened:
         opened.run()
         opened.choose("File", "Save Notebook$")
         saved = tmp_path / "lessons" / "panel.ipynb"
-        assert wait_until(lambda: "widget-view" in saved.read_text(), HANG_S)
+        # The view belongs to this kernel: a text is stored in its place.
+        assert wait_until(lambda: INSTEAD in saved.read_text(), HANG_S)
+        assert "widget-view" not in saved.read_text()
         opened.page.reload()
         opened.page.wait_for_selector(".jp-Notebook .jp-CodeCell")
         opened.go()
-        opened.page.wait_for_selector(f".mcnb-panel >> text={ENDED.text}")
+        opened.page.wait_for_selector(f"text={INSTEAD}")
         assert not BROKEN.search(opened.shown())
-        assert opened.page.query_selector(".mcnb-panel button") is None
+        assert opened.page.query_selector(".mcnb-panel") is None
         opened.keep("reloaded")
 
 
@@ -287,6 +289,13 @@ def test_a_panel_that_stays(tmp_path: Path) -> None:
         opened.choose("Kernel", "Restart Kernel…")
         page.click(".jp-mod-accept")
         page.wait_for_selector(f":nth-match(.jp-CodeCell, 2) .mcnb-panel >> text={LOST}")
+        # Opened again with the new kernel: the view was not stored.
+        opened.choose("File", "Save Notebook$")
+        saved = tmp_path / "lessons" / "panel.ipynb"
+        assert wait_until(lambda: STANDING in saved.read_text(), HANG_S)
+        page.reload()
+        page.wait_for_selector(f":nth-match(.jp-CodeCell, 2) >> text={STANDING}")
+        assert not BROKEN.search(opened.shown())
 
 
 # As many views as in a cell of 10 minutes.

@@ -391,48 +391,58 @@ def test_describe_folder(changed: int, text: str) -> None:
         (
             [],
             "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER "
-            "--LabApp.expose_app_in_browser=True --LabApp.default_url=/lab/tree/README.md",
+            "--LabApp.expose_app_in_browser=True EXTENSION "
+            "--LabApp.default_url=/lab/tree/README.md",
         ),
         (
             ["--no-browser", "--port=9999"],
             "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER "
-            "--LabApp.expose_app_in_browser=True --LabApp.default_url=/lab/tree/README.md",
+            "--LabApp.expose_app_in_browser=True EXTENSION "
+            "--LabApp.default_url=/lab/tree/README.md",
         ),
         (
             ["--ip=0.0.0.0"],
-            "--ServerApp.root_dir=FOLDER --LabApp.expose_app_in_browser=True "
+            "--ServerApp.root_dir=FOLDER --LabApp.expose_app_in_browser=True EXTENSION "
             "--LabApp.default_url=/lab/tree/README.md",
         ),
         (
             ["--ServerApp.ip", "::1"],
-            "--ServerApp.root_dir=FOLDER --LabApp.expose_app_in_browser=True "
+            "--ServerApp.root_dir=FOLDER --LabApp.expose_app_in_browser=True EXTENSION "
             "--LabApp.default_url=/lab/tree/README.md",
         ),
         (
             ["--notebook-dir=/x"],
-            "--ServerApp.ip=127.0.0.1 --LabApp.expose_app_in_browser=True",
+            "--ServerApp.ip=127.0.0.1 --LabApp.expose_app_in_browser=True EXTENSION",
         ),
         (
             ["--LabApp.default_url=/lab"],
             "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER "
-            "--LabApp.expose_app_in_browser=True",
+            "--LabApp.expose_app_in_browser=True EXTENSION",
         ),
         (
             ["--LabApp.default_url=/lab", "--expose-app-in-browser"],
-            "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER",
+            "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER EXTENSION",
+        ),
+        (
+            ["--LabApp.default_url=/lab", "--ServerApp.jpserver_extensions=theirs=True"],
+            "--ServerApp.ip=127.0.0.1 --ServerApp.root_dir=FOLDER "
+            "--LabApp.expose_app_in_browser=True",
         ),
     ],
 )
 def test_command_line(arguments: list[str], ours: str, shipped: Path) -> None:
     start = [sys.executable, "-P", "-m", "jupyterlab"]
-    options = [option.replace("FOLDER", str(shipped)) for option in ours.split()]
+    extension = "--ServerApp.jpserver_extensions=mcnb.notebook.saving=True"
+    given = ours.replace("FOLDER", str(shipped)).replace("EXTENSION", extension)
+    options = given.split()
     assert lab.command_line(shipped, arguments) == [*start, *options, *arguments]
 
 
 def test_a_folder_without_the_first_page_is_opened_all_the_same(tmp_path: Path) -> None:
-    assert lab.command_line(tmp_path)[-2:] == [
+    assert lab.command_line(tmp_path)[-3:] == [
         f"--ServerApp.root_dir={tmp_path}",
         "--LabApp.expose_app_in_browser=True",
+        "--ServerApp.jpserver_extensions=mcnb.notebook.saving=True",
     ]
 
 

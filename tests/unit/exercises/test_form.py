@@ -11,6 +11,7 @@ import pytest
 
 from mcnb.exercises import form
 from mcnb.exercises.form import UNANSWERED, predict
+from mcnb.notebook.saving import MARK, VIEW
 
 LOCKED = "Your prediction: 64. It is locked; run the next cell"
 
@@ -45,7 +46,8 @@ class Output:
         self.texts: list[str] = []
         self.data: list[dict[str, Any]] = []
 
-    def display(self, data: dict[str, Any], raw: bool, display_id: bool) -> Any:
+    def display(self, data: dict[str, Any], raw: bool, metadata: object, display_id: bool) -> Any:
+        assert metadata == (MARK if VIEW in data else {})
         number = len(self.texts)
         self.texts.append(data["text/plain"])
         self.data.append(data)
@@ -70,6 +72,21 @@ def output(monkeypatch: pytest.MonkeyPatch) -> Output:
     monkeypatch.setattr(form, "_newest", lambda: None)
     monkeypatch.setattr(form, "_open", None)
     return output
+
+
+def test_a_form_has_the_question_as_text_for_a_notebook_that_is_opened_again(
+    output: Output,
+) -> None:
+    predict("01.a")
+    [data] = output.data
+    assert VIEW in data
+    assert data["text/plain"] == (
+        "How many lines will you see?\n"
+        "  1  Four: each process prints one\n"
+        "  2  One: identical output is shown once\n"
+        "  3  None: only the notebook kernel can print\n"
+        'To answer: mcnb.predict("01.a", 1), with the number of your choice. Then run the next cell'
+    )
 
 
 def test_an_answer_is_locked(output: Output) -> None:

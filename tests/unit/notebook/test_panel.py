@@ -17,9 +17,10 @@ from mcnb.notebook import panel, places
 from mcnb.notebook.live import LiveView
 from mcnb.notebook.panel import BUTTONS, INSTEAD, MOST_QUESTIONS, NOBODY_LATE, InPanel
 from mcnb.notebook.places import View
+from mcnb.notebook.saving import MARK, VIEW
 from mcnb.notebook.strips import WORDS
 
-VIEW = View(
+SHOWN = View(
     ("[all 4] step 0",),
     ("All 4 processes have been running for 2 s", "[0-3] line 4"),
     {0: "pxj", 1: "pxj", 2: "ppp", 3: "pxw"},
@@ -56,10 +57,12 @@ def outputs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     shown: list[Any] = []
 
     class Handle:
-        def update(self, data: Any, raw: bool) -> None:
+        def update(self, data: Any, raw: bool, metadata: Any = None) -> None:
+            assert (VIEW in data) == (metadata == MARK)
             shown.append(("update", data))
 
-    def display(data: Any, raw: bool, display_id: bool = False) -> Handle:
+    def display(data: Any, raw: bool, metadata: Any = None, display_id: bool = False) -> Handle:
+        assert (VIEW in data) == (metadata == MARK)
         shown.append(("display", data))
         return Handle()
 
@@ -79,7 +82,7 @@ def in_another_thread(call: Callable[[], object]) -> None:
 
 
 def model(data: Any) -> str:
-    return str(data["application/vnd.jupyter.widget-view+json"]["model_id"])
+    return str(data[VIEW]["model_id"])
 
 
 def in_panel() -> InPanel:
@@ -99,23 +102,23 @@ def drawn() -> None:
 def test_a_front_end_that_draws_no_widgets(outputs: list[Any]) -> None:
     for _ in range(2 * MOST_QUESTIONS):
         place = in_panel()
-        place.draw(VIEW)
-        place.draw(VIEW)
+        place.draw(SHOWN)
+        place.draw(SHOWN)
         place.remove()
     texts = [one[1]["text/plain"] for one in outputs if one != "clear"]
-    assert texts.count(VIEW.text) == 4 * MOST_QUESTIONS
+    assert texts.count(SHOWN.text) == 4 * MOST_QUESTIONS
     assert texts.count("") == len(Widget.made) == MOST_QUESTIONS
     assert all(one.asks and not one.closed for one in Widget.made)
 
 
 def test_a_front_end_that_answers_in_the_middle_of_a_cell(outputs: list[Any]) -> None:
     place = in_panel()
-    place.draw(VIEW)
+    place.draw(SHOWN)
     Widget.made[0].say("here")
-    place.draw(VIEW)
-    place.draw(VIEW)
+    place.draw(SHOWN)
+    place.draw(SHOWN)
     assert [(how, data["text/plain"]) for how, data in outputs] == [
-        ("display", VIEW.text),
+        ("display", SHOWN.text),
         ("display", ""),
         ("update", ""),
         ("update", INSTEAD),
@@ -135,12 +138,12 @@ def test_a_widget_that_can_not_be_made_leaves_its_place_to_text(
     view.show("The processes are being restarted …")
     monkeypatch.setattr(panel, "_widget_type", fails)
     with pytest.raises(TypeError):
-        place.draw(VIEW)
-    view._in_place(lambda place: place.draw(VIEW))
+        place.draw(SHOWN)
+    view._in_place(lambda place: place.draw(SHOWN))
     view.remove()
     assert outputs == [
         ("display", {"text/plain": "The processes are being restarted …"}),
-        ("update", {"text/plain": VIEW.text}),
+        ("update", {"text/plain": SHOWN.text}),
         "clear",
     ]
 
@@ -161,11 +164,11 @@ def test_a_package_that_does_not_import_is_not_used(
 
 def test_buttons_are_drawn_where_they_work(drawn: None) -> None:
     """Where a message is handled by the main thread, it waits until the cell has ended."""
-    in_panel().draw(VIEW)
+    in_panel().draw(SHOWN)
     assert Widget.made[1].buttons == {}
     in_another_thread(lambda: Widget.made[0].say("here"))
     Widget.made[0].say("here")
-    in_panel().draw(VIEW)
+    in_panel().draw(SHOWN)
     assert Widget.made[2].buttons == BUTTONS
 
 
@@ -173,7 +176,7 @@ def test_a_panel_takes_its_place_and_leaves_it(drawn: None, outputs: list[Any]) 
     outputs.clear()
     place = in_panel()
     place.show("The processes are being restarted …")
-    place.draw(VIEW)
+    place.draw(SHOWN)
     place.draw(View((), ("All 4 processes have been running for 3 s",)))
     [_, widget] = Widget.made
     assert widget.view["progress"] == ["All 4 processes have been running for 3 s"]
@@ -187,13 +190,13 @@ def test_a_panel_takes_its_place_and_leaves_it(drawn: None, outputs: list[Any]) 
 def test_a_panel_below_other_output_leaves_that(drawn: None, outputs: list[Any]) -> None:
     outputs.clear()
     place = InPanel(4, lambda: None, lambda: "", below=True)
-    place.draw(VIEW)
+    place.draw(SHOWN)
     place.remove()
     assert [how for how, _ in outputs] == ["display", "update"]
     assert outputs[-1] == ("update", {"text/plain": ""})
     outputs.clear()
     place = InPanel(4, lambda: None, lambda: "", below=True)
-    place.draw(VIEW)
+    place.draw(SHOWN)
     place.simpler().remove()
     assert outputs[-1] == ("update", {"text/plain": ""})
 
@@ -201,13 +204,13 @@ def test_a_panel_below_other_output_leaves_that(drawn: None, outputs: list[Any])
 def test_what_stays_for_a_page_that_was_opened_while_the_cell_ran(drawn: None) -> None:
     """It asks for the panel when the cell has ended: until the next one ends, it is there."""
     place = in_panel()
-    place.draw(VIEW)
+    place.draw(SHOWN)
     [_, first] = Widget.made
     first.say("late")
     place.remove()
     assert (first.view["progress"], first.view["rows"]) == ([*panel.ENDED.progress], [])
     assert (first.answer, first.buttons) == ("", {})
-    place.draw(VIEW)
+    place.draw(SHOWN)
     second = Widget.made[2]
     assert [first.closed, second.closed] == [False, False]
     place.remove()
@@ -216,10 +219,10 @@ def test_what_stays_for_a_page_that_was_opened_while_the_cell_ran(drawn: None) -
 
 def test_a_prompt_of_a_debugger_takes_the_place_of_a_panel(drawn: None, outputs: list[Any]) -> None:
     place = in_panel()
-    place.draw(VIEW)
+    place.draw(SHOWN)
     place.leave("process 2 (pdb) \n")
     assert outputs[-1] == ("update", {"text/plain": "process 2 (pdb) "})
-    place.draw(VIEW)  # the cell goes on: a new panel below
+    place.draw(SHOWN)  # the cell goes on: a new panel below
     assert outputs[-1][0] == "display"
     assert (Widget.made[2].view["rows"], Widget.made[2].closed) == (
         [("[0]", "pxj"), ("[1]", "pxj"), ("[2]", "ppp"), ("[3]", "pxw")],
@@ -228,7 +231,7 @@ def test_a_prompt_of_a_debugger_takes_the_place_of_a_panel(drawn: None, outputs:
 
 
 def test_what_a_panel_holds(drawn: None) -> None:
-    in_panel().draw(VIEW)
+    in_panel().draw(SHOWN)
     held = dict(Widget.made[1].view)
     assert isinstance(held.pop("number"), int)
     assert held == {
@@ -246,7 +249,7 @@ def test_each_draw_is_a_message(drawn: None) -> None:
     place = in_panel()
     numbers = []
     for _ in range(3):
-        place.draw(VIEW)
+        place.draw(SHOWN)
         numbers.append(Widget.made[1].view["number"])
     assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 2]
 
@@ -264,7 +267,7 @@ def test_many_processes_share_strips(drawn: None) -> None:
 
 def test_answers_to_buttons(drawn: None) -> None:
     place = in_panel()
-    place.draw(VIEW)
+    place.draw(SHOWN)
     [_, widget] = Widget.made
     widget.say("late")
     assert widget.answer == "Others have waited for process 2 for 0.5 s"
@@ -317,8 +320,9 @@ def test_a_panel_that_stands_by_itself(drawn: None, outputs: list[Any]) -> None:
     in_another_thread(lambda: standing.say("here"))
     assert standing.buttons == {}  # there is nothing to stop
     place = in_panel()
-    place.draw(VIEW)
+    place.draw(SHOWN)
     assert [model(data) for _, data in outputs] == ["model 1", "model 1"]
+    assert [data["text/plain"] for _, data in outputs] == [panel.STANDING, INSTEAD]
     assert (len(Widget.made), standing.buttons) == (2, BUTTONS)
     assert (standing.view["lines"], standing.view["running"]) == (["[all 4] step 0"], True)
     pressed.clear()
@@ -342,12 +346,12 @@ def test_an_answer_that_comes_after_the_cell_is_not_shown(drawn: None) -> None:
 
     panel.stand()
     place = InPanel(4, lambda: None, stacks)
-    place.draw(VIEW)
+    place.draw(SHOWN)
     [_, standing] = Widget.made
     standing.say("stacks")
     assert standing.answer == ""
     standing.answer = "of the last cell"
-    in_panel().draw(VIEW)
+    in_panel().draw(SHOWN)
     assert standing.answer == ""
 
 
@@ -355,5 +359,5 @@ def test_the_newest_panel_that_stands_by_itself(drawn: None) -> None:
     panel.stand()
     panel.stand()
     assert [one.closed for one in Widget.made] == [False, True, False]
-    in_panel().draw(VIEW)
+    in_panel().draw(SHOWN)
     assert Widget.made[2].view["lines"] == ["[all 4] step 0"]

@@ -120,8 +120,11 @@ class Output:
     def __init__(self) -> None:
         self.parts: list[str] = []
 
-    def display(self, data: dict[str, str], raw: bool, display_id: bool) -> Handle:
+    def display(
+        self, data: dict[str, str], raw: bool, metadata: object, display_id: bool
+    ) -> Handle:
         assert raw
+        assert metadata is None
         assert display_id
         self.parts.append(data["text/plain"])
         return Handle(self, len(self.parts) - 1)
@@ -139,7 +142,7 @@ class Handle:
     def __init__(self, output: Output, number: int) -> None:
         self._output, self._number = output, number
 
-    def update(self, data: dict[str, str], raw: bool) -> None:
+    def update(self, data: dict[str, str], raw: bool, metadata: object = None) -> None:
         assert raw
         self._output.parts[self._number] = data["text/plain"]
 

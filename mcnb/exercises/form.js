@@ -74,18 +74,32 @@ function render({ model, el }) {
     silent = false;
     draw();
   };
+  const miss = () => {
+    silent = true;
+    draw();
+  };
+  // A kernel that was restarted can be sent nothing; one that is busy does not answer.
+  const send = (content) => {
+    clearTimeout(timer);
+    timer = setTimeout(miss, ANSWER_MS);
+    try {
+      model.send(content);
+    } catch {
+      clearTimeout(timer);
+      miss();
+    }
+  };
   form.addEventListener("input", () => {
-    model.send({ chosen: new FormData(form).get("answer") });
+    try {
+      model.send({ chosen: new FormData(form).get("answer") });
+    } catch {
+      miss();
+    }
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     asked = true;
-    model.send({ answer: new FormData(form).get("answer") });
-    clearTimeout(timer);
-    timer = setTimeout(() => {
-      silent = true;
-      draw();
-    }, ANSWER_MS);
+    send({ answer: new FormData(form).get("answer") });
   });
   model.on("change:locked", hear);
   model.on("change:heard", hear);

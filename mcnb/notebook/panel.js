@@ -8,9 +8,6 @@ const SAYS_AFTER_MS = 150;
 const SAYS_TIMES = 20;
 // Without news for so long, the panel says so. While a cell runs, they come twice a second.
 const SILENT_MS = 5000;
-// The class that ipywidgets gives to views of which the kernel is gone. Its event says only that
-// this may have changed.
-const DISCONNECTED = ".jupyter-widgets-disconnected";
 
 function make(tag, parent, attributes = {}, text = "") {
   const svg = ["svg", "rect", "title"].includes(tag);
@@ -123,16 +120,10 @@ function render({ model, el }) {
     el.classList.toggle("mcnb-silent", text !== "");
     setText(gone, text);
   };
-  // JupyterLab notes that it restarts the kernel. If the kernel is gone otherwise, views just stay.
-  const check = () => {
-    clearTimeout(silence);
-    miss(el.closest(DISCONNECTED) ? model.get("lost") : "");
-  };
   const hear = () => {
-    check();
-    if (gone.textContent === "" && model.get("view").running) {
-      silence = setTimeout(() => miss(model.get("gone")), SILENT_MS);
-    }
+    clearTimeout(silence);
+    miss("");
+    if (model.get("view").running) silence = setTimeout(() => miss(model.get("gone")), SILENT_MS);
     // Only the newest one is drawn, and none while nobody can see it.
     cancelAnimationFrame(frame);
     frame = requestAnimationFrame(draw);
@@ -143,7 +134,6 @@ function render({ model, el }) {
   model.on("change:view", hear);
   model.on("change:answer", say);
   model.on("change:buttons", press);
-  model.on("comm_live_update", hear);
   hear();
   press();
   say();
@@ -165,7 +155,6 @@ function render({ model, el }) {
     model.off("change:view", hear);
     model.off("change:answer", say);
     model.off("change:buttons", press);
-    model.off("comm_live_update", hear);
   };
 }
 

@@ -37,8 +37,6 @@ INSTEAD = "The cell was running. To see the outputs of the last cell that has en
 STANDING = "Run this cell again to see the strips of running cells, where widgets are drawn"
 # What is said below a panel of which nothing was heard for seconds.
 GONE = "No news for 5 s or more: the notebook kernel was restarted, has ended, or can't be reached"
-# The same where the front end says that it has lost the kernel, also while no cell runs.
-LOST = "The notebook kernel was restarted, or has ended. To see this panel, run this cell again"
 NOBODY_LATE = "No process has waited for another one so far"
 NONE_RUNS = "No cell runs on the processes"
 # What stays of a panel on a page that was opened while the cell ran: it is not sent the cell's end.
@@ -117,7 +115,6 @@ def _widget_type() -> Any:
         buttons = traitlets.Dict().tag(sync=True)
         answer = traitlets.Unicode().tag(sync=True)
         gone = traitlets.Unicode(GONE).tag(sync=True)
-        lost = traitlets.Unicode(LOST).tag(sync=True)
         asks = traitlets.Bool().tag(sync=True)
 
     return McnbPanel

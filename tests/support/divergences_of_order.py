@@ -18,7 +18,7 @@ ORDERS = {
         all_at(3),
         says=(
             "because `names` depends on a value that differs between processes: `names = {0: "
-            "['sum', 'max'], 1: ['max', 'sum']}[k % 2]  # as a set may give them` (line 1). Hint: "
+            "['sum', 'max'], 1: ['max', 'sum']}[k % 2]` (line 1). Hint: "
             "the order of launches must not depend on the process. If it comes from a set or from "
             "a directory listing, sort ",
         ),

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mcnb._cells import begins_with_mcjax
 from mcnb._text import grouped, label, name_processes
 from mcnb.cluster.cluster import Cluster
 from mcnb.cluster.workers import Pending
@@ -217,6 +218,31 @@ def request_of(shell: Any) -> tuple[str, str]:
     request = _request(shell) or {}
     number = str(request.get("header", {}).get("msg_id", ""))
     return number, str(request.get("content", {}).get("code", ""))
+
+
+class OutputAbove:
+    """Tells whether a notebook's cell may have output above what a command of mcnb's shows.
+
+    Attributes:
+        exists: Whether it may, at the newest command.
+    """
+
+    def __init__(self) -> None:
+        self.exists = True
+        self._request = ""  # the one to run the cell of the newest command
+
+    def begin(self, shell: Any, *, implied: bool, loaded: bool) -> None:
+        """Note that a command begins.
+
+        Args:
+            shell: The notebook's shell.
+            implied: Whether the whole cell is the command's.
+            loaded: Whether mcnb's extension was loaded before the cell.
+        """
+        number, code = request_of(shell)
+        silent = implied or begins_with_mcjax(code, loaded=loaded)
+        self.exists = number == self._request or not silent
+        self._request = number
 
 
 def cell_id(shell: Any) -> str:

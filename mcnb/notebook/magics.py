@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 from IPython.display import display
 
-from mcnb._cells import OFF, ON, begins_with_mcjax, is_implied, magic_first, with_magic
+from mcnb._cells import OFF, ON, is_implied, magic_first, with_magic
 from mcnb._lessons import read_notebook, starts_processes
 from mcnb._text import name_processes, plural
 from mcnb.cluster import cluster as clusters
@@ -30,10 +30,10 @@ from mcnb.notebook.assistance import Assistance
 from mcnb.notebook.display import show, show_table, with_full_text_hint
 from mcnb.notebook.live import (
     LiveView,
+    OutputAbove,
     cell_id,
     is_hidden,
     place_of,
-    request_of,
     somebody_looks,
 )
 from mcnb.notebook.names import hint_on_name, hint_on_place, holders
@@ -109,10 +109,7 @@ class McjaxMagics(Magics):
         self._assigned: set[str] = set()
         # Whether a cell runs. What it has IPython run in turn, as %%time does, belongs to it.
         self._runs = False
-        # The request to run the cell of the newest command, and whether that cell may have output
-        # from before the command.
-        self._request = ""
-        self._below = True
+        self._above = OutputAbove()
         # Whether it was said that the notebook kernel has a JAX of its own.
         self._noted = False
         # IPython's events, and what is called then.
@@ -206,7 +203,7 @@ class McjaxMagics(Magics):
         Example:
           %mcjax start -n 4 -d 2
         """
-        self._begin_command()
+        self._above.begin(self.shell, implied=self._implied, loaded=self._runs)
         words = line.split()
         if (len(words) == 1 and words[0] in HELP) or (len(words) == 2 and words[1] in HELP[:2]):
             self.shell.run_line_magic("pinfo", "%mcjax")
@@ -242,7 +239,7 @@ class McjaxMagics(Magics):
           import jax
           print(jax.process_index(), jax.local_devices())
         """
-        self._begin_command()
+        self._above.begin(self.shell, implied=self._implied, loaded=self._runs)
         args = cell_parser().parse(line)
         live = self._live()
         cluster = clusters.current or self._started(Options())
@@ -296,17 +293,10 @@ class McjaxMagics(Magics):
         why = result.aftermath or "The cell had ended before it could be interrupted"
         return keyboard_interrupt(why)
 
-    def _begin_command(self) -> None:
-        """Note whether the cell may have had output before the command that begins."""
-        request, code = request_of(self.shell)
-        silent = self._implied or begins_with_mcjax(code, loaded=self._runs)
-        self._below = request == self._request or not silent
-        self._request = request
-
     def _live(self) -> LiveView:
         cluster = clusters.current
         count = Options().processes if cluster is None else cluster.options.processes
-        return LiveView(count, place_of(self.shell, cluster, below=self._below))
+        return LiveView(count, place_of(self.shell, cluster, below=self._above.exists))
 
     def _start(self, args: Any) -> None:
         wanted = Options(**field_values("start", vars(args)))

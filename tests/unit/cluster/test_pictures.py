@@ -51,7 +51,10 @@ def test_the_devices_of_a_cluster_are_those_of_each_process() -> None:
         ("Pk.i is device i of process k. 6 devices in all.",),
         (
             Grid(
-                tuple(tuple(Cell((k,), (f"P{k}.{i}",)) for i in range(3)) for k in range(2)),
+                tuple(
+                    tuple(Cell((k,), (f"P{k}.{i}",), hint=f"P{k}.{i}") for i in range(3))
+                    for k in range(2)
+                ),
                 row_heads=("process 0", "process 1"),
             ),
         ),

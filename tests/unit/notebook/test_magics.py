@@ -18,6 +18,7 @@ from mcnb.cluster.result import Result
 from mcnb.errors import CellError, ClusterError, OptionError
 from mcnb.lockstep.model import LaunchRecord
 from mcnb.messages import DebuggerAnswer, ProcessError, Reply, Text
+from mcnb.notebook import live
 from mcnb.notebook import magics as module
 from mcnb.notebook.assistance import PATIENCE_S
 from mcnb.notebook.magics import McjaxMagics, register, unregister
@@ -901,7 +902,7 @@ def test_whether_the_cell_may_have_output_above_a_live_view(
 ) -> None:
     given: list[bool] = []
     monkeypatch.setattr(module, "place_of", lambda *_, below: given.append(below))
-    monkeypatch.setattr(module, "request_of", lambda _: ("one", cell))
+    monkeypatch.setattr(live, "request_of", lambda _: ("one", cell))
     cluster.running = cell != "%mcjax start"
     monkeypatch.setattr(magics.shell, "kernel", None, raising=False)
     magics.begin_cell(SimpleNamespace(raw_cell=cell, store_history=True))
@@ -917,7 +918,7 @@ def test_a_cell_that_loads_the_magics_outputs_nothing_before_them(
     given: list[bool] = []
     monkeypatch.setattr(module, "place_of", lambda *_, below: given.append(below))
     cell = "%load_ext mcnb\n%mcjax restart"
-    monkeypatch.setattr(module, "request_of", lambda _: ("one", cell))
+    monkeypatch.setattr(live, "request_of", lambda _: ("one", cell))
     magics.mcjax("restart")
     assert given == [False]
 
@@ -929,7 +930,7 @@ def test_a_cell_on_the_processes_has_no_output_above_its_live_view(
     monkeypatch.setattr(module, "place_of", lambda *_, below: given.append(below))
     monkeypatch.setattr(module, "somebody_looks", lambda _: False)
     for number, cell in enumerate(("%%mcjax\nx = 1", "# On them.\n%%mcjax\nx = 1")):
-        monkeypatch.setattr(module, "request_of", lambda _, one=(str(number), cell): one)
+        monkeypatch.setattr(live, "request_of", lambda _, one=(str(number), cell): one)
         magics.begin_cell(SimpleNamespace(raw_cell=cell, store_history=True))
         magics.mcjax_cell("", "x = 1")
     assert given == [False, False]

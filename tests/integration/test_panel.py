@@ -216,6 +216,8 @@ def test_a_page_that_is_loaded_again_while_the_cell_runs(tmp_path: Path) -> None
         assert not BROKEN.search(opened.shown())
         assert opened.page.query_selector(".mcnb-panel") is None
         opened.keep("reloaded")
+        # Jupyter's server has been seen to hang if it was ended while a page was being loaded.
+        opened.page.wait_for_selector(IDLE)
 
 
 @pytest.mark.thorough("needs a browser")
@@ -294,6 +296,7 @@ def test_a_panel_that_stays(tmp_path: Path) -> None:
         assert wait_until(lambda: STANDING in saved.read_text(), HANG_S)
         page.reload()
         page.wait_for_selector(f":nth-match(.jp-CodeCell, 2) >> text={STANDING}")
+        page.wait_for_selector(IDLE)  # as above
         assert not BROKEN.search(opened.shown())
 
 

@@ -66,6 +66,7 @@ def test_ctrl_c_is_left_to_jupyterlab(tmp_path: Path) -> None:
         os.close(terminal)
 
 
+@pytest.mark.thorough("starts JupyterLab once more")
 @once
 def test_an_interrupt_ends_jupyterlab_where_nobody_can_be_asked(tmp_path: Path) -> None:
     with jupyterlab(tmp_path, end_by=signal.SIGINT) as about:

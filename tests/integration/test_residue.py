@@ -26,6 +26,8 @@ from tests.support.timing import shortest, since
 # Only ends what hangs, on however busy a machine.
 HANG_S = 120
 
+MORE = pytest.mark.thorough("more of the same kind")
+
 # How long after the kernel's end everything is gone, on a machine that does nothing else.
 GONE_S = 5.0
 KERNEL = """
@@ -116,7 +118,14 @@ def kill_in_the_middle_of_a_cell(signal_number: int) -> float:
     return took
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "signal_number",
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGTERM, marks=MORE),
+        pytest.param(signal.SIGHUP, marks=MORE),
+    ],
+)
 def test_the_kernel_is_killed_in_the_middle_of_a_cell(signal_number: int) -> None:
     assert shortest(GONE_S, lambda: kill_in_the_middle_of_a_cell(signal_number)) < GONE_S
 

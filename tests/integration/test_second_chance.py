@@ -127,6 +127,7 @@ def test_a_command_that_prints_nothing_more_is_killed(tmp_path: Path) -> None:
     assert done.stdout == f"{said}{(-9, said)}\n"
 
 
+@pytest.mark.thorough("executes a notebook")
 def test_a_lesson_is_run_again_as_a_whole(tmp_path: Path) -> None:
     """A cell that fails once makes the cells below it fail, and is listed as its lesson."""
     first = "x = __import__('pathlib').Path('seen')\nbad = not x.exists()\nx.touch()"

@@ -47,8 +47,9 @@ def _style() -> str:
         rules.append(f'.mcnb-picture [stroke="{color}"]{{stroke:var(--mcnb-{name})}}')
     # What lies on a part is not what one points at: the words in it, and the plates behind them.
     rules.append(".mcnb-picture svg text,.mcnb-picture [fill-opacity]{pointer-events:none}")
-    # A wide picture scrolls, and keeps its words readable.
-    rules.append(".mcnb-picture>svg{max-width:none!important}")
+    # A wide picture scrolls, and keeps its words readable. Between two pixels, where a page may put
+    # it, it would lose the lower line of its frame if it were clipped.
+    rules.append(".mcnb-picture>svg{max-width:none!important;overflow:visible}")
     return "".join([*rules, ".mcnb-text{display:none}"])
 
 

@@ -118,6 +118,8 @@ def check(picture: Any, title: str, theme: str) -> None:
     box = drawn.bounding_box()
     assert 300 < box["width"] <= picture.bounding_box()["width"]
     assert box["height"] > 100
+    # Clipped between two pixels, it would lose the lower line of its frame.
+    assert drawn.evaluate("e => getComputedStyle(e).overflow") == "visible"
     svg = drawn.evaluate("e => e.outerHTML")
     assert title in svg.replace("&#x27;", "'").replace("&#39;", "'")
     number = TITLES.index(title) + 1

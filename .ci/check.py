@@ -44,13 +44,12 @@ class Extent:
     """How much is checked.
 
     Args:
-        lessons: Every lesson, not only the first ones.
-        promises: Of the tests on real processes, only those of what the README promises.
+        more: Every lesson, not only the first ones; and of the tests on real processes all that do
+            not take long, not only those of what the README promises.
         thorough: Everything.
     """
 
-    lessons: bool = False
-    promises: bool = False
+    more: bool = False
     thorough: bool = False
 
 
@@ -94,14 +93,14 @@ def tests(extent: Extent) -> bool:
         command += ["--all", "--durations=100"]
         options += MORE_SIDE_BY_SIDE
     else:
-        command += ["--promises"] * extent.promises + ["--durations=15"]
+        command += ["--promises"] * (not extent.more) + ["--durations=15"]
     return note(run_pytest(command, side_by_side=options, cwd=ROOT), *command)
 
 
 def lessons(extent: Extent, folder: Path = ROOT / "notebooks") -> bool:
     """Lessons executed, with the very outputs that are stored."""
     notebooks = sorted(folder.glob("[0-9]*.ipynb"))
-    if not (extent.lessons or extent.thorough):
+    if not (extent.more or extent.thorough):
         notebooks = [path for path in notebooks if path.name.startswith(FIRST_LESSONS)]
     if not notebooks:
         print(f"no lessons in {folder.name}")
@@ -236,14 +235,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "steps", nargs="*", choices=[[], *(step.__name__ for step in STEPS)], metavar="STEP"
     )
-    parser.add_argument("--lessons", action="store_true", help="run every lesson")
     parser.add_argument(
-        "--promises", action="store_true", help="run unit tests and the tests of promises"
+        "--more", action="store_true", help="run every lesson, and all tests that do not take long"
     )
     parser.add_argument("--all", action="store_true", help="run every test and lesson")
     parser.add_argument("--unsteady", type=Path, help="a file: unsteady tests are added to it")
     arguments = parser.parse_args(words)
-    extent = Extent(arguments.lessons, arguments.promises, arguments.all)
+    extent = Extent(arguments.more, arguments.all)
     done: list[tuple[str, bool, float]] = []
     for step in STEPS:
         if arguments.steps and step.__name__ not in arguments.steps:

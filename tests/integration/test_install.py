@@ -14,6 +14,7 @@ from mcnb._system import reserved_port
 
 # Only ends what hangs, on however busy a machine.
 HANG_S = 240
+MORE = pytest.mark.thorough("more of the same kind")
 PROGRAM = """\
 import sys
 import mcnb.lockstep
@@ -110,11 +111,12 @@ INSTALL = "import mcnb.lockstep\nmcnb.lockstep.install()\n"
         pytest.param(
             "from jax._src import distributed\n",
             START.removeprefix("jax."),
-            marks=pytest.mark.thorough("more of the same kind"),
+            marks=MORE,
         ),
-        (
+        pytest.param(
             "from jax._src.distributed import global_state\n",
             START.replace("jax.distributed", "global_state"),
+            marks=MORE,
         ),
         (INSTALL, START),
     ],
@@ -173,7 +175,7 @@ def test_a_verdict_that_is_caught_is_told_at_the_exit(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [pytest.param(1, marks=MORE), 2])
 def test_a_program_that_catches_its_verdict_fails(tmp_path: Path, times: int) -> None:
     before, again, after = CAUGHT.partition("    try:")
     program = before + (again + after) * times

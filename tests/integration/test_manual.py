@@ -288,7 +288,7 @@ NOT = {
     ".ci/check.py": "is what runs the tests",
     ".ci/run --all": "is what runs the tests",
     "check.py tests": "is what runs the tests",
-    "check.py types tests --promises": "is what runs the tests",
+    "check.py types tests": "is what runs the tests",
     ".venv/bin/python tools/dev.py test          # the tests of what has changed since the last "
     "commit": "tools for contributors, which themselves run the tests, benchmarks and others' code",
     "pip install pre-commit && pre-commit install": "changes the hooks of this clone",

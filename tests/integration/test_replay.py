@@ -200,7 +200,13 @@ def test_a_stop_in_a_replay_says_what_came_of_it(notebook: Notebook) -> None:
     assert notebook.run("%%mcjax\nfirst").stdout == "[all 4] 0\n"
 
 
-@pytest.mark.parametrize("wait", ["time.sleep(600)", "pull"])
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "time.sleep(600)",
+        pytest.param("pull", marks=pytest.mark.thorough("more of the same kind")),
+    ],
+)
 def test_a_cell_whose_computation_never_ended_is_left_out(
     fresh: mcnb.Cluster, wait: str, tmp_path: Path
 ) -> None:

@@ -60,19 +60,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the long tests, unless tests are named, and the thorough ones without --all.
 
-    Of a file that is thorough as a whole, the tests of promises remain.
+    With --all, those that are thorough once are left out on the second Python. Of a file that is
+    thorough as a whole, the tests of promises remain.
     """
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return
     left_out = {item for item in items if item.get_closest_marker("long")}
-    if not config.getoption("--all"):
-        few = config.getoption("--promises")
-        left_out |= {
-            item
-            for item in items
-            if not item.get_closest_marker("promise")
-            and (item.get_closest_marker("thorough") or (few and INTEGRATION in item.path.parents))
-        }
+    everything, few = config.getoption("--all"), config.getoption("--promises")
+    for item in items:
+        thorough = item.get_closest_marker("thorough")
+        if everything:
+            away = DONE and thorough is not None and thorough.kwargs.get("once", False)
+        else:
+            away = thorough is not None or (few and INTEGRATION in item.path.parents)
+        if away and not item.get_closest_marker("promise"):
+            left_out.add(item)
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
 

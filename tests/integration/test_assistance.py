@@ -18,7 +18,10 @@ from mcnb.notebook.assistance import Assistance
 from mcnb.notebook.parsing import first_process
 from mcnb.output.terminal import without_escapes
 from mcnb.worker.introspection import complete
-from tests.conftest import Notebook, wait_until
+from tests.conftest import Notebook, once, wait_until
+
+# IPython is the same on each Python.
+pytestmark = once
 
 SETUP = """
 import time

@@ -18,7 +18,7 @@ from mcnb.worker.cellcode import syntax_error
 from tests.conftest import Notebook
 from tests.support.timing import as_if_alone, since
 
-pytestmark = pytest.mark.thorough("starts clusters that fail")
+pytestmark = pytest.mark.thorough("starts clusters that fail", once=True)
 
 # A start that waits for what will never come takes minutes.
 AT_ONCE_S = 60

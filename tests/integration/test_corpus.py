@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.test_run import run, told
 
-pytestmark = pytest.mark.thorough("twenty programs, each in new processes")
+pytestmark = pytest.mark.thorough("twenty programs, each in new processes", once=True)
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 _SECTION = re.compile(

@@ -28,7 +28,7 @@ from mcnb.options import Options
 from tests.conftest import once, wait_until
 from tests.support.timing import as_if_alone, since
 
-pytestmark = pytest.mark.thorough("interrupts every step of an ending")
+pytestmark = pytest.mark.thorough("interrupts every step of an ending", once=True)
 
 WHEN_S = (0.005, 0.02, 0.1, 0.25)
 # A start that waits for what will never come takes three minutes.

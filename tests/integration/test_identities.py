@@ -19,7 +19,7 @@ from tests.conftest import once
 from tests.integration.test_install import without_gloo
 from tests.integration.test_run import MISSING, at_line, run, told
 
-pytestmark = pytest.mark.thorough("two processes for each of many identities")
+pytestmark = pytest.mark.thorough("two processes for each of many identities", once=True)
 
 # Only ends what hangs, on however busy a machine.
 HANG_S = 240

@@ -14,7 +14,7 @@ from mcnb._system import reserved_port
 
 # Only ends what hangs, on however busy a machine.
 HANG_S = 240
-MORE = pytest.mark.thorough("more of the same kind")
+MORE = pytest.mark.thorough("more of the same kind", once=True)
 PROGRAM = """\
 import sys
 import mcnb.lockstep

@@ -325,7 +325,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     "name",
     [
         pytest.param("README.md", marks=pytest.mark.promise("the example of the first page")),
-        *CELLS[1:],
+        *(pytest.param(name, marks=once) for name in CELLS[1:]),
     ],
 )
 def test_cells_show_what_the_page_says(

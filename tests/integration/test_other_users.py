@@ -22,8 +22,9 @@ from jupyter_client.session import Session
 
 import mcnb
 from mcnb.lockstep.server import Server
-from tests.conftest import wait_until
+from tests.conftest import once, wait_until
 
+pytestmark = once
 HEARD_S = 1.0
 # Only ends what hangs, on however busy a machine.
 HANG_S = 120

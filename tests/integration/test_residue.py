@@ -26,7 +26,7 @@ from tests.support.timing import shortest, since
 # Only ends what hangs, on however busy a machine.
 HANG_S = 120
 
-MORE = pytest.mark.thorough("more of the same kind")
+MORE = pytest.mark.thorough("more of the same kind", once=True)
 
 # How long after the kernel's end everything is gone, on a machine that does nothing else.
 GONE_S = 5.0

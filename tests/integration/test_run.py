@@ -428,6 +428,7 @@ def test_a_child_that_outlives_its_program_is_not_waited_for(tmp_path: Path) -> 
     assert code == 0
 
 
+@once
 def test_programs_that_never_joined(tmp_path: Path) -> None:
     code, out, err = run(tmp_path, "print('alone')\n")
     assert (code, out) == (0, ["[0] alone", "[1] alone", "[2] alone"])
@@ -448,6 +449,7 @@ def test_programs_that_never_joined(tmp_path: Path) -> None:
     assert err[-1].startswith("mcnb run: all 3 processes raised ZeroDivisionError: ")
 
 
+@once
 def test_a_program_that_contradicts_who_it_is(tmp_path: Path) -> None:
     program = "import jax\njax.distributed.initialize('localhost:1', 3, 0)\n"
     code, _, err = run(tmp_path, program)
@@ -598,6 +600,7 @@ def test_a_lesson_in_the_terminal(tmp_path: Path, final: str, code: int, last: s
     assert err == (["This cell is meant to fail, and did not"] if last.startswith("Out") else [])
 
 
+@once
 @pytest.mark.skipif(has_compiler(), reason="the compiler for TPUs is installed")
 def test_a_lesson_leaves_out_what_needs_a_compiler_that_is_missing(tmp_path: Path) -> None:
     final = ":tags: [needs-tpu, nbval-skip]\n\nprint('a pod')"

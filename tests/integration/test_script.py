@@ -18,7 +18,7 @@ from tests.conftest import once
 from tests.support import slurm
 from tests.support.programs import HANG_S, LESSONS, compare, in_a_shell, labelled, printed, run
 
-pytestmark = pytest.mark.thorough("executes the programs of all lessons")
+pytestmark = pytest.mark.thorough("executes the programs of all lessons", once=True)
 
 UNDER_LAUNCHERS = [path for path in LESSONS if path.stem[:2] in ("01", "05", "06")]
 

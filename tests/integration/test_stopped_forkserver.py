@@ -14,7 +14,9 @@ import pytest
 from mcnb.launchers.forkserver_client import ForkServerClient, give_back
 from mcnb.launchers.local import LocalLauncher
 from mcnb.options import Options
-from tests.conftest import wait_until
+from tests.conftest import once, wait_until
+
+pytestmark = once
 
 
 @pytest.mark.parametrize("given_back", [True, False])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.conftest import once
 from tests.support.people import at_a_notebook
+
+pytestmark = once
 
 CELL = """%%mcjax
 import jax, os, time

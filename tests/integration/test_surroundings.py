@@ -20,6 +20,9 @@ from mcnb.lockstep.network import SILENCE_S
 from tests.conftest import once
 from tests.support.command import MCNB
 
+# Proxies and names of folders are the same to each Python.
+pytestmark = once
+
 # Only ends what hangs, on however busy a machine.
 HANG_S = 240
 # JAX's own limit is 100 s of silence.
@@ -84,8 +87,7 @@ def by_command(
     )
 
 
-# Proxies and names of folders are the same to each Python.
-MORE = [pytest.mark.thorough("more of the same kind"), once]
+MORE = pytest.mark.thorough("more of the same kind")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,6 @@ def test_the_limit_on_silence_reaches_jax(tmp_path: Path) -> None:
 
 
 @pytest.mark.long("a pause of two minutes; test_pauses.py has one of five")
-@once
 def test_a_pause_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "cells.py").write_text(IN_A_NOTEBOOK)
     (tmp_path / "program.py").write_text(PROGRAM)
